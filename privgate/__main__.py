@@ -1,0 +1,1 @@
+"""``python -m privgate``: map every ending to an exit code."""

@@ -1,0 +1,85 @@
+"""Content digests: ``sha256:<hex>`` over canonical bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CHUNK = 1 << 20
+
+
+def of_bytes(*parts: bytes) -> str:
+    """Return the digest of byte strings; lengths are hashed too, so that no two splits collide."""
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(len(part).to_bytes(8, "big"))
+        h.update(part)
+    return "sha256:" + h.hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return JSON with sorted keys, no spaces and no NaN, as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        The value holds NaN or infinity: write such numbers as strings first.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def of_json(value: Any) -> str:
+    """Return the digest of a JSON value in canonical form."""
+    return of_bytes(canonical_json(value))
+
+
+def of_array(array: NDArray[Any]) -> str:
+    """Return the digest of an array: dtype, shape and C-ordered bytes.
+
+    Object arrays are hashed through JSON of their elements' strings.
+    """
+    a = np.asarray(array)
+    if a.dtype == object:
+        return of_json([str(v) for v in a.ravel()])
+    header = f"{a.dtype.str}{a.shape}".encode()
+    return of_bytes(header, np.ascontiguousarray(a).tobytes())
+
+
+def of_file(path: Path) -> str:
+    """Return the plain sha256 of a file's bytes, as other tools print it."""
+    h = hashlib.sha256()
+    with path.open("rb") as f:
+        while chunk := f.read(_CHUNK):
+            h.update(chunk)
+    return "sha256:" + h.hexdigest()
+
+
+def of_files(root: Path, *, exclude: Iterable[str] = ()) -> dict[str, str]:
+    """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
+
+    Parameters
+    ----------
+    root : Path
+        Folder to walk. Links are refused: their target is not what is being named.
+    exclude : iterable of str
+        Path prefixes (POSIX form) to leave out.
+    """
+    skip = tuple(exclude)
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_dir() or (skip and name.startswith(skip)):
+            continue
+        if path.is_symlink():
+            raise ValueError(f"{name!r} is a link; model folders must hold plain files")
+        found[name] = of_file(path)
+    return found
+
+
+def of_manifest(files: Mapping[str, str]) -> str:
+    """Return the digest of a ``path -> digest`` table; names and contents both count."""
+    return of_json(dict(sorted(files.items())))

@@ -1,0 +1,91 @@
+"""The feature domain: which questions the deployed model accepts.
+
+DTP is a supremum over questions, so it is meaningless without saying over which. A domain is declared with the data,
+or inferred from it, and then marked as inferred in every report.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What the endpoint accepts; everything outside it must be refused there.
+
+    Parameters
+    ----------
+    categories : tuple of int, optional
+        Number of values V_j of each feature; feature j takes the codes 0 .. V_j - 1.
+    box : tuple of (low, high) pairs, optional
+        Closed interval of each numeric feature.
+    max_length : float, optional
+        Largest sum of token counts of one document (features are counts >= 0).
+    norm : float, optional
+        Largest Euclidean norm of one (non-negative) document vector.
+    inferred : bool
+        True if nobody declared this and it was read off the training data.
+    """
+
+    categories: tuple[int, ...] | None = None
+    box: tuple[tuple[float, float], ...] | None = None
+    max_length: float | None = None
+    norm: float | None = None
+    inferred: bool = False
+
+    def __post_init__(self) -> None:
+        stated = [v for v in (self.categories, self.box, self.max_length, self.norm) if v is not None]
+        if not stated:
+            raise ValueError("a domain needs categories, box, max_length or norm")
+        if self.categories is not None and any(int(v) < 1 for v in self.categories):
+            raise ValueError("domain: every feature needs at least one category")
+        if self.box is not None and any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
+            raise ValueError("domain: every box side needs finite low <= high")
+        for name, v in (("max_length", self.max_length), ("norm", self.norm)):
+            if v is not None and not (np.isfinite(v) and v > 0):
+                raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
+
+    @classmethod
+    def of_box(cls, low: float, high: float, n_features: int) -> Self:
+        """Return the same interval for every feature."""
+        return cls(box=((float(low), float(high)),) * n_features)
+
+    @classmethod
+    def infer(cls, X: NDArray[Any]) -> Self:
+        """Read a domain off the data: categories for small non-negative integers, otherwise the box of ranges.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), numeric
+            Training data. An inferred domain is a guess and the report says so.
+        """
+        a = np.asarray(X, dtype=np.float64)
+        lo, hi = a.min(axis=0), a.max(axis=0)
+        if np.all(a == np.floor(a)) and lo.min() >= 0 and hi.max() < 1000:
+            return cls(categories=tuple(int(v) + 1 for v in hi), inferred=True)
+        return cls(box=tuple((float(p), float(q)) for p, q in zip(lo, hi, strict=True)), inferred=True)
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values; ``from_payload`` is the inverse."""
+        return {
+            "categories": list(self.categories) if self.categories is not None else None,
+            "box": [list(side) for side in self.box] if self.box is not None else None,
+            "max_length": self.max_length,
+            "norm": self.norm,
+            "inferred": self.inferred,
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> Self:
+        """Return the domain that ``payload`` describes."""
+        box = payload.get("box")
+        cats = payload.get("categories")
+        return cls(
+            categories=None if cats is None else tuple(int(v) for v in cats),
+            box=None if box is None else tuple((float(a), float(b)) for a, b in box),
+            max_length=payload.get("max_length"),
+            norm=payload.get("norm"),
+            inferred=bool(payload.get("inferred", False)),
+        )

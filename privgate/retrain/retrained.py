@@ -1,0 +1,170 @@
+"""The one shape that every engine and every refit returns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+class Status(StrEnum):
+    """How far one unit's retrained model can be trusted."""
+
+    EXACT = "exact"
+    """Equal to the user's training function up to rounding."""
+    CONVERGED = "converged"
+    """Within ``error`` of the exact minimiser, by a certificate."""
+    SCREENED = "screened"
+    """A ranking only: chooses what to retrain, never approves."""
+    FAILED = "failed"
+    """Training without the unit raised, hung, or needed too much: infinite leakage, named."""
+    UNDEFINED = "undefined"
+    """The model without the unit has no value there (its class vanishes, 0/0): infinite leakage."""
+
+
+@dataclass(frozen=True, eq=False)
+class Retrained:
+    """Models with and without each unit, evaluated at queries.
+
+    A row is one (unit, query) pair, so that units may be groups with several records and several queries. S seeds, R
+    rows, K classes, U units.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``TrainingData.units``, each once.
+    seeds : tuple of (int or None), length S
+        Paired: ``log_with[s]`` and ``log_without[s]`` used the same seed. One entry for training without randomness.
+    row_unit : int64 array of shape (R,)
+        Which entry of ``units`` (a position 0 .. U-1, not a unit number) each row belongs to; ascending.
+    row_query : int64 array of shape (R,)
+        Which query: a row of the pool (training records, then candidates) or of the ``queries`` handed to the engine.
+    log_with, log_without : float64 array of shape (S, R, K)
+        Natural log-probabilities; ``-inf`` is a probability of 0. NaN is refused here, except in rows of failed units.
+    error : float64 array of shape (U,)
+        Bound on the absolute error of every log-probability of the unit; 0 where exact, ``nan`` where unknown.
+    status : object array of shape (U,) of Status
+    engine : object array of shape (U,) of str
+    reason : mapping unit position -> sentence
+        Why a unit failed, is undefined, or was handed on.
+    changes : mapping name -> array
+        What certificates need beside probabilities, first axes (S, U): for example ``coef`` (S, U, K, d) and
+        ``intercept`` (S, U, K) of the model without the unit.
+    """
+
+    units: Index
+    seeds: tuple[int | None, ...]
+    row_unit: Index
+    row_query: Index
+    log_with: Float
+    log_without: Float
+    error: Float
+    status: NDArray[Any]
+    engine: NDArray[Any]
+    reason: Mapping[int, str] = field(default_factory=dict)
+    changes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rows, units = len(self.row_unit), len(self.units)
+        expected = (len(self.seeds), rows)
+        for name in ("log_with", "log_without"):
+            if getattr(self, name).shape[:2] != expected:
+                raise ValueError(f"{name} has shape {getattr(self, name).shape}, expected {expected} + classes")
+        if len(self.row_query) != rows or any(len(getattr(self, n)) != units for n in ("error", "status", "engine")):
+            raise ValueError("columns of a Retrained do not fit together")
+        live = np.array([s not in (Status.FAILED, Status.UNDEFINED) for s in self.status], dtype=bool)
+        good = live[self.row_unit] if units else np.zeros(0, dtype=bool)
+        if np.isnan(self.log_with[:, good]).any() or np.isnan(self.log_without[:, good]).any():
+            bad = self.units[np.unique(self.row_unit[good][np.isnan(self.log_without[:, good]).any(axis=(0, 2))])]
+            raise FloatingPointError(
+                f"NaN log-probabilities for units {bad[:5].tolist()}: an engine failure, not a zero"
+            )
+
+    @classmethod
+    def concatenate(cls, parts: "list[Retrained]") -> "Retrained":
+        """Return all units of all parts, in ascending unit order; parts share seeds and classes, and no unit."""
+        offset = np.cumsum([0, *(len(p.units) for p in parts)])
+        units = np.concatenate([p.units for p in parts])
+        order = np.argsort(units, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        row_unit = place[np.concatenate([p.row_unit + o for p, o in zip(parts, offset, strict=False)])]
+        rows = np.argsort(row_unit, kind="stable")
+        shared = set(parts[0].changes).intersection(*(p.changes for p in parts[1:]))
+        return cls(
+            units=units[order],
+            seeds=parts[0].seeds,
+            row_unit=row_unit[rows].astype(np.int64),
+            row_query=np.concatenate([p.row_query for p in parts])[rows],
+            log_with=np.concatenate([p.log_with for p in parts], axis=1)[:, rows],
+            log_without=np.concatenate([p.log_without for p in parts], axis=1)[:, rows],
+            error=np.concatenate([p.error for p in parts])[order],
+            status=np.concatenate([p.status for p in parts])[order],
+            engine=np.concatenate([p.engine for p in parts])[order],
+            reason={int(place[k + o]): v for p, o in zip(parts, offset, strict=False) for k, v in p.reason.items()},
+            changes={n: np.concatenate([p.changes[n] for p in parts], axis=1)[:, order] for n in shared},
+        )
+
+    def select(self, keep: NDArray[np.bool_]) -> Self:
+        """Return the units where ``keep`` (shape (U,)) is true."""
+        rows = keep[self.row_unit]
+        place = np.cumsum(keep) - 1
+        return type(self)(
+            units=self.units[keep],
+            seeds=self.seeds,
+            row_unit=place[self.row_unit[rows]].astype(np.int64),
+            row_query=self.row_query[rows],
+            log_with=self.log_with[:, rows],
+            log_without=self.log_without[:, rows],
+            error=self.error[keep],
+            status=self.status[keep],
+            engine=self.engine[keep],
+            reason={int(place[k]): v for k, v in self.reason.items() if keep[k]},
+            changes={n: a[:, keep] for n, a in self.changes.items()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """Models trained on subsets of the pool, evaluated on the whole pool: one training serves every attack.
+
+    Parameters
+    ----------
+    masks : bool array of shape (N, P)
+        Which pool record each of N models was trained on; P = training records + candidates.
+    log_p : float64 array of shape (N, P, K)
+        Natural log-probabilities of every model on every pool record.
+    seeds : tuple of (int or None), length N
+    status : object array of shape (N,) of Status
+        Failed trainings stay in, named; their ``log_p`` is NaN.
+    engine : str
+    reason : mapping model -> sentence
+    """
+
+    masks: NDArray[np.bool_]
+    log_p: Float
+    seeds: tuple[int | None, ...]
+    status: NDArray[Any]
+    engine: str
+    reason: Mapping[int, str] = field(default_factory=dict)
+
+
+def direct_rows(units: Index, members: tuple[Index, ...]) -> tuple[Index, Index]:
+    """Return (row_unit, row_query) of direct queries: each unit's own records.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``members``.
+    members : tuple of int64 arrays
+        ``TrainingData.units``.
+    """
+    sizes = np.array([len(members[u]) for u in units], dtype=np.int64)
+    row_unit = np.repeat(np.arange(len(units), dtype=np.int64), sizes)
+    row_query = np.concatenate([members[u] for u in units]) if len(units) else np.zeros(0, dtype=np.int64)
+    return row_unit, row_query

@@ -1,0 +1,1 @@
+"""Arrays in, numbers with intervals out; pure."""

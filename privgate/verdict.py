@@ -1,0 +1,147 @@
+"""The verdict: findings and the worst of them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from privgate.errors import ExitCode
+from privgate.evidence import Evidence, encode
+
+
+class Outcome(StrEnum):
+    """How a rule, or a whole verdict, ended; ordered passed < warned < inconclusive < failed."""
+
+    PASSED = "passed"
+    WARNED = "warned"
+    INCONCLUSIVE = "inconclusive"
+    FAILED = "failed"
+
+    @property
+    def rank(self) -> int:
+        """0 for passed up to 3 for failed; larger is worse."""
+        return list(Outcome).index(self)
+
+    @property
+    def releases(self) -> bool:
+        """Whether a model with this outcome may be promoted."""
+        return self in (Outcome.PASSED, Outcome.WARNED)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the worst outcome; nothing at all is inconclusive."""
+    return max(outcomes, key=lambda o: o.rank, default=Outcome.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule's, or one precondition's, outcome on one subject.
+
+    Parameters
+    ----------
+    rule : str
+        The rule's id in the policy, or ``precondition:<name>``.
+    title : str
+        Plain name for the report.
+    outcome : Outcome
+        After mode and waiver were applied.
+    message : str
+        What was measured against which limit, one sentence.
+    meaning : str
+        What that means for a person in the data, in plain words.
+    advice : str
+        What would change the outcome, empty if it passed.
+    metric, value, low, high, limit, direction, unit
+        The numbers behind it; ``direction`` is "max" or "min" (what the limit is); NaN where there is none.
+    request : str
+        Key of the measurement.
+    mode : {"enforce", "warn"}
+        A warn rule can at worst be warned.
+    waiver : str
+        Why a failed finding counts as warned; empty if not waived.
+    line : int
+        Line of the rule in the policy file; 0 if unknown.
+    """
+
+    rule: str
+    title: str
+    outcome: Outcome
+    message: str
+    meaning: str = ""
+    advice: str = ""
+    metric: str = ""
+    value: float = float("nan")
+    low: float = float("nan")
+    high: float = float("nan")
+    limit: float = float("nan")
+    direction: str = "max"
+    unit: str = ""
+    request: str = ""
+    mode: str = "enforce"
+    waiver: str = ""
+    line: int = 0
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values; infinities and NaN become text."""
+        return {k: encode(v) for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
+        """Return the finding that ``payload`` describes."""
+        raw = dict(payload)
+        for name in ("value", "low", "high", "limit"):
+            raw[name] = float(raw[name])
+        raw["outcome"] = Outcome(raw["outcome"])
+        return cls(**raw)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What was decided, and everything it rests on.
+
+    Parameters
+    ----------
+    policy : mapping
+        ``name``, ``version``, ``digest`` (of the resolved policy), ``path``, ``source`` (the resolved policy).
+    findings : tuple of Finding
+        Preconditions first, then one a rule, in the policy's order.
+    evidence : Evidence
+        What the findings rest on.
+    observed : bool
+        The operator only observes: exit code 0, nothing is signed as passed, nothing promoted.
+    detail : mapping
+        JSON values added after judging: decided_at, expires, waivers listed, comparison.
+    """
+
+    policy: Mapping[str, Any]
+    findings: tuple[Finding, ...]
+    evidence: Evidence
+    observed: bool = False
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst finding; no rules judged is inconclusive."""
+        judged = [f for f in self.findings if not f.rule.startswith("precondition:")]
+        if not judged:
+            return worst([Outcome.INCONCLUSIVE, *(f.outcome for f in self.findings)])
+        return worst(f.outcome for f in self.findings)
+
+    @property
+    def approved(self) -> bool:
+        """Whether the model may be promoted on this verdict."""
+        return self.outcome.releases and not self.observed
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 approved or only observed, 1 blocked, 5 inconclusive."""
+        if self.observed or self.outcome.releases:
+            return ExitCode.PASSED
+        return ExitCode.FAILED if self.outcome is Outcome.FAILED else ExitCode.INCONCLUSIVE
+
+    @property
+    def records(self) -> Any:
+        """The per-unit table as a DataFrame, one row a unit in the data's order."""
+        import pandas as pd
+
+        return pd.DataFrame(dict(self.evidence.records))
