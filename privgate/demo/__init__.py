@@ -1,0 +1,1 @@
+"""The demonstration: three models on real data, a real registry, three decisions."""
