@@ -1,0 +1,200 @@
+"""What an attack's scores achieve on known members and non-members: exact on the sample, no intervals here."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+
+def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
+    """Return both as arrays.
+
+    Raises
+    ------
+    MeasurementError
+        A score is NaN, or one of the two kinds of records is missing.
+    """
+    s, m = np.asarray(scores, dtype=np.float64), np.asarray(members, dtype=bool)
+    if s.shape != m.shape or s.ndim != 1:
+        raise MeasurementError(f"scores of shape {s.shape} do not match members of shape {m.shape}")
+    if np.isnan(s).any():
+        raise MeasurementError(f"{int(np.isnan(s).sum())} attack scores are NaN: the attack failed")
+    if m.all() or not m.any():
+        raise MeasurementError("an attack needs members and non-members; only one kind is there")
+    return s, m
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Counts of an attack that says "member" or "non-member".
+
+    Parameters
+    ----------
+    tp, fn : int
+        Members called member, and called non-member.
+    fp, tn : int
+        Non-members called member, and called non-member.
+    """
+
+    tp: int
+    fn: int
+    fp: int
+    tn: int
+
+    @classmethod
+    def of(cls, fired: Bool, members: Bool) -> "Decisions":
+        """Count decisions: ``fired`` is true where the attack says "member"."""
+        f, m = np.asarray(fired, dtype=bool), np.asarray(members, dtype=bool)
+        return cls(int((f & m).sum()), int((~f & m).sum()), int((f & ~m).sum()), int((~f & ~m).sum()))
+
+    @property
+    def recall(self) -> float:
+        """True-positive rate; NaN without members."""
+        return self.tp / (self.tp + self.fn) if self.tp + self.fn else float("nan")
+
+    @property
+    def false_positive_rate(self) -> float:
+        """Share of non-members called member; NaN without non-members."""
+        return self.fp / (self.fp + self.tn) if self.fp + self.tn else float("nan")
+
+    @property
+    def precision(self) -> float:
+        """Share of members among those called member; NaN where nobody is."""
+        return self.tp / (self.tp + self.fp) if self.tp + self.fp else float("nan")
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; 0 where no member is found."""
+        return 2 * self.tp / (2 * self.tp + self.fp + self.fn) if self.tp else 0.0
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right decisions over all records."""
+        n = self.tp + self.fn + self.fp + self.tn
+        return (self.tp + self.tn) / n if n else float("nan")
+
+    @property
+    def advantage(self) -> float:
+        """TPR - FPR, in [-1, 1]; Yeom et al. (2020), Definition 4."""
+        return self.recall - self.false_positive_rate
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """(TPR + TNR) / 2: accuracy at a prior of one half, whatever the sizes of the two sides."""
+        return (1 + self.advantage) / 2
+
+
+def auc(scores: Float, members: Bool) -> float:
+    """Return the area under the ROC curve: P(member's score > non-member's) + P(equal) / 2.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n,)
+        Higher means "more likely a member".
+    members : bool array of shape (n,)
+        At least one of each kind.
+
+    Returns
+    -------
+    float in [0, 1]
+        0.5 is blind; larger is worse for privacy. Exact on the sample, ties count one half, O(n log n).
+
+    Examples
+    --------
+    >>> auc(np.array([0.9, 0.8, 0.2, 0.2]), np.array([True, False, True, False]))
+    0.625
+    """
+    s, m = checked(scores, members)
+    from scipy.stats import rankdata
+
+    n1 = int(m.sum())
+    n0 = len(m) - n1
+    return float((rankdata(s)[m].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
+
+
+def auc_error(scores: Float, members: Bool) -> float:
+    """Return the standard error of ``auc``: DeLong et al. (1988). Asymptotic; for display, never for a verdict."""
+    s, m = checked(scores, members)
+    inside, outside = np.sort(s[m]), np.sort(s[~m])
+
+    def share(of: Float, among: Float) -> Float:
+        return np.asarray((np.searchsorted(among, of, "left") + np.searchsorted(among, of, "right")) / (2 * len(among)))
+
+    v1, v0 = share(inside, outside), share(outside, inside)
+    n1, n0 = len(inside), len(outside)
+    spread = (v1.var(ddof=1) / n1 if n1 > 1 else 0.25) + (v0.var(ddof=1) / n0 if n0 > 1 else 0.25)
+    return float(np.sqrt(spread))
+
+
+def roc(scores: Float, members: Bool) -> tuple[Float, Float, Float]:
+    """Return the corners of the ROC curve as (fpr, tpr, threshold), firing at ``score >= threshold``.
+
+    Records of equal score are flagged together or not at all; the first corner is (0, 0) at infinity.
+    """
+    s, m = checked(scores, members)
+    order = np.argsort(-s, kind="stable")
+    s, m = s[order], m[order]
+    last = np.r_[np.flatnonzero(np.diff(s)), len(s) - 1]
+    tp, fp = np.cumsum(m)[last], np.cumsum(~m)[last]
+    return (
+        np.r_[0.0, fp / (~m).sum()],
+        np.r_[0.0, tp / m.sum()],
+        np.r_[np.inf, s[last]],
+    )
+
+
+def tpr_at_fpr(scores: Float, members: Bool, *, fpr: float) -> float:
+    """Return the best true-positive rate with at most ``fpr`` false positives on this sample.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n,)
+        Higher means "more likely a member".
+    members : bool array of shape (n,)
+        At least one of each kind.
+    fpr : float in [0, 1]
+        False-positive rate allowed, as a fraction.
+
+    Returns
+    -------
+    float in [0, 1]
+        Larger is worse for privacy. Exact on the sample; for limits see ``limits.tpr_limits``.
+
+    References
+    ----------
+    Carlini et al. (2022), "Membership Inference Attacks From First Principles", section III.
+
+    Examples
+    --------
+    >>> s = np.array([0.9, 0.8, 0.2, 0.1])
+    >>> tpr_at_fpr(s, np.array([True, False, True, False]), fpr=0.0)
+    0.5
+    """
+    false, true, _ = roc(scores, members)
+    return float(true[false <= fpr].max())
+
+
+def best_threshold(scores: Float, members: Bool) -> float:
+    """Return the threshold with the largest TPR - FPR, firing at ``score >= threshold``.
+
+    Chosen on these records, so its advantage *on these records* is flattered: evaluate it on others.
+    """
+    false, true, threshold = roc(scores, members)
+    return float(threshold[np.argmax(true - false)])
+
+
+def thinned_roc(scores: Float, members: Bool, *, points: int = 200) -> list[list[float]]:
+    """Return at most ``points`` corners [fpr, tpr], dense at both ends, for a chart."""
+    false, true, _ = roc(scores, members)
+    if len(false) > points:
+        half = points // 2
+        even = np.linspace(0, len(false) - 1, points - half)
+        dense = np.geomspace(1, len(false), half) - 1
+        keep = np.unique(np.r_[even, dense].round().astype(int))
+        false, true = false[keep], true[keep]
+    return [[float(a), float(b)] for a, b in zip(false, true, strict=True)]
