@@ -1,1 +1,166 @@
-"""To be written."""
+"""The route of one run: policy, preconditions, plan, retrain, measure, judge."""
+
+import datetime as dt
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from privgate import __version__, measure
+from privgate.errors import MeasurementError
+from privgate.evidence import Evidence, Measurement, Precondition, Request
+from privgate.measure.bench import Bench, Limits
+from privgate.measure.preconditions import preconditions as data_preconditions
+from privgate.policy import Policy
+from privgate.retrain.fleet import Fleet
+from privgate.subject import Subject
+from privgate.verdict import Outcome, Verdict
+
+#: preconditions without which no number about the model counts
+STOPPERS = ("reproduces", "depends_on_data", "recorded_seed")
+
+
+def evaluate(
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet | None = None,
+    limits: Limits | None = None,
+    observe: bool = False,
+) -> Verdict:
+    """Judge ``subject`` by every rule of ``policy``, in the policy's order.
+
+    Parameters
+    ----------
+    policy : Policy
+        ``Policy.load("dtp-1")`` or a path.
+    subject : Subject
+        ``Subject.load("models:/name/version")`` or ``Subject.local(recipe, data)``.
+    fleet : Fleet, optional
+        Where retraining runs and is remembered; worker processes on this machine if absent.
+    limits : Limits, optional
+        What the run may cost.
+    observe : bool
+        The operator's setting: the verdict is recorded, nothing is approved by it.
+
+    Returns
+    -------
+    Verdict
+        A failed policy is a verdict, never an exception.
+    """
+    bench = prepare(policy, subject, fleet=fleet, limits=limits)
+    checked = check_preconditions(bench, policy)
+    stopped = [p for p in checked if p.name in STOPPERS and p.outcome in ("failed", "inconclusive")]
+    measurements = {request: _measure(bench, request, stopped) for request in policy.requests}
+    records = dict(bench.records) if "records" in vars(bench) else {}
+    evidence = Evidence(
+        subject=identity(subject),
+        preconditions=(*checked, *bench.preconditions),
+        measurements=measurements,
+        records=records,
+        detail={**bench.detail, "trace": trace(bench)},
+    )
+    return Verdict(
+        policy=policy.identity,
+        findings=policy.judge(evidence),
+        evidence=evidence,
+        observed=observe,
+        detail={"decided_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")},
+    )
+
+
+def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Limits | None) -> Bench:
+    """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
+    bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=policy.unit_limits)
+    known = facts(subject)
+    never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
+    bench.detail["cannot_conclude"] = never
+    return bench
+
+
+def facts(subject: Subject) -> dict[str, Any]:
+    """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
+    from privgate import certificates
+
+    reasons = {c.name: c.applies(subject) for c in certificates.ALL}
+    candidates = subject.data.candidates
+    return {
+        "certificates": [name for name, because in reasons.items() if not because],
+        "n_units": len(subject.data.units),
+        "candidates": 0 if candidates is None else len(candidates[1]),
+        "dp": subject.recipe.payload["dp"] is not None,
+        "probabilities": subject.release.form != "label",
+    }
+
+
+def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
+    """Return data checks, then the controls: cheap ones first, training last, and no training after a failure."""
+    from privgate.measure import controls
+
+    subject = bench.subject
+    found = list(subject.detail.get("preconditions", ()))
+    found += data_preconditions(subject.data)
+    found += policy.check_data(subject.data)
+    found += controls.static(subject)
+    if not any(p.outcome == "failed" for p in found):
+        found += controls.trained(bench)
+    return found
+
+
+def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Measurement:
+    """Return the measurement; one that could not be taken says why and never passes."""
+    if stopped and measure.trains(request.metric):
+        return Measurement(request, problem=f"not measured, because {stopped[0].message}")
+    try:
+        return measure.measure(bench, request)
+    except MeasurementError as exc:
+        return Measurement(request, problem=str(exc))
+
+
+def identity(subject: Subject) -> Mapping[str, Any]:
+    """Return the subject's words and digests for the report."""
+    data = subject.data
+    return {
+        "name": subject.name,
+        "version": subject.version,
+        "uri": subject.uri,
+        "digests": dict(subject.digests),
+        "n_records": data.n,
+        "n_units": len(data.units),
+        "n_classes": len(subject.classes),
+        "n_candidates": 0 if data.candidates is None else len(data.candidates[1]),
+        "release": subject.release.payload(),
+        "domain": None if data.effective_domain is None else data.effective_domain.payload(),
+        "recipe": dict(subject.recipe.payload),
+        "detail": {k: v for k, v in subject.detail.items() if k != "preconditions"},
+    }
+
+
+def trace(bench: Bench) -> dict[str, Any]:
+    """Return what a reader needs to run this again."""
+    import numpy
+    import sklearn
+
+    return {
+        "privgate": __version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "command": " ".join(sys.argv[1:]) if "privgate" in sys.argv[0] else "",
+        "seeds": list(bench.seeds),
+        "training_calls": bench.fleet.calls,
+        "digests": dict(bench.subject.digests),
+    }
+
+
+def with_detail(verdict: Verdict, **detail: Any) -> Verdict:
+    """Return the same verdict with more said beside it."""
+    return replace(verdict, detail={**verdict.detail, **detail})
+
+
+def may_promote(verdict: Verdict) -> bool:
+    """Whether an alias may be moved on this verdict."""
+    return verdict.approved and verdict.outcome in (Outcome.PASSED, Outcome.WARNED)

@@ -1,1 +1,63 @@
-"""To be written."""
+"""The command line: parse, call, print, exit. One file a command family, imported when it is called."""
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from privgate import __version__
+
+#: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait until they are needed
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("check", "Judge a model version by a policy; write and attach the report."),
+    "promote": ("check", "Check a model version and move an alias to it if it is approved."),
+    "report": ("report", "Render a report again from report.json alone."),
+    "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
+    "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
+    "demo": ("demo", "Run the gate on real data against a registry of its own."),
+}
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        name = {"list": "list_"}.get(cmd_name, cmd_name.replace("-", "_"))
+        found: click.Command = getattr(import_module(f"privgate.cli.{module}"), name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when one is not known."""
+        from difflib import get_close_matches
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, without importing any of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, message="privgate %(version)s")
+def cli(**_: Any) -> None:
+    """Judge what a registered model gives away about the people in its training data, before it is released.
+
+    Exit codes: 0 approved, 1 blocked, 2 command line or policy unusable, 3 a bug in privgate, 4 model, data, registry
+    or statement could not be read or does not match, 5 inconclusive (blocks), 130 interrupted.
+    """

@@ -1,33 +1,99 @@
 """The bench: everything measured about one subject in one run, each thing once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import digest
+from privgate.evidence import Precondition
 from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Shadows
+from privgate.retrain.retrained import Retrained, Shadows
 from privgate.subject import Subject
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the operator allows a run to cost; cutting it cuts what can be claimed, and the report says so.
+
+    Parameters
+    ----------
+    max_retrains : int, optional
+        Calls of the training function for leave-one-out; units are then drawn at random, before looking.
+    budget_seconds : float, optional
+        The same as wall time; turned into a number of retrains from a timed sample.
+    shadow_models : int
+        Models on random subsets, shared by every attack.
+    seeds : int, optional
+        Paired seeds for training with randomness; chosen from the controls if absent.
+    """
+
+    max_retrains: int | None = None
+    budget_seconds: float | None = None
+    shadow_models: int = 64
+    seeds: int | None = None
 
 
 @dataclass
 class Bench:
-    """What the measurements of one run share; lazily filled, never twice.
+    """What the measurements of one run share; lazily filled, nothing twice.
 
     Parameters
     ----------
     subject : Subject
     fleet : Fleet
         Runs and remembers training.
+    limits : Limits
+    seeds : tuple of (int or None)
+        Paired seeds for leave-one-out; set by the controls before anything is measured.
+    thresholds : tuple of float
+        Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
     detail : dict
-        JSON values collected for the report: curves, re-checks, warnings.
+        JSON values collected for the report: plan, re-checks, certificates, attacks, curves.
+    preconditions : list of Precondition
+        What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
     """
 
     subject: Subject
     fleet: Fleet
-    shadow_models: int = 64
+    limits: Limits = field(default_factory=Limits)
+    seeds: tuple[int | None, ...] = (None,)
+    thresholds: tuple[float, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
+    preconditions: list[Precondition] = field(default_factory=list)
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
+        key = digest.of_json([self.subject.training_digest, purpose])
+        return np.random.default_rng(int(key.removeprefix("sha256:")[:16], 16))
+
+    @property
+    def n_units(self) -> int:
+        """Units there are."""
+        return len(self.subject.data.units)
+
+    @cached_property
+    def retrained(self) -> Retrained:
+        """Models with and without each measured unit, re-checked against the training function."""
+        from privgate.measure import leave_one_out
+
+        return leave_one_out.retrained(self)
+
+    @cached_property
+    def records(self) -> Mapping[str, NDArray[Any]]:
+        """The per-unit table, columns of ``evidence.COLUMNS`` and more."""
+        from privgate.measure import leave_one_out
+
+        return leave_one_out.table(self)
 
     @cached_property
     def shadows(self) -> Shadows:
         """Models on balanced random subsets of the pool, shared by every attack."""
-        raise NotImplementedError
+        from privgate.measure import shadows
+
+        return shadows.train(self)

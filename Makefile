@@ -1,0 +1,44 @@
+# Two commands for a newcomer: `make demo` and `make test`. Needs Python 3.11 or newer as `python3`, nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/.installed
+# one BLAS thread a process: two processes with two threads each are slower than one
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+.PHONY: demo test test-slow bench lint fmt clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP) ## the gate on real data and a real registry, below .demo/
+	$(BIN)/privgate demo --folder .demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP) lint ## what CI runs: lint, types, floors, tests with branch coverage
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers
+	$(BIN)/pytest -m slow --timeout 3600
+
+bench: $(STAMP) ## speed, as ratios measured side by side
+	$(BIN)/pytest -m bench --timeout 3600 -s tests/bench
+
+fmt: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .demo .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

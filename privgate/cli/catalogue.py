@@ -1,0 +1,63 @@
+"""``privgate list`` and ``privgate explain``: what there is, and what it means."""
+
+import inspect
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from privgate.errors import UsageError
+
+
+def _documentation(thing: Any) -> str:
+    """Return the page of one entry: its module's docstring, then its class's."""
+    kind = thing if inspect.isclass(thing) else type(thing)
+    module = inspect.getdoc(inspect.getmodule(kind)) or ""
+    own = inspect.getdoc(kind) or ""
+    return module if own in module else f"{module}\n\n{own}"
+
+
+def entries() -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
+    from privgate import attacks, certificates, engines, rules
+    from privgate.policy import Policy, shipped
+
+    for kind, catalogue in (("rule", rules), ("engine", engines), ("certificate", certificates), ("attack", attacks)):
+        for entry in catalogue.ALL:
+            name = entry.model_fields["metric"].default if kind == "rule" else entry.name
+            yield kind, str(name), _documentation(entry)
+    for name in shipped():
+        yield "policy", name, str(Policy.load(name).resolved.get("description", ""))
+
+
+def first_line(page: str) -> str:
+    """Return the first sentence of a page."""
+    return page.strip().split("\n\n", maxsplit=1)[0].replace("\n", " ")
+
+
+@click.command(name="list")
+def list_() -> int:
+    """List rules, engines, certificates, attacks and shipped policies."""
+    last = ""
+    for kind, name, page in entries():
+        if kind != last:
+            click.secho({"policy": "policies"}.get(kind, f"{kind}s"), bold=True)
+            last = kind
+        click.echo(f"  {name:<24} {first_line(page)}")
+    return 0
+
+
+@click.command()
+@click.argument("name")
+def explain(*, name: str) -> int:
+    """Explain NAME: a rule, engine, certificate, attack or shipped policy."""
+    found = [(kind, page) for kind, other, page in entries() if other == name]
+    if not found:
+        near = get_close_matches(name, [other for _, other, _ in entries()], n=3, cutoff=0.4)
+        hint = f"; the nearest names are {', '.join(near)}" if near else ""
+        raise UsageError(f"nothing is called {name!r}{hint}; `privgate list` shows all names")
+    for kind, page in found:
+        click.secho(f"{name} ({kind})", bold=True)
+        click.echo(page.strip() + "\n")
+    return 0

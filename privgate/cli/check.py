@@ -1,0 +1,73 @@
+"""``privgate check`` and ``privgate promote``."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privgate.cli import console, options
+from privgate.errors import ExitCode, RegistryError
+from privgate.verdict import Verdict
+
+
+@click.command()
+@options.subject
+@options.policy
+@options.run
+@click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
+@click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
+@click.pass_context
+def check(ctx: click.Context, *, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
+    """Judge the model version URI by a policy.
+
+    URI is models:/name/version, models:/name@alias or models:/<model_id>.
+    """
+    del ctx
+    if plan:
+        return console.print_plan(options.build(uri, settings))
+    verdict = _checked(uri, attach=not no_attach, settings=settings)
+    return int(verdict.exit_code)
+
+
+@click.command()
+@options.subject
+@click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
+@options.policy
+@options.run
+def promote(*, uri: str, alias: str, **settings: Any) -> int:
+    """Check the model version URI, attach the report, and set the alias only if it is approved.
+
+    Without a guarded registry store this is advisory: somebody else can still set the alias by hand.
+    """
+    from privgate import registry
+
+    verdict = _checked(uri, attach=True, settings=settings)
+    if not verdict.approved:
+        why = "the run only observes" if verdict.observed else f"the verdict is {verdict.outcome.value}"
+        click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
+        return int(verdict.exit_code)
+    name, version = registry.promote(uri, alias, verdict=verdict, tracking_uri=settings["tracking_uri"])
+    click.echo(f"promoted: models:/{name}/{version} is now @{alias}")
+    return int(verdict.exit_code)
+
+
+def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> Verdict:
+    """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
+    from privgate import gate, registry, report
+
+    run = options.build(uri, settings)
+    verdict = gate.evaluate(
+        run.policy, run.subject, fleet=run.fleet, limits=run.limits, observe=bool(settings["observe"])
+    )
+    folder = Path(settings["report_dir"])
+    written = report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]))
+    console.print_verdict(verdict, folder, written)
+    if attach:
+        try:
+            registry.attach(run.subject, folder, verdict, tracking_uri=settings["tracking_uri"])
+        except RegistryError as exc:
+            raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
+    if verdict.exit_code is ExitCode.PASSED and verdict.observed:
+        click.echo("observed only: nothing is approved by this run", err=True)
+    return verdict

@@ -1,0 +1,69 @@
+"""What the terminal shows: progress, plan, verdict."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from privgate.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from privgate.cli.options import Run
+
+_WORDS = {
+    Outcome.PASSED: ("APPROVED", "green"),
+    Outcome.WARNED: ("APPROVED, with warnings", "yellow"),
+    Outcome.INCONCLUSIVE: ("INCONCLUSIVE: not approved", "yellow"),
+    Outcome.FAILED: ("BLOCKED", "red"),
+}
+_MARKS = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
+
+
+def plain(text: str) -> str:
+    """Return foreign text on one line without control characters: names must not move the cursor or forge log lines."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def progress(done: int, total: int, seconds_left: float, label: str = "retraining") -> None:
+    """Draw one line of progress on stderr; a line every tenth where stderr is no terminal."""
+    left = "" if seconds_left <= 0 else f", about {_span(seconds_left)} left"
+    line = f"{label}: {done} of {total}{left}"
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[2K{line}", nl=done >= total, err=True)
+    elif done >= total or done % max(1, total // 10) == 0:
+        click.echo(line, err=True)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def print_verdict(verdict: Verdict, folder: Path, written: Iterable[Path]) -> None:
+    """Print the decision, one line a finding, worst first, and where the report is."""
+    word, color = _WORDS[verdict.outcome]
+    subject = verdict.evidence.subject
+    what = plain(f"{subject['name']} version {subject['version']}" if subject["version"] else str(subject["name"]))
+    click.secho(f"{word}  {what}  by policy {plain(str(verdict.policy['name']))}", fg=color, bold=True)
+    for finding in sorted(verdict.findings, key=lambda f: -f.outcome.rank):
+        if finding.outcome is Outcome.PASSED and finding.rule.startswith("precondition:"):
+            continue
+        click.echo(f"  {_MARKS[finding.outcome]} {plain(finding.title)}: {plain(finding.message)}")
+        if finding.advice:
+            click.echo(f"      {plain(finding.advice)}")
+    for why in verdict.evidence.detail.get("cannot_conclude", ()):
+        click.echo(f"  note: {plain(str(why))}")
+    names = {p.suffix: p for p in written}
+    click.echo(f"  report: {names.get('.html', folder)}")
+
+
+def print_plan(run: "Run") -> int:
+    """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
+    from privgate import gate
+
+    for line in gate.plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
+        click.echo(plain(line))
+    return 0

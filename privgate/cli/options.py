@@ -1,0 +1,126 @@
+"""Options that several commands share, and turning them into a policy, a subject and a fleet."""
+
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from privgate.errors import UsageError
+from privgate.measure.bench import Limits
+from privgate.policy import Policy
+from privgate.retrain.fleet import Fleet
+from privgate.subject import Subject
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one check works with."""
+
+    policy: Policy
+    subject: Subject
+    fleet: Fleet
+    limits: Limits
+
+
+def subject(command: F) -> F:
+    """Add the model URI and the registry."""
+    command = click.argument("uri")(command)
+    return click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")(
+        command
+    )
+
+
+def policy(command: F) -> F:
+    """Add the policy."""
+    return click.option(
+        "--policy", "policy_name", required=True, metavar="NAME|FILE", help="A shipped policy's name, or a YAML file."
+    )(command)
+
+
+def run(command: F) -> F:
+    """Add where the report goes and what the run may cost."""
+    for option in reversed(
+        [
+            click.option(
+                "--report-dir", type=click.Path(file_okay=False), default="privgate-report", show_default=True
+            ),
+            click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
+            click.option(
+                "--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent."
+            ),
+            click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
+            click.option("--ledger", default=None, metavar="FOLDER|URL", help="Where results are remembered."),
+            click.option(
+                "--budget", default=None, metavar="30m", help="Wall time for leave-one-out; units are sampled."
+            ),
+            click.option("--max-retrains", type=click.IntRange(min=1), default=None, help="The same as a count."),
+            click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True),
+            click.option("--seeds", type=click.IntRange(min=1), default=None, help="Paired seeds; chosen if absent."),
+            click.option(
+                "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
+            ),
+            click.option("--memory-limit", type=float, default=None, help="GiB for one training."),
+            click.option("--hash-key-file", type=click.Path(dir_okay=False), default=None, help="Key of unit hashes."),
+            click.option("--quiet", is_flag=True, help="No progress on stderr."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def build(uri: str, settings: dict[str, Any]) -> Run:
+    """Return policy, subject and fleet; the policy first, so that an unusable one costs nothing."""
+    from privgate import registry
+    from privgate.cli import console
+
+    chosen = Policy.load(settings["policy_name"])
+    limits = Limits(
+        max_retrains=settings["max_retrains"],
+        budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
+        shadow_models=settings["shadow_models"],
+        seeds=settings["seeds"],
+    )
+    memory = settings["memory_limit"]
+    fleet = Fleet(
+        jobs=settings["jobs"],
+        cluster=settings["cluster"],
+        ledger=settings["ledger"],
+        time_limit=settings["time_limit"],
+        memory_limit=None if memory is None else int(memory * 2**30),
+        progress=None if settings["quiet"] else console.progress,
+    )
+    return Run(chosen, registry.load_subject(uri, tracking_uri=settings["tracking_uri"]), fleet, limits)
+
+
+def duration(text: str) -> float:
+    """Return seconds of "90s", "30m", "2h" or a plain number of seconds."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if not found or float(found[1]) <= 0:
+        raise UsageError(f"--budget {text!r} is no duration; write 90s, 30m or 2h")
+    return float(found[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
+
+
+def hash_key(file: str | None) -> bytes:
+    """Return the key of unit hashes; it stays with the controller and is made on first use.
+
+    The report names people only as keyed hashes; who holds this key can recompute them from the record ids.
+    """
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = Path(file) if file is not None else home / "privgate" / "hash.key"
+    if path.is_file():
+        key = path.read_bytes().strip()
+        if len(key) < 32:
+            raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
+        return key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as f:
+        f.write(secrets.token_hex(32).encode())
+    return path.read_bytes()

@@ -1,0 +1,128 @@
+"""From one number a unit to one number a model: maximum, quantile, share above; with what sampling leaves open."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """One number with its interval.
+
+    Parameters
+    ----------
+    value, low, high : float
+        ``low <= value <= high``; larger is worse.
+    where : int
+        Position of the worst unit, -1 where no single unit stands for the number.
+    claim : str
+        What can no longer be claimed because units were sampled; empty at full coverage.
+    confidence : float or None
+        Of the interval; None where it is certain.
+    """
+
+    value: float
+    low: float
+    high: float
+    where: int = -1
+    claim: str = ""
+    confidence: float | None = None
+
+
+def maximum(value: Float, low: Float, high: Float, population: int, unmeasured_high: float = np.inf) -> Aggregated:
+    """Return the largest value over all units of the population.
+
+    Parameters
+    ----------
+    value, low, high : float64 arrays of shape (m,)
+        Of the m units that were measured; the truth of each lies in [low, high].
+    population : int
+        Units there are; with ``m < population`` nothing can be said about the maximum but a lower bound.
+    unmeasured_high : float
+        Upper bound that holds for every unit that was not measured (a certificate), infinity if there is none.
+
+    References
+    ----------
+    Section 9.1 of the mathematical reference: about the maximum nothing can be said below full coverage.
+    """
+    worst = int(np.argmax(low)) if np.max(low) == np.max(value) else int(np.argmax(value))
+    top = float(np.max(high))
+    claim = ""
+    if len(value) < population:
+        top = max(top, unmeasured_high)
+        if not np.isfinite(unmeasured_high):
+            claim = f"{len(value)} of {population} units were measured: nothing is claimed about the largest value"
+    return Aggregated(float(np.max(value)), float(np.max(low)), top, worst, claim)
+
+
+def quantile(
+    value: Float, low: Float, high: Float, population: int, *, q: float, confidence: float = 0.95
+) -> Aggregated:
+    """Return the q-quantile over units: exact at full coverage, an order-statistic interval on a random sample.
+
+    Parameters
+    ----------
+    value, low, high : float64 arrays of shape (m,)
+    population : int
+    q : float in (0, 1)
+    confidence : float
+        Of each one-sided limit, when units were sampled.
+
+    References
+    ----------
+    Section 9.1 of the mathematical reference: the j-th order statistic is an upper limit if BinCDF(j-1; m, q) >= 1-a.
+    """
+    m = len(value)
+    point = float(np.quantile(value, q, method="inverted_cdf"))
+    if m == population:
+        lo, hi = (float(np.quantile(v, q, method="inverted_cdf")) for v in (low, high))
+        return Aggregated(point, lo, hi)
+    from scipy.stats import binom
+
+    ranks = np.arange(1, m + 1)
+    upper = ranks[binom.cdf(ranks - 1, m, q) >= confidence]
+    lower = ranks[binom.sf(ranks - 1, m, q) >= confidence]
+    hi = float(np.sort(high)[upper[0] - 1]) if len(upper) else float("inf")
+    lo = float(np.sort(low)[lower[-1] - 1]) if len(lower) else 0.0
+    return Aggregated(point, lo, hi, claim=f"limits from {m} of {population} units", confidence=confidence)
+
+
+def share_above(
+    value: Float, low: Float, high: Float, population: int, *, threshold: float, confidence: float = 0.95
+) -> Aggregated:
+    """Return the fraction of units above ``threshold``: exact at full coverage, hypergeometric limits on a sample.
+
+    Parameters
+    ----------
+    value, low, high : float64 arrays of shape (m,)
+    population : int
+    threshold : float
+    confidence : float
+        Of each one-sided limit, when units were sampled.
+
+    References
+    ----------
+    Section 9.1 of the mathematical reference: M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
+    """
+    m = len(value)
+    surely, possibly = int(np.sum(low > threshold)), int(np.sum(high > threshold))
+    point = float(np.mean(value > threshold))
+    if m == population:
+        return Aggregated(point, surely / m, possibly / m)
+    from scipy.stats import hypergeom
+
+    a = 1 - confidence
+    counts = np.arange(population + 1)
+    # hypergeom(total, successes in total, draws)
+    most = counts[hypergeom.cdf(possibly, population, counts, m) > a].max()
+    least = counts[hypergeom.sf(surely - 1, population, counts, m) > a].min() if surely else 0
+    return Aggregated(
+        point,
+        least / population,
+        most / population,
+        claim=f"limits from {m} of {population} units",
+        confidence=confidence,
+    )

@@ -1,0 +1,122 @@
+"""The per-unit table: what the model gives away about each person, measured by leaving that person out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import certificates, engines
+from privgate.certificates.base import Certified
+from privgate.measure.bench import Bench
+from privgate.retrain.retrained import Retrained, Status
+from privgate.statistics import leakage, paired
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+def chosen_units(bench: Bench) -> Index:
+    """Return the units to measure: all, or a random sample fixed before anything is looked at.
+
+    A certificate that needs no retraining still speaks about every unit; see ``table``.
+    """
+    n = bench.n_units
+    allowed = bench.limits.max_retrains
+    if allowed is None or engines.closed_form(bench.subject):
+        return np.arange(n, dtype=np.int64)
+    count = max(1, min(n, allowed // max(1, len(bench.seeds))))
+    return np.sort(bench.generator("units").choice(n, size=count, replace=False)).astype(np.int64)
+
+
+def retrained(bench: Bench) -> Retrained:
+    """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
+    units = chosen_units(bench)
+    found, report = engines.checked_leave_out(
+        bench.subject, units, bench.seeds, bench.fleet, thresholds=bench.thresholds
+    )
+    bench.detail["recheck"] = list(report.rows)
+    bench.preconditions.extend(report.preconditions)
+    n, m = bench.n_units, len(found.units)
+    claim = "" if m == n else f"{m} of {n} units were measured, drawn at random before looking"
+    bench.detail["coverage"] = {"n_measured": m, "n_units": n, "claim": claim}
+    return found
+
+
+def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
+
+    Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
+    the confidence limits of the mean over paired seeds, corrected over labels and units).
+    """
+    found = bench.retrained
+    units = found.units
+    spread = per_unit(found)
+    bound = certified(bench, units, found)
+    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
+    lower = np.where(lost, np.inf, np.maximum(spread["pdtp_low"], bound.lower))
+    upper = np.where(lost, np.inf, np.maximum(bound.upper, 0.0))
+    return {
+        "unit": bench.subject.data.unit_names[units],
+        "label": unit_labels(bench, units),
+        "pdtp": np.where(lost, np.inf, spread["pdtp"]),
+        "dtp_lower": lower,
+        "dtp_upper": np.maximum(upper, lower),
+        "error": np.where(lost, 0.0, found.error),
+        "noise_floor": spread["noise_floor"],
+        "seeds": np.full(len(units), len(found.seeds), dtype=np.int64),
+        "engine": found.engine.astype(str),
+        "status": np.array([str(s) for s in found.status]),
+        "pdtp_low": np.where(lost, np.inf, spread["pdtp_low"]),
+        "pdtp_high": np.where(lost, np.inf, spread["pdtp_high"]),
+    }
+
+
+def per_unit(found: Retrained) -> dict[str, Float]:
+    """Return PDTP of each unit with its limits and noise floor, float64 arrays of shape (U,), nats.
+
+    Several seeds: the change of each label's log-probability is averaged over paired seeds and PDTP is the largest mean.
+    A single seed of deterministic training is exact up to ``error``.
+    """
+    rows, n_units = found.row_unit, len(found.units)
+    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
+    live = ~lost[rows]
+    change = np.zeros(found.log_with.shape)
+    change[:, live] = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
+    estimate = paired.mean_changes(change, n_tests=n_units)
+    noise = paired.noise_floor(np.where(live[None, :, None], found.log_with, 0.0))
+
+    def worst(per_row: Float) -> Float:
+        out = np.zeros(n_units)
+        np.maximum.at(out, rows, per_row)
+        return out
+
+    error = np.nan_to_num(found.error, nan=np.inf)
+    low = np.maximum(worst(estimate.low) - error, 0.0)
+    high = worst(estimate.high) + error
+    screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
+    return {
+        "pdtp": worst(estimate.value),
+        "pdtp_low": np.where(screened, 0.0, low),
+        "pdtp_high": np.where(screened, np.inf, high),
+        "noise_floor": worst(noise),
+    }
+
+
+def certified(bench: Bench, units: Index, found: Retrained | None) -> Certified:
+    """Return the best certificate for each unit and note which theorem spoke, and why the others did not."""
+    bound, notes = certificates.best(bench.subject, units, found, thresholds=bench.thresholds)
+    bench.detail["certificates"] = notes
+    return bound
+
+
+def unit_labels(bench: Bench, units: Index) -> NDArray[Any]:
+    """Return each unit's label as text; "mixed" where a person's records differ."""
+    data = bench.subject.data
+    if data.groups is None:
+        return data.y[units].astype(str)
+    return np.array([_common(data.y[data.units[u]]) for u in units])
+
+
+def _common(labels: NDArray[Any]) -> str:
+    return str(labels[0]) if len(set(labels.tolist())) == 1 else "mixed"

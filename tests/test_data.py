@@ -1,0 +1,158 @@
+"""Training data: containers, units, digests, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privgate import data as containers
+from privgate.data import TrainingData
+from privgate.domain import Domain
+from privgate.errors import SubjectError
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(12, 3))
+Y = np.array(["no", "yes"] * 6)
+CONTAINERS = {
+    "array": X,
+    "image": RNG.normal(size=(12, 2, 2)),
+    "frame": pd.DataFrame({"a": X[:, 0], "b": list("abcabcabcabc"), "c": pd.Categorical(list("uvuvuvuvuvuv"))}),
+    "sparse": sp.csr_matrix(np.where(X > 0, X, 0)),
+    "text": [f"document {i}" for i in range(12)],
+}
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_survives_a_round_trip_through_files_with_the_same_digest(kind, tmp_path):
+    data = TrainingData(
+        CONTAINERS[kind],
+        Y,
+        ids=np.arange(12).astype(str),
+        groups=np.repeat(np.arange(4), 3),
+        candidates=(containers.take(CONTAINERS[kind], np.arange(5)), Y[:5]),
+        domain=Domain.of_box(-5, 5, 3),
+        sensitive=("a",),
+    )
+
+    data.save(tmp_path)
+    again = TrainingData.load(tmp_path, mmap=True)
+
+    assert again.digest == data.digest
+    assert [list(u) for u in again.units] == [list(u) for u in data.units]
+    assert again.domain == data.domain
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_one_changed_value_changes_the_digest(kind):
+    value = CONTAINERS[kind]
+    changed = value.copy() if not isinstance(value, list) else list(value)
+    if isinstance(changed, pd.DataFrame):
+        changed.iloc[7, 0] = changed.iloc[7, 0] + 1e-12
+    elif isinstance(changed, list):
+        changed[7] += " "
+    elif sp.issparse(changed):
+        changed.data[0] += 1e-12
+    else:
+        changed.reshape(12, -1)[7, 0] += 1e-12
+
+    assert TrainingData(changed, Y).digest != TrainingData(value, Y).digest
+    assert TrainingData(value, Y[::-1]).digest != TrainingData(value, Y).digest
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_the_pool_is_training_records_then_candidates(kind):
+    value = CONTAINERS[kind]
+    data = TrainingData(value, Y, candidates=(containers.take(value, np.array([3, 4])), Y[3:5]))
+
+    pool, labels = data.pool()
+
+    assert containers.length(pool) == 14
+    assert list(labels) == [*Y, *Y[3:5]]
+    last = containers.content_digest(containers.take(pool, np.array([12, 13])))
+    if kind not in ("frame", "sparse"):
+        assert last == containers.content_digest(containers.take(value, np.array([3, 4])))
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=40))
+def test_units_partition_the_records_in_order_of_first_appearance(groups):
+    data = TrainingData(np.zeros((len(groups), 1)), np.zeros(len(groups)), groups=groups)
+
+    assert sorted(np.concatenate(data.units).tolist()) == list(range(len(groups)))
+    assert [rows[0] for rows in data.units] == sorted(groups.index(g) for g in set(groups))
+    assert all(len({groups[i] for i in rows}) == 1 for rows in data.units)
+    assert list(data.unit_names) == [str(groups[rows[0]]) for rows in data.units]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((X, Y[:-1]), "one label a record"),
+        ((X[:1], Y[:1]), "at least 2"),
+        ((X, np.full(12, np.nan)), "NaN"),
+    ],
+)
+def test_refuses_what_cannot_be_judged(arguments, words):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(*arguments)
+
+
+def test_refuses_repeated_ids_and_short_groups():
+    with pytest.raises(SubjectError, match="use groups"):
+        TrainingData(X, Y, ids=["a"] * 12)
+    with pytest.raises(SubjectError, match="groups has shape"):
+        TrainingData(X, Y, groups=[1, 2])
+    with pytest.raises(SubjectError, match="candidates"):
+        TrainingData(X, Y, candidates=(X, Y[:3]))
+
+
+def test_refuses_pickled_objects(tmp_path):
+    with pytest.raises(SubjectError, match="pickle"):
+        TrainingData(np.array([{}] * 12, dtype=object), Y).save(tmp_path)
+    with pytest.raises(SubjectError, match="text"):
+        TrainingData([{}] * 12, Y).save(tmp_path)
+
+
+def made_by_a_loader(n: int = 4) -> TrainingData:
+    return TrainingData(np.arange(n)[:, None], np.arange(n) % 2)
+
+
+def test_a_loader_leaves_the_data_where_it_is(monkeypatch):
+    import sys
+    import types
+
+    module = types.ModuleType("warehouse_for_test")
+    module.made = made_by_a_loader
+    module.wrong = lambda: 3
+    monkeypatch.setitem(sys.modules, "warehouse_for_test", module)
+
+    data = TrainingData.from_loader("warehouse_for_test:made", n=6)
+
+    assert data.n == 6
+    assert "warehouse_for_test:made" in data.loader
+    with pytest.raises(SubjectError, match="not TrainingData"):
+        TrainingData.from_loader("warehouse_for_test:wrong")
+    with pytest.raises(SubjectError, match="cannot be imported"):
+        TrainingData.from_loader("no_such_module_here:made")
+
+
+def test_a_domain_is_inferred_only_from_plain_numbers():
+    assert TrainingData(np.array([[0, 2], [1, 0]]), [0, 1]).effective_domain == Domain(categories=(2, 3), inferred=True)
+    assert TrainingData(X, Y).effective_domain.box[0] == (X[:, 0].min(), X[:, 0].max())
+    assert TrainingData(CONTAINERS["text"], Y).effective_domain is None
+    assert TrainingData(CONTAINERS["sparse"], Y).effective_domain is None
+
+
+@pytest.mark.parametrize(
+    "stated", [{}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")}]
+)
+def test_refuses_an_empty_or_impossible_domain(stated):
+    with pytest.raises(ValueError, match="domain"):
+        Domain(**stated)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_a_domain_survives_json(sizes):
+    for domain in (Domain(categories=tuple(sizes)), Domain.of_box(0, 1, len(sizes)), Domain(max_length=3.0, norm=2.0)):
+        assert Domain.from_payload(domain.payload()) == domain
