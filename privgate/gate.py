@@ -53,7 +53,8 @@ def evaluate(
     bench = prepare(policy, subject, fleet=fleet, limits=limits)
     checked = check_preconditions(bench, policy)
     stopped = [p for p in checked if p.name in STOPPERS and p.outcome in ("failed", "inconclusive")]
-    measurements = {request: _measure(bench, request, stopped) for request in policy.requests}
+    requests = dict.fromkeys(rule.request() for rule in policy.rules)
+    measurements = {request: _measure(bench, request, stopped) for request in requests}
     records = dict(bench.records) if "records" in vars(bench) else {}
     evidence = Evidence(
         subject=identity(subject),
@@ -63,7 +64,7 @@ def evaluate(
         detail={**bench.detail, "trace": trace(bench)},
     )
     return Verdict(
-        policy=policy.identity,
+        policy=named(policy),
         findings=policy.judge(evidence),
         evidence=evidence,
         observed=observe,
@@ -73,11 +74,32 @@ def evaluate(
 
 def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Limits | None) -> Bench:
     """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
-    bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=policy.unit_limits)
+    bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=unit_limits(policy))
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     bench.detail["cannot_conclude"] = never
     return bench
+
+
+def named(policy: Policy) -> dict[str, Any]:
+    """Return the policy's name, digest and resolved text for the report."""
+    return {
+        "name": policy.name,
+        "version": policy.version,
+        "digest": policy.digest,
+        "path": str(policy.path.name),
+        "source": policy.resolved,
+    }
+
+
+def unit_limits(policy: Policy) -> tuple[float, ...]:
+    """Return the limits, in nats, that rules set on single units: where engines and certificates look closer."""
+    limits = set()
+    for rule in policy.rules:
+        if rule.metric in ("dtp", "pdtp"):
+            threshold = rule.request().option("threshold")
+            limits.add(float(rule.limit if threshold is None else threshold))
+    return tuple(sorted(limits))
 
 
 def facts(subject: Subject) -> dict[str, Any]:
@@ -140,13 +162,13 @@ def identity(subject: Subject) -> Mapping[str, Any]:
 
 def trace(bench: Bench) -> dict[str, Any]:
     """Return what a reader needs to run this again."""
-    import numpy
+    import numpy as np
     import sklearn
 
     return {
         "privgate": __version__,
         "python": platform.python_version(),
-        "numpy": numpy.__version__,
+        "numpy": np.__version__,
         "scikit-learn": sklearn.__version__,
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "command": " ".join(sys.argv[1:]) if "privgate" in sys.argv[0] else "",

@@ -7,7 +7,7 @@ import click
 
 from privgate import __version__
 
-#: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait until they are needed
+#: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),

@@ -116,7 +116,7 @@ def share_above(
 
     a = 1 - confidence
     counts = np.arange(population + 1)
-    # hypergeom(total, successes in total, draws)
+    # scipy orders the arguments as total, successes in it, draws
     most = counts[hypergeom.cdf(possibly, population, counts, m) > a].max()
     least = counts[hypergeom.sf(surely - 1, population, counts, m) > a].min() if surely else 0
     return Aggregated(

@@ -1,4 +1,4 @@
-"""What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls of training."""
+"""What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls."""
 
 from privgate.evidence import Precondition
 from privgate.measure.bench import Bench
@@ -12,8 +12,8 @@ def static(subject: Subject) -> list[Precondition]:
     found = []
     if recipe["dp"] is not None and recipe["seed"] is not None:
         message = (
-            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate the noise "
-            "and subtract it; log the recipe without a seed"
+            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate the noise and "
+            "subtract it; log the recipe without a seed"
         )
         found.append(Precondition("recorded_seed", "failed", message))
     return found

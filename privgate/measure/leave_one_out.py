@@ -75,7 +75,7 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
 def per_unit(found: Retrained) -> dict[str, Float]:
     """Return PDTP of each unit with its limits and noise floor, float64 arrays of shape (U,), nats.
 
-    Several seeds: the change of each label's log-probability is averaged over paired seeds and PDTP is the largest mean.
+    Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean.
     A single seed of deterministic training is exact up to ``error``.
     """
     rows, n_units = found.row_unit, len(found.units)
