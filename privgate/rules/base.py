@@ -1,15 +1,33 @@
 """What a rule is, and the whole policy of doubt: every limit is judged against release."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from privgate.evidence import Measurement, Request
 from privgate.verdict import Finding, Outcome
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
+OpenFraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+def wrong(key: str, text: str) -> PydanticCustomError:
+    """Return the error to raise in a validator that looks at several keys; ``key`` is the one to point at."""
+    return PydanticCustomError("privgate", "{text}", {"key": key, "text": text})
+
+
+#: words that change no judgement
+_PROSE = frozenset({"id", "reason", "source"})
+#: fields with two values each, (weak, strict)
+_STRICTER: dict[str, tuple[Any, Any]] = {
+    "mode": ("warn", "enforce"),
+    "bound": ("lower", "upper"),
+    "required": (False, True),
+}
 
 
 class Rule(BaseModel, ABC):
@@ -18,16 +36,29 @@ class Rule(BaseModel, ABC):
     Equality passes. NaN, a missing number, an interval on both sides of the limit: never a pass.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
     #: plain name for the report
     title: ClassVar[str]
     #: "max" if larger is worse, "min" if smaller is worse
     direction: ClassVar[Literal["max", "min"]] = "max"
+    #: fields, beside the limit, that a policy which extends another may raise ("up") or lower ("down");
+    #: a field that is not listed belongs to the question and must stay as it is
+    tightens: ClassVar[Mapping[str, Literal["up", "down"]]] = {}
 
     metric: str
     id: str = Field(default="", description="Name of the rule in findings and waivers; the metric if empty.")
     mode: Literal["enforce", "warn"] = Field(default="enforce", description="A warn rule can at worst warn.")
+    bound: Literal["upper", "lower"] = Field(
+        default="upper",
+        description="upper: only a whole interval within the limit passes. lower: only a whole interval beyond the "
+        "limit blocks, and doubt is a warning.",
+    )
+    required: bool = Field(
+        default=True,
+        description="false: where the measurement does not apply to a model, the rule is shown as not applicable "
+        "(a warning, never a pass) instead of inconclusive.",
+    )
     reason: str = Field(default="", description="Why this limit.")
     source: str = Field(default="", description="Where the limit comes from.")
 
@@ -37,9 +68,9 @@ class Rule(BaseModel, ABC):
         return self.id or self.metric
 
     @property
-    @abstractmethod
     def limit(self) -> float:
-        """The number that the measurement is compared with."""
+        """The number that the measurement is compared with: the field that is named like the direction."""
+        return float(getattr(self, self.direction))
 
     @abstractmethod
     def request(self) -> Request:
@@ -49,8 +80,19 @@ class Rule(BaseModel, ABC):
     def meaning(self, measurement: Measurement) -> str:
         """Return what the number means for one person, in plain words."""
 
+    def with_limit(self, limit: float) -> Self:
+        """Return the same rule with another limit, as a waiver's ceiling needs it."""
+        return self.model_copy(update={self.direction: limit})
+
     def judge(self, measurement: Measurement) -> Finding:
         """Return the finding; see ``against_limit``."""
+        if measurement.request != self.request():
+            text = f"measured was {measurement.request.key}, asked was {self.request().key}"
+            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        if not self.required and measurement.detail.get("applicable") is False:
+            return self.finding(
+                Outcome.WARNED, f"not applicable: {measurement.problem or 'no reason given'}", measurement
+            )
         return self.against_limit(measurement)
 
     def against_limit(self, measurement: Measurement) -> Finding:
@@ -68,7 +110,8 @@ class Rule(BaseModel, ABC):
         if np.isnan(low) or np.isnan(high) or measurement.kind == "point":
             outcome = Outcome.INCONCLUSIVE
         else:
-            outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else Outcome.INCONCLUSIVE)
+            doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
+            outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
         return self.finding(outcome, self.sentence(measurement, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -108,6 +151,33 @@ class Rule(BaseModel, ABC):
             request=measurement.request.key,
             mode=self.mode,
         )
+
+    def loosened(self, parent: "Rule") -> dict[str, str]:
+        """Return ``field -> why it is not a tightening`` for all in which this rule is weaker than ``parent``."""
+        if type(self) is not type(parent):
+            return {
+                "metric": f"is another question: the parent has {parent.metric!r}; give a new rule an id of its own"
+            }
+        found: dict[str, str] = {}
+        for name in type(parent).model_fields:
+            old, new = getattr(parent, name), getattr(self, name)
+            if old == new or name in _PROSE:
+                continue
+            allowed = self._direction_of(name)
+            if allowed == "down" and new > old:
+                found[name] = f"may only be lowered: the parent has {old!r}"
+            elif allowed == "up" and new < old:
+                found[name] = f"may only be raised: the parent has {old!r}"
+            elif isinstance(allowed, tuple) and new == allowed[0]:
+                found[name] = f"may not be weakened: the parent has {old!r}"
+            elif allowed is None:
+                found[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
+        return found
+
+    def _direction_of(self, name: str) -> str | tuple[Any, Any] | None:
+        if name == self.direction:
+            return "down" if self.direction == "max" else "up"
+        return _STRICTER.get(name) or self.tightens.get(name)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Return why this rule can never pass for such a subject, before anything is trained; empty if it can.

@@ -1,0 +1,111 @@
+"""What a policy file may say; the JSON Schema for editors is made from these models."""
+
+from datetime import date
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
+
+from privgate.rules import AnyRule
+from privgate.rules.base import Fraction, wrong
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+#: longest life of a waiver, and how long before its end the reports start to warn
+WAIVER_DAYS = 90
+WARNING_DAYS = 14
+
+
+class Part(BaseModel):
+    """A closed, frozen part of a policy: unknown keys, text for numbers, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class AppliesTo(Part):
+    """For which registered models and aliases this policy is meant; used for another, it is refused before training."""
+
+    models: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Names; * and ? stand for any text.")
+    aliases: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Aliases that a promotion may set.")
+
+
+class Audit(Part):
+    """The least effort that counts; less is inconclusive, however good the numbers look."""
+
+    min_coverage: Fraction = Field(default=0.0, description="Share of all units that leave-one-out must have measured.")
+    min_units: PositiveInt = Field(default=1, description="Units that leave-one-out must have measured.")
+    min_seeds: PositiveInt = Field(default=1, description="Paired seeds, where training depends on its seed.")
+    min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
+    min_candidates: PositiveInt = Field(default=1, description="Non-members behind every attack rule.")
+
+
+class Data(Part):
+    """What must hold of the training data before anything is retrained."""
+
+    suite: Text | None = Field(default=None, description="Great Expectations suite (JSON), relative to this file.")
+    min_rows: PositiveInt = Field(default=1, description="Least number of training records.")
+
+
+class Waiver(Part):
+    """A dated exception for one rule and one model version, up to a ceiling."""
+
+    rule: Name = Field(description="Id of the rule.")
+    model: Text = Field(description="Registered name of the model.")
+    version: Digest = Field(description="Digest of the version's model files, as reports print it.")
+    ceiling: float = Field(description="The value up to which the rule is waived.")
+    reason: Text
+    requester: Text
+    approver: Text = Field(description="Somebody else than the requester.")
+    granted: date = Field(description="First day.")
+    expires: date = Field(description=f"Last day, at most {WAIVER_DAYS} days after the first.")
+
+    @model_validator(mode="after")
+    def _two_people_and_a_date(self) -> Self:
+        if self.requester.casefold() == self.approver.casefold():
+            raise wrong("approver", "requester and approver are the same person; somebody else must approve")
+        if self.expires < self.granted:
+            raise wrong("expires", f"expires on {self.expires}, before it is granted on {self.granted}")
+        if (self.expires - self.granted).days > WAIVER_DAYS:
+            days = (self.expires - self.granted).days
+            raise wrong("expires", f"a waiver lives at most {WAIVER_DAYS} days, not {days}; renew it instead")
+        return self
+
+    @property
+    def key(self) -> str:
+        """Name of the waiver in reports and statements."""
+        return f"{self.rule}@{self.model}@{self.version[7:19]}"
+
+
+class Document(Part):
+    """A policy file."""
+
+    schema_: Literal["privgate/policy/v1"] = Field(alias="schema", description="Version of this format.")
+    name: Name
+    version: Text = Field(description="Changed whenever a limit changes; text, so write it in quotes.")
+    description: str = ""
+    extends: Text | None = Field(
+        default=None, description="A shipped policy, or a file beside this one; may only be tightened."
+    )
+    applies_to: AppliesTo = AppliesTo()
+    audit: Audit = Audit()
+    data: Data = Data()
+    valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
+    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1)]
+    never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
+    waivers: tuple[Waiver, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        names = [r.name for r in self.rules]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise wrong("rules", f"two rules are called {twice[0]!r}; give each an 'id' of its own")
+        if not any(r.mode == "enforce" and r.required for r in self.rules):
+            raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
+        return self
+
+
+def plain(model: BaseModel) -> dict[str, Any]:
+    """Return JSON values of a model, under the names of the file."""
+    return model.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,48 @@
+"""The rule ``dtp`` limits how much any answer to any question depends on one person.
+
+Limit ``max`` in nats; 1 is DTP-1 of Long et al. (2017): no answer's probability changes more than e-fold (2.7) when one
+person is left out. **Fails** if some unit's lower bound exceeds the limit, **passes** if every unit's upper bound
+(a certificate) is within it, else **inconclusive**. Values at the records themselves (PDTP) never satisfy this rule.
+
+Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile and
+``threshold`` (nats) only with share_above. ``low`` is the aggregate of ``dtp_lower`` less its error, ``high`` that of
+``dtp_upper``; nats, or a fraction for share_above.
+
+    - metric: dtp
+      max: 1.0
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from privgate.evidence import Measurement
+from privgate.rules.leave_one_out import LeaveOneOutRule, folds
+
+
+class Dtp(LeaveOneOutRule):
+    """No answer to any question may depend much on one person; only a certificate can show it."""
+
+    title = "Influence of one person on any answer"
+    metric: Literal["dtp"] = "dtp"
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the change of probability as a factor."""
+        if self.aggregate == "share_above":
+            return self.share(measurement)
+        bound = (
+            f"no answer's probability changes more than {folds(measurement.high)}"
+            if np.isfinite(measurement.high)
+            else "no limit on the change of answers is known"
+        )
+        return f"{self.who()}: without this person, {bound}; the largest change seen is {folds(measurement.low)}"
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that without a certificate this rule can fail but never pass."""
+        if facts.get("certificates"):
+            return ""
+        return (
+            f"rule {self.name!r} can never pass here: no certificate bounds this kind of model over all questions "
+            "(networks and forests have none), so DTP may be shown to exceed the limit but never to be within it; "
+            "policy pdtp-1 judges direct queries only"
+        )

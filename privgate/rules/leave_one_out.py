@@ -1,0 +1,80 @@
+"""What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from privgate.evidence import Measurement, Request
+from privgate.rules.base import OpenFraction, Rule, wrong
+from privgate.verdict import Outcome
+
+
+class LeaveOneOutRule(Rule):
+    """A limit on the largest value of all units, on a quantile of them, or on the share of units above a threshold."""
+
+    max: NonNegativeFloat = Field(description="Largest value allowed; nats, or a fraction for share_above.")
+    aggregate: Literal["max", "quantile", "share_above"] = Field(
+        default="max", description="Which number of all the units' numbers is judged."
+    )
+    q: OpenFraction | None = Field(default=None, description="Which quantile, for aggregate quantile.")
+    threshold: NonNegativeFloat | None = Field(default=None, description="In nats, for aggregate share_above.")
+
+    @model_validator(mode="after")
+    def _one_aggregate(self) -> Self:
+        for key, wanted in (("q", "quantile"), ("threshold", "share_above")):
+            given = getattr(self, key) is not None
+            if given and self.aggregate != wanted:
+                raise wrong(key, f"{key!r} belongs to aggregate {wanted!r}, not to {self.aggregate!r}")
+            if not given and self.aggregate == wanted:
+                raise wrong("aggregate", f"aggregate {wanted!r} needs the key {key!r}")
+        if self.aggregate == "share_above" and self.max >= 1:
+            raise wrong(
+                "max", "a share of at most 1 is always reached; 'max' must be below 1 for aggregate 'share_above'"
+            )
+        return self
+
+    def request(self) -> Request:
+        """Ask for the aggregate over all units."""
+        options: dict[str, Any] = {"aggregate": self.aggregate}
+        if self.q is not None:
+            options["q"] = self.q
+        if self.threshold is not None:
+            options["threshold"] = self.threshold
+        return Request.of(self.metric, **options)
+
+    def who(self) -> str:
+        """Return whom the judged number speaks about."""
+        if self.aggregate == "quantile":
+            return f"for {100 * (self.q or 0):g} % of the people in the data"
+        return "for every person in the data"
+
+    def share(self, measurement: Measurement) -> str:
+        """Return the meaning of a share of units."""
+        return (
+            f"at most {100 * measurement.high:.3g} % of the people in the data are above "
+            f"{folds(self.threshold or 0)} (threshold {self.threshold:g} nats)"
+        )
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what usually lowers the influence of single records."""
+        del measurement
+        if outcome is Outcome.FAILED:
+            return (
+                "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
+                "table names; then check again"
+            )
+        return "measure every unit and, for training that depends on its seed, more seeds; the table names open units"
+
+
+def folds(nats: float) -> str:
+    """Return a change of log-probability as a factor, in words.
+
+    Examples
+    --------
+    >>> folds(1.0), folds(float("inf"))
+    ('2.72-fold', 'without any limit')
+    """
+    if not np.isfinite(nats):
+        return "without any limit"
+    return f"{np.exp(nats):.3g}-fold" if nats < 30 else f"e^{nats:.3g}-fold"

@@ -1,0 +1,51 @@
+"""The loader of policy files: strict where other readers of YAML guess."""
+
+import pytest
+
+from privgate.policy.problems import PolicyFileError
+from privgate.policy.strict_yaml import parse
+
+
+def test_reads_plain_values_and_remembers_every_line():
+    tree = parse("a: 1\nb:\n  - x: 1e-6\n  - yes\nc: 2026-11-21\n", "p.yaml")
+
+    assert tree.value == {"a": 1, "b": [{"x": 1e-6}, "yes"], "c": "2026-11-21"}
+    assert tree.line(("b", 0, "x")) == 3
+    assert tree.line(("b", 1)) == 4
+    assert tree.line(("b", 1, "unknown")) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\na: 2\n", 2, "duplicate key; the first is on line 1"),
+        ("a: .nan\n", 1, "not a finite number"),
+        ("a: -.inf\n", 1, "not a finite number"),
+        ("a: 1e999\n", 1, "not a finite number"),
+        ("a: 010\n", 1, "not a finite number"),
+        ("a: 1_000\n", 1, "not a finite number"),
+        ("a: 0x10\n", 1, "not a finite number"),
+        ("a: &x 1\nb: *x\n", 1, "alias"),
+        ("a: !!python/name:os.system 1\n", 1, "tag"),
+        ("1: a\n", 1, "not text"),
+        ("? [a]\n: 1\n", 1, "not text"),
+        ("a: [1\n", 2, "not YAML"),
+        ("- a\n", 1, "not a mapping"),
+        ("", 1, "empty"),
+        ("a: 1\n---\na: 2\n", 2, "not YAML"),
+    ],
+)
+def test_refuses_what_two_readers_may_read_differently(text, line, words):
+    with pytest.raises(PolicyFileError, match=words) as caught:
+        parse(text, "p.yaml")
+
+    (problem,) = caught.value.problems
+    assert problem.line == line
+    assert str(problem).startswith("p.yaml")
+
+
+def test_an_alias_cannot_blow_up_the_file():
+    bomb = "a: &a [x, x]\n" + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
+
+    with pytest.raises(PolicyFileError, match="alias"):
+        parse(bomb, "p.yaml")
