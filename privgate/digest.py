@@ -72,10 +72,12 @@ def of_files(root: Path, *, exclude: Iterable[str] = ()) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        if path.is_dir() or (skip and name.startswith(skip)):
+        if skip and name.startswith(skip):
             continue
         if path.is_symlink():
             raise ValueError(f"{name!r} is a link; model folders must hold plain files")
+        if path.is_dir():
+            continue
         found[name] = of_file(path)
     return found
 

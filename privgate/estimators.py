@@ -1,10 +1,14 @@
 """Estimators as JSON: class path and parameters, nested as scikit-learn nests them; no pickle."""
 
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from privgate import sources
 from privgate.errors import SubjectError
 
 Resolve = Callable[[str], Any]
@@ -16,17 +20,41 @@ def is_estimator(thing: Any) -> bool:
 
 
 def reference(thing: Any) -> str:
-    """Return ``module:qualname`` of a class or function.
+    """Return ``module:qualname`` of a class or function; a script's own functions get the script's module name.
 
     Raises
     ------
     SubjectError
-        It cannot be imported again by that name (a lambda, a nested function).
+        It cannot be imported again by that name (a lambda, a nested function, a name that means something else).
     """
-    name = getattr(thing, "__qualname__", "")
-    if not name or "<" in name:
+    name = getattr(thing, "__qualname__", "") or getattr(thing, "__name__", "")
+    home = getattr(thing, "__module__", None) or getattr(getattr(thing, "__objclass__", None), "__module__", None)
+    if isinstance(thing, np.ufunc):
+        home = home or "numpy"
+    if not name or not home or "<" in name:
         raise SubjectError(f"{thing!r} has no importable name; define it at the top level of a module")
-    return f"{thing.__module__}:{name}"
+    found: Any = sys.modules.get(home)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not thing:
+        raise SubjectError(
+            f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
+        )
+    if home == "__main__" and not sources.is_interactive():
+        home = sources.main_module()
+    return f"{home}:{name}"
+
+
+def _settings(value: Any) -> dict[str, Any] | None:
+    """Return the constructor arguments of an estimator, kernel or splitter, or None where they cannot be read."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return dict(value.get_params(deep=False))
+    # cross-validation splitters have no get_params, but keep their arguments as attributes, as estimators do
+    if type(value).__module__.startswith("sklearn."):
+        names = list(inspect.signature(type(value)).parameters)
+        if all(hasattr(value, n) for n in names):
+            return {n: getattr(value, n) for n in names}
+    return None
 
 
 def encode(value: Any) -> Any:
@@ -43,24 +71,36 @@ def encode(value: Any) -> Any:
         return value if np.isfinite(value) else {"!": "float", "value": str(value)}
     if isinstance(value, np.generic):
         return encode(value.item())
-    if isinstance(value, np.ndarray):
-        return {"!": "array", "dtype": value.dtype.str, "value": [encode(v) for v in value.tolist()]}
     if isinstance(value, list):
         return [encode(v) for v in value]
-    if isinstance(value, tuple):
-        return {"!": "tuple", "value": [encode(v) for v in value]}
-    if isinstance(value, slice):
-        return {"!": "slice", "value": [value.start, value.stop, value.step]}
-    if isinstance(value, Mapping):
-        return {"!": "dict", "value": [[encode(k), encode(v)] for k, v in value.items()]}
-    if is_estimator(value):
-        params = value.get_params(deep=False)
+    if (tagged := _container(value)) is not None:
+        return tagged
+    if not isinstance(value, type) and (params := _settings(value)) is not None:
         return {"!": "estimator", "class": reference(type(value)), "params": {k: encode(v) for k, v in params.items()}}
     if isinstance(value, type) or callable(value):
         return {"!": "import", "value": reference(value)}
     raise SubjectError(
         f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
     )
+
+
+def _container(value: Any) -> dict[str, Any] | None:
+    """Return the tagged form of anything that holds other values, or None."""
+    if isinstance(value, np.ndarray):
+        return {"!": "array", "dtype": value.dtype.str, "value": [encode(v) for v in value.tolist()]}
+    if isinstance(value, np.dtype):
+        return {"!": "dtype", "value": value.str}
+    if isinstance(value, tuple):
+        return {"!": "tuple", "value": [encode(v) for v in value]}
+    if isinstance(value, set | frozenset):
+        return {"!": "set", "value": sorted((encode(v) for v in value), key=repr)}
+    if isinstance(value, slice):
+        return {"!": "slice", "value": [value.start, value.stop, value.step]}
+    if isinstance(value, Mapping):
+        return {"!": "dict", "value": [[encode(k), encode(v)] for k, v in value.items()]}
+    if isinstance(value, functools.partial):
+        return {"!": "partial", "value": [encode(value.func), encode(value.args), encode(value.keywords)]}
+    return None
 
 
 def decode(value: Any, resolve: Resolve) -> Any:
@@ -84,8 +124,15 @@ def decode(value: Any, resolve: Resolve) -> Any:
         return np.array(decode(value["value"], resolve), dtype=value["dtype"])
     if kind == "tuple":
         return tuple(decode(value["value"], resolve))
+    if kind == "set":
+        return set(decode(value["value"], resolve))
     if kind == "slice":
         return slice(*value["value"])
+    if kind == "dtype":
+        return np.dtype(value["value"])
+    if kind == "partial":
+        function, args, keywords = (decode(v, resolve) for v in value["value"])
+        return functools.partial(function, *args, **keywords)
     if kind == "dict":
         return {decode(k, resolve): decode(v, resolve) for k, v in value["value"]}
     if kind == "import":

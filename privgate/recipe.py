@@ -89,7 +89,8 @@ class Recipe:
     def snapshot(self) -> Mapping[str, bytes]:
         """Relative path -> content of every source file that belongs to the recipe (user code only)."""
         if self.root is not None:
-            return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in sorted(self.root.rglob("*.py"))}
+            held = (p for p in sorted(self.root.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+            return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in held}
         return sources.collect(self._references(), extra=self.sources, objects=(self.training, self.predict))
 
     def _references(self) -> list[str]:

@@ -1,43 +1,112 @@
-"""Source snapshots of a recipe: collecting them, and importing them again under a private name."""
+"""Source snapshots of a recipe: collecting them, and importing them again under a private name.
+
+Collecting never imports anything that is not loaded already: files are found by walking search paths. Importing again
+happens in workers only.
+"""
 
 import ast
+import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
+import re
+import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from types import FunctionType, ModuleType
 from typing import Any
 
 from privgate.errors import SubjectError
 
 _STDLIB = set(sys.stdlib_module_names)
 
+# Calls that a script may make while it is imported: they build constants and start no work.
+_HARMLESS_CALLS = frozenset(
+    (
+        *("Path", "array", "arange", "bool", "bytes", "compile", "dict", "dirname", "field", "float", "frozenset"),
+        *("getLogger", "int", "linspace", "list", "namedtuple", "ones", "range", "resolve", "set", "str", "tuple"),
+        *("NewType", "ParamSpec", "TypeVar", "zeros", "abspath"),
+    )
+)
+
+
+def main_module() -> str:
+    """Return the name under which a script's own functions are recorded: its dotted name, or its file's stem.
+
+    Raises
+    ------
+    SubjectError
+        The functions were typed into an interpreter or notebook; no file holds them.
+    """
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    path = getattr(main, "__file__", None)
+    if path is None:
+        raise SubjectError("the training function is defined interactively; move it to a module to register it")
+    return re.sub(r"\W", "_", Path(path).stem)
+
+
+def is_interactive() -> bool:
+    """Whether ``__main__`` is an interpreter or a notebook rather than a file."""
+    main = sys.modules["__main__"]
+    return getattr(main, "__spec__", None) is None and getattr(main, "__file__", None) is None
+
+
+@functools.cache
+def _library_roots() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    roots = [paths[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")]
+    roots += [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple(Path(r).resolve() for r in roots)
+
 
 def _is_library(path: Path) -> bool:
     """Whether a file belongs to an installed distribution or to Python itself."""
-    roots = [Path(sysconfig.get_paths()[k]).resolve() for k in ("stdlib", "purelib", "platlib")]
-    return any(path.resolve().is_relative_to(r) for r in roots)
+    found = path.resolve()
+    return {"site-packages", "dist-packages"} & set(found.parts) != set() or any(
+        found.is_relative_to(r) for r in _library_roots()
+    )
+
+
+def _locate(module: str) -> str | None:
+    """Return the file of a module that is not loaded, without importing its parents."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None or not rest:
+        return None if spec is None else spec.origin
+    for place in spec.submodule_search_locations or ():
+        stem = Path(place, *rest)
+        for candidate in (stem / "__init__.py", stem.with_name(stem.name + ".py")):
+            if candidate.is_file():
+                return str(candidate)
+    return None
 
 
 def _own_file(module: str) -> Path | None:
     """Return the source file of a module of the user's, or None for libraries, built-ins and packages without code."""
-    top = module.partition(".")[0]
-    if top in _STDLIB or top == "privgate":
+    if module.partition(".")[0] == "privgate":
         return None
-    loaded = sys.modules.get(module)
+    loaded = sys.modules.get("__main__" if module == main_module_or_none() else module)
     origin = getattr(loaded, "__file__", None)
-    if origin is None:
-        try:
-            spec = importlib.util.find_spec(module)
-        except (ImportError, ValueError, AttributeError):
-            return None
-        origin = None if spec is None else spec.origin
+    if origin is None and module.partition(".")[0] not in _STDLIB:
+        origin = _locate(module)
     if origin is None or not origin.endswith(".py") or _is_library(Path(origin)):
         return None
     return Path(origin)
+
+
+def main_module_or_none() -> str | None:
+    """Return ``main_module()``, or None where there is no script."""
+    return None if is_interactive() else main_module()
 
 
 def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
@@ -54,7 +123,7 @@ def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
                 base = ".".join([*parts, base] if base else parts)
             found.add(base)
             found.update(f"{base}.{a.name}" for a in node.names)
-    return found
+    return found - {""}
 
 
 def _snapshot_name(module: str, path: Path) -> str:
@@ -62,33 +131,40 @@ def _snapshot_name(module: str, path: Path) -> str:
     return f"{stem}/__init__.py" if path.name == "__init__.py" else f"{stem}.py"
 
 
-def _main_name() -> str:
-    """Return the name under which a script's own functions are recorded."""
-    path = getattr(sys.modules["__main__"], "__file__", None)
-    if path is None:
-        raise SubjectError("the training function is defined interactively; move it to a module to register it")
-    return Path(path).stem
+def _runs_something(value: ast.expr | None) -> bool:
+    """Whether an assigned value calls anything but constructors of constants."""
+    for node in ast.walk(value) if value is not None else ():
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called not in _HARMLESS_CALLS:
+                return True
+    return False
 
 
 def _check_script(tree: ast.Module, path: Path) -> None:
     """Refuse a script whose import would run the whole training again."""
-    harmless = (
-        ast.Import,
-        ast.ImportFrom,
-        ast.FunctionDef,
-        ast.AsyncFunctionDef,
-        ast.ClassDef,
-        ast.Assign,
-        ast.AnnAssign,
-    )
+    definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for node in tree.body:
         guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
         text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if not (isinstance(node, harmless) or guard or text):
+        constant = isinstance(node, ast.Assign | ast.AnnAssign) and not _runs_something(node.value)
+        if not (isinstance(node, definitions) or guard or text or constant):
             raise SubjectError(
                 f"{path.name}:{node.lineno} runs when the file is imported; put the script's work under "
                 "if __name__ == '__main__', or move the training function to a module of its own"
             )
+
+
+def _interactive_source(objects: Iterable[Any]) -> dict[str, bytes]:
+    """Return the text of functions typed into a notebook: enough for a digest, not for a registry."""
+    found = []
+    for thing in objects:
+        if getattr(thing, "__module__", None) == "__main__" and isinstance(thing, FunctionType | type):
+            try:
+                found.append(inspect.getsource(thing))
+            except (OSError, TypeError):
+                main_module()  # raises, saying what to do
+    return {"__main__.py": "\n".join(sorted(found)).encode()} if found else {}
 
 
 def collect(
@@ -101,20 +177,25 @@ def collect(
     references : iterable of str
         ``module:qualname``.
     extra : iterable of path
-        Files to add as they are, by file name.
+        Files to add as they are, by file name; for what a function imports or reads by computed names.
     objects : iterable
-        The objects behind the references; unused for finding files, kept so that callers say what they mean.
+        The objects behind the references; consulted only where no file holds them (notebooks).
 
     Returns
     -------
     dict
         Relative path (import layout) -> content. Installed libraries are not copied; their versions are recorded
         with the environment instead.
+
+    Raises
+    ------
+    SubjectError
+        The function stands in a script whose import would run the script's work.
     """
-    del objects
     todo = [r.partition(":")[0] for r in references]
-    found: dict[str, bytes] = {}
-    seen: set[str] = set()
+    found: dict[str, bytes] = _interactive_source(objects) if "__main__" in todo and is_interactive() else {}
+    seen: set[str] = {"__main__"}
+    script = main_module_or_none()
     while todo:
         module = todo.pop()
         if module in seen:
@@ -125,28 +206,42 @@ def collect(
             continue
         content = path.read_bytes()
         tree = ast.parse(content, filename=str(path))
-        name = module
-        if module == "__main__":
+        if module == script:
             _check_script(tree, path)
-            name = _main_name()
-        found[_snapshot_name(name, path)] = content
-        parents = name.split(".")[:-1]
+        found[_snapshot_name(module, path)] = content
+        parents = module.split(".")[:-1]
         todo += [".".join(parents[: i + 1]) for i in range(len(parents))]
-        todo += sorted(_imports(name, tree, is_package=path.name == "__init__.py"))
+        todo += sorted(_imports(module, tree, is_package=path.name == "__init__.py"))
     for file in extra:
         found[Path(file).name] = Path(file).read_bytes()
     return found
 
 
+def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
+    """Return the top-level names of everything a snapshot imports that is neither its own nor Python's."""
+    own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in snapshot}
+    found: set[str] = set()
+    for name, content in snapshot.items():
+        if name.endswith(".py"):
+            package = name.endswith("/__init__.py")
+            module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+            found |= {m.partition(".")[0] for m in _imports(module, ast.parse(content), is_package=package)}
+    return found - own - _STDLIB - {""}
+
+
 def resolve(reference: str, root: Path | None) -> Any:
     """Return the object behind ``module:qualname``, from the snapshot below ``root`` if it holds the module.
 
-    Snapshot modules are imported under a private name (``_privgate_<digest>.…``) and never shadow what the process has
-    loaded: while they are executed their own names resolve to the snapshot, afterwards ``sys.modules`` is as it was.
+    Snapshot modules never shadow what the process has loaded: they are in ``sys.modules`` under their own names only
+    while they are executed (and while a function from here runs), afterwards under ``_privgate_<digest>.…``.
     """
     module, _, qualname = reference.partition(":")
-    loaded = _import(module, root)
-    thing: Any = loaded
+    with importing_from(root):
+        try:
+            thing: Any = importlib.import_module(module)
+        except ImportError as exc:
+            raise SubjectError(f"module {module!r} of the recipe cannot be imported: {exc}") from exc
+    held = root is not None and _holds(root, module)
     for part in qualname.split("."):
         try:
             thing = getattr(thing, part)
@@ -154,49 +249,88 @@ def resolve(reference: str, root: Path | None) -> Any:
             raise SubjectError(
                 f"{module} has no {qualname!r}; the recipe names something that its sources lack"
             ) from exc
+    if root is not None and held and isinstance(thing, FunctionType):
+        return _within(thing, root)
     return thing
 
 
-def _import(module: str, root: Path | None) -> ModuleType:
-    name = module
-    if root is not None and module == "__main__":
-        scripts = sorted(p.stem for p in root.glob("*.py"))
-        name = scripts[0] if len(scripts) == 1 else module
-    held = root is not None and (
-        (root / (name.replace(".", "/") + ".py")).is_file() or (root / name.replace(".", "/")).is_dir()
-    )
-    try:
-        return _import_private(name, root) if held and root is not None else importlib.import_module(module)
-    except ImportError as exc:
-        raise SubjectError(f"module {module!r} of the recipe cannot be imported: {exc}") from exc
+def _within(function: FunctionType, root: Path) -> Any:
+    """Return ``function`` so that imports inside its body find the snapshot too."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with importing_from(root):
+            return function(*args, **kwargs)
+
+    return call
 
 
-def _import_private(name: str, root: Path) -> ModuleType:
-    key = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]
-    private = f"_privgate_{key}.{name}"
-    if private in sys.modules:
-        return sys.modules[private]
-    tops = {p.stem if p.is_file() else p.name for p in root.iterdir()}
-    before = {m: sys.modules.pop(m) for m in list(sys.modules) if m.partition(".")[0] in tops}
-    sys.path.insert(0, str(root))
+def _holds(root: Path, module: str) -> bool:
+    stem = root / module.replace(".", "/")
+    return stem.with_name(stem.name + ".py").is_file() or stem.is_dir()
+
+
+@functools.cache
+def _private(root: Path) -> tuple[str, frozenset[str]]:
+    """Return the private prefix of a snapshot and the top-level names it defines."""
     importlib.invalidate_caches()
+    prefix = f"_privgate_{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}."
+    return prefix, frozenset(
+        p.stem if p.is_file() else p.name for p in root.iterdir() if p.is_dir() or p.suffix == ".py"
+    )
+
+
+_active: list[Path] = []
+
+
+@contextmanager
+def importing_from(root: Path | None) -> Iterator[None]:
+    """While this lasts, the snapshot's module names mean the snapshot; afterwards ``sys.modules`` is as it was."""
+    if root is None or root in _active:
+        yield
+        return
+    prefix, tops = _private(root)
+    before = _take_out(tops)
+    for name in [m for m in sys.modules if m.startswith(prefix)]:
+        sys.modules[name.removeprefix(prefix)] = sys.modules[name]
+    sys.path.insert(0, str(root))
+    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # the snapshot stays as it was verified
+    _active.append(root)
     try:
-        found = importlib.import_module(name)
-        for m in [m for m in sys.modules if m.partition(".")[0] in tops]:
-            sys.modules[f"_privgate_{key}.{m}"] = sys.modules[m]
+        yield
     finally:
-        sys.path.remove(str(root))
-        for m in [m for m in sys.modules if m.partition(".")[0] in tops]:
-            del sys.modules[m]
+        _active.remove(root)
+        sys.dont_write_bytecode = writes_bytecode
+        if str(root) in sys.path:
+            sys.path.remove(str(root))
+        sys.modules.update({prefix + name: module for name, module in _take_out(tops).items()})
         sys.modules.update(before)
-    return found
+
+
+def _take_out(tops: frozenset[str]) -> dict[str, ModuleType]:
+    """Remove and return every loaded module whose top-level name is one of ``tops``."""
+    return {m: sys.modules.pop(m) for m in list(sys.modules) if m.partition(".")[0] in tops}
 
 
 def write(snapshot: Mapping[str, bytes], folder: Path) -> None:
-    """Write a snapshot below ``folder``; paths that leave it are refused."""
+    """Write a snapshot below ``folder``; paths that leave it are refused before anything is written."""
+    for name in snapshot:
+        check_path(name)
     for name, content in snapshot.items():
-        path = (folder / name).resolve()
-        if not path.is_relative_to(folder.resolve()):
-            raise SubjectError(f"source path {name!r} leaves the recipe's folder")
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def check_path(name: str) -> str:
+    """Return ``name`` if it is a plain relative POSIX path that stays in its folder.
+
+    Raises
+    ------
+    SubjectError
+        It is absolute, climbs, names a drive, or holds control characters or backslashes.
+    """
+    parts = name.split("/")
+    if not name or name.startswith("/") or {"", ".", ".."} & set(parts) or re.search(r"[\\:\x00-\x1f]", name):
+        raise SubjectError(f"path {name!r} is not a plain relative path; files of a recipe stay in its folder")
+    return name

@@ -1,1 +1,26 @@
-"""To be written."""
+"""In and out of the MLflow registry; MLflow itself is imported when something here is first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privgate.registry.attaching import attach
+    from privgate.registry.load import load_subject
+    from privgate.registry.log import log_model, log_recipe
+    from privgate.registry.promoting import promote
+
+_HOME = {
+    "attach": "attaching",
+    "load_subject": "load",
+    "log_model": "log",
+    "log_recipe": "log",
+    "promote": "promoting",
+}
+
+__all__ = ["attach", "load_subject", "log_model", "log_recipe", "promote"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'privgate.registry' has no attribute {name!r}")
+    return getattr(import_module(f"privgate.registry.{_HOME[name]}"), name)

@@ -1,0 +1,165 @@
+"""Talking to MLflow: one client, errors in our words, and what a URI names."""
+
+import os
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privgate.errors import PrivgateError, RegistryError, SubjectError
+
+_COPIES = 16  # a copied version points at its source; longer chains are a loop
+
+
+@contextmanager
+def answering(doing: str) -> Iterator[None]:
+    """Turn whatever MLflow and the network raise into a ``RegistryError`` that says what was being done.
+
+    MLflow retries a dead server for minutes; here a few seconds must do, unless the environment says otherwise.
+    """
+    import requests
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    patience = {
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+        "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    }
+    ours = [name for name in patience if name not in os.environ]
+    os.environ.update({name: patience[name] for name in ours})
+    try:
+        yield
+    except PrivgateError:
+        raise
+    except (MlflowException, requests.RequestException, SQLAlchemyError, OSError) as exc:
+        raise RegistryError(f"{doing}: {_sentence(exc)}") from exc
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+
+
+def _sentence(exc: BaseException) -> str:
+    text = str(getattr(exc, "message", None) or exc).strip().splitlines()
+    return text[0][:600] if text else type(exc).__name__
+
+
+def connect(tracking_uri: str | None = None) -> Any:
+    """Return an MLflow client; the environment decides where ``tracking_uri`` is absent."""
+    from mlflow import MlflowClient
+
+    with answering("connecting to MLflow"):
+        return MlflowClient(tracking_uri=tracking_uri)
+
+
+@contextmanager
+def tracking_at(tracking_uri: str | None) -> Iterator[None]:
+    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``."""
+    import mlflow
+
+    if tracking_uri is None:
+        yield
+        return
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(tracking_uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a URI names.
+
+    Parameters
+    ----------
+    model_id : str
+        The logged model that holds the files.
+    name, version : str
+        Registered model and version; empty if the URI names a logged model directly.
+    source : str
+        The version's immutable source, as the registry's row has it.
+    """
+
+    model_id: str
+    name: str = ""
+    version: str = ""
+    source: str = ""
+
+
+def named(client: Any, uri: str) -> Named:
+    """Return what ``uri`` names now.
+
+    Parameters
+    ----------
+    client : MlflowClient
+        See ``connect``.
+    uri : str
+        ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``.
+
+    Raises
+    ------
+    SubjectError
+        Another kind of URI, or a version whose files belong to no logged model.
+    RegistryError
+        The registry does not know it, or does not answer.
+    """
+    name, version = _parts(client, uri)
+    if not version:
+        return Named(model_id=name)
+    with answering(f"reading {uri}"):
+        source = str(client.get_model_version(name, version).source)
+    return Named(_logged_model(client, source, uri), name, version, source)
+
+
+def _parts(client: Any, uri: str) -> tuple[str, str]:
+    """Return (name, version), or (model id, "")."""
+    parsed = urllib.parse.urlparse(uri, allow_fragments=False)
+    path = parsed.path.strip("/")
+    if parsed.scheme != "models" or parsed.netloc or not path or path.count("/") > 1:
+        raise SubjectError(
+            f"{uri!r} names no model; use models:/name/version, models:/name@alias or models:/<model_id>"
+        )
+    name, slash, suffix = path.partition("/")
+    if slash:
+        if not suffix.isdigit():
+            raise SubjectError(f"{uri!r} names a moving target; use a version number or an alias")
+        return name, suffix
+    if "@" in name:
+        name, _, alias = name.rpartition("@")
+        with answering(f"reading {uri}"):
+            return name, str(client.get_model_version_by_alias(name, alias).version)
+    return name, ""
+
+
+def _logged_model(client: Any, source: str, uri: str) -> str:
+    """Return the id of the logged model behind a version's source, following copies."""
+    for _ in range(_COPIES):
+        parsed = urllib.parse.urlparse(source)
+        path = parsed.path.strip("/")
+        if parsed.scheme != "models":
+            raise SubjectError(
+                f"the files of {uri} lie at {source!r}, no logged model; log it with MLflow 3 and register that"
+            )
+        name, slash, version = path.partition("/")
+        if not slash:
+            return name
+        with answering(f"reading {source}, the source of {uri}"):
+            source = str(client.get_model_version(name, version).source)
+    raise SubjectError(f"the copies behind {uri} never end; register the model again")
+
+
+def download(client: Any, model_id: str, folder: Path, *, tracking_uri: str | None) -> Path:
+    """Copy every file of a logged model below ``folder`` and return where they lie."""
+    import mlflow.artifacts
+
+    with answering(f"downloading the files of {model_id}"):
+        location = client.get_logged_model(model_id).artifact_location
+        # not through models:/…, whose repository would follow the process-wide tracking address
+        got = mlflow.artifacts.download_artifacts(
+            artifact_uri=location, dst_path=str(folder), tracking_uri=tracking_uri or client.tracking_uri
+        )
+    return Path(got)

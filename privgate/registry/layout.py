@@ -1,0 +1,68 @@
+"""Where privgate keeps things inside a logged model, and which files a digest covers.
+
+======================================  =========================================================================
+``privgate/recipe.json``                the recipe, the data reference, digests, environment, release
+``privgate/src/<digest>/…``             the recipe's source snapshot, in import layout
+``privgate/reports/<policy>/…``         reports, attached later; nothing ever loads them, no digest covers them
+``privgate_data/<digest>/…``            the training data, an artifact of the *run*, never beside the model
+======================================  =========================================================================
+
+Two digests name a logged model. ``model`` covers what serving loads: every file except those below ``privgate/`` and
+the root's ``registered_model_meta``, which MLflow writes into its own downloads. ``files`` covers every file except
+those below ``privgate/reports/`` and that same ``registered_model_meta``; it is what a statement signs. An MLmodel file
+that points into ``privgate/`` is refused, so that nothing outside the first digest can change what serving loads.
+"""
+
+from pathlib import Path
+
+from privgate import digest
+from privgate.errors import DigestMismatchError, SubjectError
+
+FOLDER = "privgate"
+RECIPE = "privgate/recipe.json"
+SOURCES = "privgate/src"
+REPORTS = "privgate/reports"
+DATA = "privgate_data"
+SCHEMA = "privgate/logged-recipe/v1"
+
+#: written by MLflow into downloaded copies of registered models
+_MLFLOW_META = "registered_model_meta"
+
+
+def model_files(root: Path) -> dict[str, str]:
+    """Return ``path -> sha256`` of the files that serving loads."""
+    return _table(root, f"{FOLDER}/")
+
+
+def all_files(root: Path) -> dict[str, str]:
+    """Return ``path -> sha256`` of every file but attached reports."""
+    return _table(root, f"{REPORTS}/")
+
+
+def _table(root: Path, exclude: str) -> dict[str, str]:
+    try:
+        found = digest.of_files(root, exclude=(exclude,))
+    except ValueError as exc:
+        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
+    found.pop(_MLFLOW_META, None)
+    return found
+
+
+def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:
+    """Raise on the first difference between two tables of files.
+
+    Raises
+    ------
+    DigestMismatchError
+        A file was changed, is missing, or was added; the sentence names it.
+    """
+    for name in sorted(recorded.keys() | found.keys()):
+        if name not in found:
+            raise DigestMismatchError(f"{what} file {name!r} is missing; it was recorded with the recipe")
+        if name not in recorded:
+            raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
+        if recorded[name] != found[name]:
+            raise DigestMismatchError(
+                f"{what} file {name!r} is not the one that was recorded: it has {found[name][:19]}…, "
+                f"recorded was {recorded[name][:19]}…; restore it or log the model again"
+            )

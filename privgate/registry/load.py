@@ -1,0 +1,127 @@
+"""Loading a subject from the registry alone: everything verified by digest, nothing executed."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from privgate import digest, sources
+from privgate.errors import DigestMismatchError, SubjectError
+from privgate.evidence import Precondition
+from privgate.recipe import Recipe
+from privgate.registry import environment, layout, training_data
+from privgate.registry.client import Named, connect, download, named
+from privgate.registry.stored_model import StoredModel, flavor_of
+from privgate.release import Release
+from privgate.subject import Subject
+
+# the copies live as long as this process: workers open models and import sources from them
+_copies: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
+    """Return the subject that a registry names.
+
+    Parameters
+    ----------
+    uri : str
+        ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``; copied versions too.
+    tracking_uri : str, optional
+        MLflow server or store; the environment's if absent.
+
+    Raises
+    ------
+    DigestMismatchError
+        A file of the model, the recipe, its sources or the data is not what was recorded; the sentence names it.
+    SubjectError
+        There is no recipe, or it cannot be read.
+    RegistryError
+        The registry does not know the model, or does not answer.
+    """
+    client = connect(tracking_uri)
+    target = named(client, uri)
+    copy = tempfile.TemporaryDirectory(prefix="privgate-")
+    _copies.append(copy)
+    place = Path(copy.name)
+    folder = download(client, target.model_id, place / "model", tracking_uri=tracking_uri)
+    document = read_recipe(folder, uri)
+    root = _sources(folder, document)
+    flavor = flavor_of(folder)
+    files = layout.model_files(folder)
+    layout.compare(dict(document["model"]["files"]), files, "model")
+    recipe = Recipe.read(document["recipe"], root)
+    if recipe.digest != document["recipe_digest"]:
+        raise DigestMismatchError("model file 'privgate/recipe.json' was changed after the recipe was recorded")
+    data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
+    return Subject(
+        recipe,
+        data,
+        model=StoredModel(folder, flavor, root, tuple(sorted(files.items()))),
+        release=Release.from_payload(dict(document["release"])),
+        name=target.name,
+        version=target.version,
+        uri=uri,
+        digests={
+            "model": digest.of_manifest(files),
+            "recipe": recipe.digest,
+            "data": data.digest,
+            "files": digest.of_manifest(layout.all_files(folder)),
+        },
+        detail=_detail(target, document, flavor, client.tracking_uri),
+    )
+
+
+def _detail(target: Named, document: dict[str, Any], flavor: str, tracking_uri: str) -> dict[str, Any]:
+    recorded = document["environment"]
+    differences = environment.differences(recorded)
+    agrees = Precondition("environment", "passed", "the recorded environment is the present one")
+    return {
+        "model_id": target.model_id,
+        "source": target.source,
+        "flavor": flavor,
+        "tracking_uri": tracking_uri,
+        "logged_at": document["logged_at"],
+        "data_kind": document["data"]["kind"],
+        "environment": {"recorded": recorded, "differences": differences},
+        "preconditions": [_differs(differences) if differences else agrees],
+    }
+
+
+def _differs(differences: list[str]) -> Precondition:
+    return Precondition(
+        "environment",
+        "warned",
+        f"the environment is not the recorded one: {'; '.join(differences[:5])}"
+        + (f" and {len(differences) - 5} more" if len(differences) > 5 else ""),
+        {"differences": differences},
+    )
+
+
+def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
+    """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
+    path = folder / layout.RECIPE
+    if not path.is_file():
+        raise SubjectError(f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data)")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        recorded = document.pop("digest")
+        schema = document["schema"]
+    except (ValueError, KeyError, AttributeError, TypeError) as exc:
+        raise SubjectError(f"{layout.RECIPE} of {uri} cannot be read: {exc}; log the recipe again") from exc
+    if schema != layout.SCHEMA:
+        raise SubjectError(f"{layout.RECIPE} of {uri} has schema {schema!r}; this privgate reads {layout.SCHEMA}")
+    if digest.of_json(document) != recorded:
+        raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
+    return dict(document)
+
+
+def _sources(folder: Path, document: dict[str, Any]) -> Path | None:
+    """Return the verified source folder, or None where the recipe has no sources of its own."""
+    recorded = {sources.check_path(str(k)): str(v) for k, v in document["sources"]["files"].items()}
+    if not recorded:
+        return None
+    root = folder / sources.check_path(str(document["sources"]["folder"]))
+    if not root.is_relative_to(folder / layout.SOURCES):
+        raise SubjectError(f"{layout.RECIPE} keeps its sources outside {layout.SOURCES}; log the recipe again")
+    layout.compare(recorded, digest.of_files(root), "source")
+    return root

@@ -1,0 +1,195 @@
+"""Logging: train once, store the model, its recipe and the data reference, then register."""
+
+import datetime as dt
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from privgate import digest, sources
+from privgate.data import TrainingData, take
+from privgate.errors import SubjectError
+from privgate.recipe import Recipe
+from privgate.registry import environment, layout, native, stored_model, training_data
+from privgate.registry.client import answering, connect, download, named, tracking_at
+from privgate.release import Release
+
+
+def log_model(
+    recipe: Recipe,
+    data: TrainingData,
+    *,
+    registered_model_name: str | None = None,
+    name: str = "model",
+    release: Release | None = None,
+    tracking_uri: str | None = None,
+    data_uri: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Any:
+    """Train once, here, and log model, recipe and data reference; then register.
+
+    The version is registered last, so that no version exists without its recipe.
+
+    Parameters
+    ----------
+    recipe, data : Recipe, TrainingData
+        What to train, on what.
+    registered_model_name : str, optional
+        Registered model to add a version to; the model is only logged if absent.
+    name : str
+        Name of the logged model within its run.
+    release : Release, optional
+        What the deployed model will return; exact probabilities if absent.
+    tracking_uri : str, optional
+        MLflow server or store; the environment's if absent.
+    data_uri : str, optional
+        Folder written by ``data.save`` that MLflow can download from; the data is uploaded as a run artifact if absent.
+    tags : mapping, optional
+        Tags of the new version.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+        With ``model_id`` and ``registered_model_version``.
+
+    Raises
+    ------
+    SubjectError
+        The recipe cannot be imported again, or the model cannot be stored.
+    RegistryError
+        MLflow refused or did not answer.
+    """
+    import mlflow
+
+    packages = _environment(recipe)
+    model = recipe.train(data.X, data.y, seed=recipe.seed)
+    with tracking_at(tracking_uri), _run() as run_id, answering(f"logging {name!r}"):
+        info = native.log(
+            model,
+            name=name,
+            example=take(data.X, _first_rows(data)),
+            requirements=environment.requirements(packages),
+            own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
+        )
+        log_recipe(info, recipe, data, release=release, tracking_uri=tracking_uri, data_uri=data_uri, run_id=run_id)
+        if registered_model_name is not None:
+            made = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
+            info.registered_model_version = made.version
+    return info
+
+
+def log_recipe(
+    info_or_uri: Any,
+    recipe: Recipe,
+    data: TrainingData,
+    *,
+    release: Release | None = None,
+    tracking_uri: str | None = None,
+    data_uri: str | None = None,
+    run_id: str | None = None,
+) -> str:
+    """Attach recipe and data reference to a model that a script has logged itself; twice replaces the first.
+
+    Parameters
+    ----------
+    info_or_uri : ModelInfo, LoggedModel or str
+        What ``mlflow.<flavor>.log_model`` returned, or ``models:/…``.
+    recipe, data, release, tracking_uri, data_uri
+        As in ``log_model``.
+    run_id : str, optional
+        Run that gets the data; the model's own run if absent, or a new one where it has none.
+
+    Returns
+    -------
+    str
+        Digest of the recipe.
+
+    Raises
+    ------
+    SubjectError, RegistryError
+        As in ``log_model``.
+    """
+    packages = _environment(recipe)
+    client = connect(tracking_uri)
+    model_id = getattr(info_or_uri, "model_id", None) or named(client, str(info_or_uri)).model_id
+    with answering(f"reading {model_id}"):
+        run_id = run_id or client.get_logged_model(model_id).source_run_id or _new_run(client, model_id)
+    with tempfile.TemporaryDirectory() as place:
+        folder = download(client, model_id, Path(place, "model"), tracking_uri=tracking_uri)
+        stored_model.flavor_of(folder)
+        files = layout.model_files(folder)
+        reference = training_data.keep(client, data, run_id=run_id, uri=data_uri, tracking_uri=tracking_uri)
+        document = _document(recipe, files, reference, packages, release or Release())
+        written = Path(place, "written")
+        sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
+        written.mkdir(exist_ok=True)
+        (written / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        with answering(f"attaching the recipe to {model_id}"):
+            client.log_model_artifacts(model_id, str(written), layout.FOLDER)
+    return recipe.digest
+
+
+def _document(
+    recipe: Recipe, files: Mapping[str, str], data: training_data.Reference, packages: Any, release: Release
+) -> dict[str, Any]:
+    held = {name: "sha256:" + hashlib.sha256(content).hexdigest() for name, content in sorted(recipe.snapshot.items())}
+    document = {
+        "schema": layout.SCHEMA,
+        "recipe": dict(recipe.payload),
+        "recipe_digest": recipe.digest,
+        "sources": {"folder": f"{layout.SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
+        "model": {"files": dict(files), "digest": digest.of_manifest(files)},
+        "data": data,
+        "environment": packages,
+        "release": release.payload(),
+        "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+    return {**document, "digest": digest.of_json(document)}
+
+
+def _environment(recipe: Recipe) -> dict[str, Any]:
+    """Return the environment to record; refuse first what could not be loaded again."""
+    if sources.is_interactive():
+        for reference in recipe._references():  # noqa: SLF001  one package
+            if reference.startswith("__main__:"):
+                sources.main_module()
+    named_modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package
+    return environment.record(named_modules | sources.imported_names(recipe.snapshot))
+
+
+def _script_prefix() -> str:
+    script = sources.main_module_or_none()
+    return f"{script}:" if script else "__main__:"
+
+
+def _first_rows(data: TrainingData) -> Any:
+    import numpy as np
+
+    return np.arange(min(5, data.n))
+
+
+@contextmanager
+def _run() -> Iterator[str]:
+    """Log into the run that is active, or into one of our own."""
+    import mlflow
+
+    active = mlflow.active_run()
+    if active is not None:
+        yield active.info.run_id
+        return
+    with answering("starting a run"):
+        run = mlflow.start_run()
+    with run:
+        yield run.info.run_id
+
+
+def _new_run(client: Any, model_id: str) -> str:
+    experiment = client.get_logged_model(model_id).experiment_id
+    if experiment is None:  # pragma: no cover  every logged model has one
+        raise SubjectError(f"{model_id} belongs to no experiment; log it in a run")
+    run = client.create_run(experiment, run_name="training data")
+    client.set_terminated(run.info.run_id)
+    return str(run.info.run_id)

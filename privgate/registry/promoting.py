@@ -1,0 +1,43 @@
+"""Promoting: moving an alias to a version, which the registry may refuse."""
+
+import tempfile
+from pathlib import Path
+
+from privgate import digest
+from privgate.errors import DigestMismatchError, RegistryError
+from privgate.registry import layout
+from privgate.registry.client import answering, connect, download, named
+from privgate.subject import Subject
+
+
+def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) -> None:
+    """Set ``alias`` to the version that was checked, if it still is what was checked.
+
+    Parameters
+    ----------
+    subject : Subject
+        From ``load_subject``.
+    alias : str
+        Without ``@``.
+    tracking_uri : str, optional
+        Where the subject came from if absent.
+
+    Raises
+    ------
+    RegistryError
+        The subject is no registered version, or the registry refused; its own words are in the message.
+    DigestMismatchError
+        The version's files changed since they were checked.
+    """
+    if not subject.version:
+        raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
+    address = tracking_uri or subject.detail.get("tracking_uri")
+    client = connect(address)
+    uri = f"models:/{subject.name}/{subject.version}"
+    present = named(client, uri)
+    with tempfile.TemporaryDirectory() as place:
+        folder = download(client, present.model_id, Path(place, "model"), tracking_uri=address)
+        if digest.of_manifest(layout.all_files(folder)) != subject.digests["files"]:
+            raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
+    with answering(f"setting alias {alias!r} of {subject.name} to version {subject.version}"):
+        client.set_registered_model_alias(subject.name, alias, subject.version)

@@ -1,0 +1,103 @@
+"""The stored model: opened in workers only, with the recipe's own sources importable while it is."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privgate import sources
+from privgate.errors import SubjectError
+from privgate.registry import layout
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A verified private copy of the registered model's files.
+
+    Parameters
+    ----------
+    folder : Path
+        The copy.
+    flavor : str
+        MLflow flavor that opens it natively, for example ``"sklearn"``.
+    root : Path or None
+        Source snapshot: a model may be made of the user's own classes.
+    files : tuple of (path, sha256)
+        What was verified; checked again before every opening, because retrained code runs beside the copy.
+    """
+
+    folder: Path
+    flavor: str
+    root: Path | None
+    files: tuple[tuple[str, str], ...]
+
+    def load(self) -> Any:
+        """Return the native model object (runs stored code; workers only).
+
+        Raises
+        ------
+        DigestMismatchError
+            A file changed since it was verified.
+        SubjectError
+            The flavor's library is not installed, or the model needs a class that nobody recorded.
+        """
+        layout.compare(dict(self.files), layout.model_files(self.folder), "model")
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            with sources.importing_from(self.root):
+                return self._open()
+        except (ImportError, AttributeError) as exc:
+            raise SubjectError(
+                f"the stored {self.flavor} model cannot be opened: {exc}; install what it needs, or name the missing "
+                "source file in Recipe(sources=...)"
+            ) from exc
+        finally:
+            sys.dont_write_bytecode = before
+
+    def _open(self) -> Any:
+        if self.flavor != "python_function":
+            return importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
+        import mlflow.pyfunc
+
+        model = mlflow.pyfunc.load_model(str(self.folder))
+        native = getattr(model.unwrap_python_model(), "privgate_native", None) if _is_python_model(model) else None
+        return model if native is None else native
+
+
+def _is_python_model(model: Any) -> bool:
+    return bool(model.metadata.flavors["python_function"].get("loader_module") == "mlflow.pyfunc.model")
+
+
+def flavor_of(folder: Path) -> str:
+    """Return the flavor that gives back the native model, from the MLmodel file.
+
+    Raises
+    ------
+    SubjectError
+        No MLmodel file, no flavor, or one that points into privgate's own folder.
+    """
+    import yaml
+
+    path = folder / "MLmodel"
+    if not path.is_file():
+        raise SubjectError("the logged model has no MLmodel file; log it again")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        flavors = dict(content["flavors"])
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError) as exc:
+        raise SubjectError(f"the MLmodel file cannot be read: {exc}; log the model again") from exc
+    for value in _texts(content):
+        if value.strip("./").split("/")[0] == layout.FOLDER and "/" in value:
+            raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); log the model again")
+    native = [name for name in flavors if name != "python_function"]
+    if not flavors:
+        raise SubjectError("the MLmodel file lists no flavor; log the model again")
+    return str(native[0]) if native else "python_function"
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in _texts(part)]

@@ -1,0 +1,39 @@
+"""A registry of its own for every test, and a small model that trains in milliseconds."""
+
+import mlflow
+import numpy as np
+import pytest
+
+from privgate import Domain, Recipe, TrainingData
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A fresh SQLite registry whose artifacts lie in tmp_path; MLflow's process-wide address points at it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    uri = f"sqlite:///{tmp_path}/registry.db"
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    client = mlflow.MlflowClient(uri)
+    experiment = client.create_experiment("tests", artifact_location=(tmp_path / "artifacts").as_uri())
+    mlflow.set_experiment(experiment_id=experiment)
+    yield uri
+    mlflow.set_tracking_uri(None)
+    mlflow.set_registry_uri(None)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 3, size=(40, 4))
+    return TrainingData(
+        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+    )
+
+
+@pytest.fixture
+def recipe():
+    from sklearn.naive_bayes import CategoricalNB
+
+    return Recipe(CategoricalNB(alpha=5.0, min_categories=3))

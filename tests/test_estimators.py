@@ -1,0 +1,95 @@
+"""Estimators as JSON: what goes in comes out, and what has no name is refused."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from privgate import estimators, sources
+from privgate.errors import SubjectError
+
+
+def resolve(reference):
+    return sources.resolve(reference, None)
+
+
+def through_json(value):
+    return estimators.decode(json.loads(json.dumps(estimators.encode(value), allow_nan=False)), resolve)
+
+
+ESTIMATORS = [
+    CategoricalNB(alpha=5.0, min_categories=[3, 4]),
+    GaussianNB(priors=np.array([0.25, 0.75])),
+    make_pipeline(StandardScaler(), LogisticRegression(C=0.5)),
+    make_pipeline(FunctionTransformer(np.log1p), GaussianNB()),
+    ColumnTransformer([("c", OneHotEncoder(dtype=np.float32), slice(0, 2))], remainder="passthrough"),
+    CalibratedClassifierCV(GaussianNB(), cv=StratifiedKFold(3, shuffle=True, random_state=1)),
+    GaussianProcessClassifier(1.0 * RBF() + WhiteKernel()),
+    RandomForestClassifier(class_weight={0: 1.0, 1: 2.0}, max_features=None),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_an_estimator_comes_back_the_same(estimator):
+    assert estimators.encode(through_json(estimator)) == estimators.encode(estimator)
+    assert repr(through_json(estimator)) == repr(estimator)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda v: st.lists(v) | st.tuples(v, v) | st.dictionaries(st.text() | st.integers(), v),
+        max_leaves=12,
+    )
+)
+def test_any_nest_of_plain_values_comes_back_the_same(value):
+    assert through_json(value) == value
+
+
+def test_dtypes_sets_and_partials_come_back():
+    assert through_json(np.dtype("float32")) == np.dtype("float32")
+    assert through_json({1, 2}) == {1, 2}
+    back = through_json(functools.partial(np.clip, a_min=0))
+    assert (back.func, back.keywords) == (np.clip, {"a_min": 0})
+
+
+def test_a_lambda_is_refused_with_what_to_do():
+    with pytest.raises(SubjectError, match="top level of a module"):
+        estimators.encode(FunctionTransformer(lambda X: X))
+
+
+def test_a_name_that_means_something_else_is_refused():
+    def fit(X, y, *, seed):
+        return None
+
+    fit.__qualname__ = "test_a_name_that_means_something_else_is_refused"
+    with pytest.raises(SubjectError, match="find again"):
+        estimators.reference(fit)
+
+
+def test_a_parameter_without_a_json_form_is_refused():
+    with pytest.raises(SubjectError, match="cannot be recorded"):
+        estimators.encode(object())
+
+
+def test_every_nested_reference_is_listed():
+    encoded = estimators.encode(make_pipeline(FunctionTransformer(np.log1p), GaussianNB()))
+    assert {"numpy:log1p", "sklearn.naive_bayes:GaussianNB"} <= set(estimators.references(encoded))
+
+
+def test_the_seed_reaches_every_nested_random_state():
+    pipeline = make_pipeline(StandardScaler(), RandomForestClassifier())
+    assert estimators.set_seed(pipeline, 5).get_params()["randomforestclassifier__random_state"] == 5

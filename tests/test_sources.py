@@ -1,0 +1,172 @@
+"""Source snapshots: what is collected, and how it is imported again."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from privgate import sources
+from privgate.errors import SubjectError
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A package with relative imports, a lazy import and a module that must not be collected."""
+    root = tmp_path / "project"
+    write(
+        root,
+        {
+            "pg_shop/__init__.py": "VERSION = 1\n",
+            "pg_shop/train.py": """
+                import numpy as np
+                from . import scale
+                from .deep.model import Model
+
+                def fit(X, y, *, seed):
+                    from pg_shop import late
+                    return Model(scale.FACTOR * late.OFFSET)
+            """,
+            "pg_shop/scale.py": "FACTOR = 3\n",
+            "pg_shop/late.py": "OFFSET = 7\n",
+            "pg_shop/deep/__init__.py": "",
+            "pg_shop/deep/model.py": "from .. import scale\nclass Model:\n    def __init__(self, v): self.v = v\n",
+            "pg_shop/unused.py": "raise RuntimeError('collected or imported by mistake')\n",
+        },
+    )
+    monkeypatch.syspath_prepend(str(root))
+    yield root
+    for name in [m for m in sys.modules if m.startswith("pg_shop")]:
+        del sys.modules[name]
+
+
+def test_a_package_is_collected_with_its_relative_and_lazy_imports_and_nothing_else(project):
+    found = sources.collect(["pg_shop.train:fit"])
+    assert sorted(found) == [
+        "pg_shop/__init__.py",
+        "pg_shop/deep/__init__.py",
+        "pg_shop/deep/model.py",
+        "pg_shop/late.py",
+        "pg_shop/scale.py",
+        "pg_shop/train.py",
+    ]
+
+
+def test_collecting_imports_nothing(project):
+    sources.collect(["pg_shop.train:fit"])
+    assert not [m for m in sys.modules if m.startswith("pg_shop")]
+
+
+def test_libraries_are_not_collected():
+    assert sources.collect(["sklearn.naive_bayes:CategoricalNB", "json:loads", "numpy:log1p"]) == {}
+
+
+def test_libraries_that_the_sources_import_are_named(project):
+    assert sources.imported_names(sources.collect(["pg_shop.train:fit"])) == {"numpy"}
+
+
+def test_the_snapshot_runs_beside_a_changed_checkout(project, tmp_path):
+    snapshot = tmp_path / "snapshot"
+    sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
+    write(project, {"pg_shop/scale.py": "FACTOR = 100\n", "pg_shop/late.py": "OFFSET = 100\n"})
+
+    import pg_shop.scale  # the checkout's own module is loaded first
+
+    fit = sources.resolve("pg_shop.train:fit", snapshot)
+
+    assert fit(None, None, seed=0).v == 21  # both the module's import and the one inside the function
+    assert sys.modules["pg_shop.scale"] is pg_shop.scale
+    assert pg_shop.scale.FACTOR == 100
+    assert str(snapshot) not in sys.path
+
+
+def test_two_resolves_give_one_class(project, tmp_path):
+    snapshot = tmp_path / "snapshot"
+    sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
+    made = sources.resolve("pg_shop.train:fit", snapshot)(None, None, seed=0)
+    assert isinstance(made, sources.resolve("pg_shop.deep.model:Model", snapshot))
+
+
+def test_importing_leaves_the_snapshot_as_it_was(project, tmp_path):
+    snapshot = tmp_path / "snapshot"
+    sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
+    before = sorted(p.name for p in snapshot.rglob("*"))
+    sources.resolve("pg_shop.train:fit", snapshot)(None, None, seed=0)
+    assert sorted(p.name for p in snapshot.rglob("*")) == before
+
+
+def test_a_missing_name_says_so(project, tmp_path):
+    snapshot = tmp_path / "snapshot"
+    sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
+    with pytest.raises(SubjectError, match="has no 'nothing'"):
+        sources.resolve("pg_shop.train:nothing", snapshot)
+    with pytest.raises(SubjectError, match="cannot be imported"):
+        sources.resolve("pg_shop.absent:fit", snapshot)
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.py", "/etc/evil.py", "a/../../evil.py", "a\\evil.py", "C:evil.py", "", "a//b"]
+)
+def test_a_hostile_path_is_refused_before_anything_is_written(name, tmp_path):
+    with pytest.raises(SubjectError, match="plain relative path"):
+        sources.write({"fine.py": b"", name: b"x"}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+SCRIPT = """
+import json
+{top}
+
+def fit(X, y, *, seed):
+    return None
+
+if __name__ == "__main__":
+    from privgate import Recipe
+    recipe = Recipe(fit, seed=1)
+    print(json.dumps([recipe.payload["fit"], sorted(recipe.snapshot)]))
+"""
+
+
+def run_script(tmp_path, name, top="", *, module=False):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SCRIPT.format(top=top))
+    command = ["-m", name.removesuffix(".py").replace("/", ".")] if module else [str(path)]
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout.strip(), done.stderr
+
+
+def test_a_script_is_recorded_under_its_file_name(tmp_path):
+    assert run_script(tmp_path, "train_it.py")[0] == '["train_it:fit", ["train_it.py"]]'
+    assert run_script(tmp_path, "01-train.v2.py")[0] == '["01_train_v2:fit", ["01_train_v2.py"]]'
+
+
+def test_a_module_run_as_a_script_is_recorded_under_its_dotted_name(tmp_path):
+    assert run_script(tmp_path, "pg_pkg/train.py", module=True)[0] == '["pg_pkg.train:fit", ["pg_pkg/train.py"]]'
+
+
+@pytest.mark.parametrize("top", ["print('work')", "rows = json.loads('[]')", "for i in range(2): pass"])
+def test_a_script_that_works_on_import_is_refused_with_its_line(tmp_path, top):
+    out, err = run_script(tmp_path, "script.py", top)
+    assert "fit" not in out
+    assert "script.py:3 runs when the file is imported" in err
+
+
+@pytest.mark.parametrize("top", ["N = 3", "LIST: list = [1, 2]", "from pathlib import Path; HERE = Path('x')"])
+def test_a_script_with_constants_is_fine(tmp_path, top):
+    assert run_script(tmp_path, "script.py", top)[0]
+
+
+def test_a_function_typed_into_an_interpreter_is_told_where_to_go():
+    code = "from privgate import Recipe\ndef f(X, y, *, seed): pass\nRecipe(f).digest"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "move it to a module" in done.stderr
