@@ -1,0 +1,74 @@
+"""The report document: the JSON from which every format is rendered."""
+
+from typing import Any
+
+from privgate import __version__
+from privgate.evidence import encode
+from privgate.report import words
+from privgate.report.pseudonyms import Pseudonyms
+from privgate.report.units import summary
+from privgate.verdict import Verdict
+
+SCHEMA = "privgate/report/v1"
+#: keys of ``Verdict.detail`` with a place of their own in the document
+_OWN = ("decided_at", "expires", "signer", "waivers", "comparison", "next_steps")
+
+
+def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
+    """Return the report of a verdict as JSON values, the only source of everything rendered.
+
+    Parameters
+    ----------
+    verdict : Verdict
+        With its evidence and per-unit table.
+    hash_key : bytes
+        Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
+
+    Returns
+    -------
+    dict
+        Valid under ``privgate/schemas/report-v1.json``; holds no unit name, no label of a unit, no feature value.
+
+    Raises
+    ------
+    UsageError
+        The key is too short.
+    """
+    evidence = verdict.evidence
+    names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
+    where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
+    detail = encode(verdict.detail)
+    doc: dict[str, Any] = {
+        "schema": SCHEMA,
+        "privgate": __version__,
+        "outcome": str(verdict.outcome),
+        "approved": verdict.approved,
+        "observed": verdict.observed,
+        "exit_code": int(verdict.exit_code),
+        "decided_at": str(detail.get("decided_at") or ""),
+        "expires": str(detail.get("expires") or ""),
+        "signer": detail.get("signer") or None,
+        "waivers": names.scrub(list(detail.get("waivers") or ())),
+        "next_steps": names.scrub(list(detail.get("next_steps") or ())),
+        "comparison": detail.get("comparison") or evidence.payload()["detail"].get("comparison"),
+        "subject": encode(evidence.subject),
+        "policy": encode(verdict.policy),
+        "findings": [names.scrub(f.payload(), where.get(f.request, "")) for f in verdict.findings],
+        "evidence": _evidence(verdict, names),
+        "units": summary(evidence.records, names),
+        "detail": names.scrub({k: v for k, v in detail.items() if k not in _OWN}),
+    }
+    doc["decision"] = words.decision(doc)
+    doc["level"] = words.level(doc)
+    return doc
+
+
+def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
+    """Return the evidence's payload with every unit name replaced."""
+    payload = verdict.evidence.payload()
+    return {
+        "subject": payload["subject"],
+        "preconditions": names.scrub(payload["preconditions"]),
+        "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
+        "detail": names.scrub(payload["detail"]),
+    }

@@ -1,0 +1,79 @@
+"""A verdict on disk: all files or none of the new ones, never half a file."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.evidence import COLUMNS
+from privgate.report.document import document
+from privgate.report.pseudonyms import Pseudonyms
+from privgate.report.rendering import FORMATS, render
+from privgate.verdict import Verdict
+
+DOCUMENT = "report.json"
+RECORDS = "records.parquet"
+
+
+def write(
+    verdict: Verdict, out_dir: str | os.PathLike[str], *, hash_key: bytes, raw_unit_names: bool = False
+) -> list[Path]:
+    """Write the report of a verdict in every format and return the files' paths.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    out_dir : path
+        Folder, made if absent; files of an earlier report are replaced.
+    hash_key : bytes
+        Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
+    raw_unit_names : bool
+        Write names of records and people into ``records.parquet`` as they are: that file is then personal data.
+
+    Returns
+    -------
+    list of Path
+        ``report.json``, ``records.parquet``, then one file a format.
+
+    Raises
+    ------
+    UsageError
+        The key is too short.
+    OSError
+        The folder cannot be written; files of an earlier report are then untouched.
+    """
+    doc = document(verdict, hash_key=hash_key)
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = None if raw_unit_names else Pseudonyms(hash_key)
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
+        new = Path(scratch)
+        _text(new / DOCUMENT, dumps(doc))
+        records(verdict, names).to_parquet(new / RECORDS, index=False)
+        for format_, (_, name) in FORMATS.items():
+            _text(new / name, render(doc, format_))
+        order = [DOCUMENT, RECORDS, *(name for _, name in FORMATS.values())]
+        return [(new / name).replace(folder / name) for name in order]
+
+
+def dumps(doc: Mapping[str, Any]) -> str:
+    """Return the document as ``report.json`` holds it: ASCII, because a terminal obeys what it is shown."""
+    return json.dumps(doc, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def records(verdict: Verdict, names: Pseudonyms | None) -> Any:
+    """Return the per-unit table as a DataFrame; empty, with its columns, if no rule needed one."""
+    import pandas as pd
+
+    columns = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}
+    if names is not None:
+        columns["unit"] = names.column(columns["unit"])
+    return pd.DataFrame(columns)
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

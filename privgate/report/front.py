@@ -1,0 +1,262 @@
+"""Page one: what was decided, why, how sure, what next, and what it does not show."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privgate.report import words
+from privgate.report.text import number, plain, real
+
+Doc = Mapping[str, Any]
+
+#: rows of the rule table on page one; the full table is in the evidence
+ROWS = 8
+#: steps, waivers and changes on page one
+LINES = 3
+#: outcome -> (tone, symbol); the symbol's shape differs too, because colour alone tells nothing in print
+_TONE = {"passed": "good", "warned": "care", "inconclusive": "open", "failed": "bad"}
+
+
+def view(doc: Doc) -> dict[str, Any]:
+    """Return what page one says, as text."""
+    rules, held = words.rules(doc), words.preconditions(doc)
+    unheld = [f for f in held if f.get("outcome") != "passed"]
+    outcome = str(doc.get("outcome"))
+    return {
+        "tone": "watch" if doc.get("observed") else _TONE.get(outcome, "bad"),
+        "decision": _capital(words.decision(doc)),
+        "subject": subject(doc),
+        "sentence": sentence(doc),
+        "why": why(doc),
+        "how_sure": how_sure(doc),
+        "facts": facts(doc),
+        "rows": [row(f) for f in [*unheld, *rules][:ROWS]],
+        "more": max(0, len(unheld) + len(rules) - ROWS),
+        "held": _held(held, unheld),
+        "steps": steps(doc),
+        "waivers": [waiver(w) for w in _listed(doc.get("waivers"))][:LINES],
+        "changes": changes(doc),
+        "not_shown": [*_not_tested(doc), *words.NOT_SHOWN],
+        "verify": verify(doc),
+    }
+
+
+def subject(doc: Doc) -> str:
+    """Return "credit, version 3"."""
+    s = doc.get("subject") or {}
+    name = plain(s.get("name"), 60) or "unnamed model"
+    return f"{name}, version {plain(s.get('version'), 20)}" if s.get("version") else name
+
+
+def sentence(doc: Doc) -> str:
+    """Return the verdict as one sentence that needs no knowledge of the field."""
+    rules = words.rules(doc)
+    policy = plain((doc.get("policy") or {}).get("name"), 40) or "unnamed"
+    outcome = doc.get("outcome")
+    if not rules:
+        return f"No rule of the policy {policy} was judged, so nothing was shown and the model may not be released."
+    met = sum(f.get("outcome") == "passed" for f in rules)
+    if outcome == "passed":
+        told = "every rule" if met > 1 else "the one rule"
+        scope = (
+            " It covers questions about a person's own record only; other questions were not bounded."
+            if words.direct_only(doc)
+            else ""
+        )
+        return f"The model may be released: {told} of the policy {policy} is met.{scope}"
+    if outcome == "warned":
+        return (
+            f"The model may be released, with {len(rules) - met} of {len(rules)} rules of the policy {policy} not met "
+            "but not enforced or waived."
+        )
+    if outcome == "inconclusive":
+        return (
+            f"The model may not be released: the evidence is not enough to show that the policy {policy} is met. "
+            "That is not proof of a leak; it counts as not passed."
+        )
+    broken = sum(f.get("outcome") == "failed" for f in rules)
+    if not broken:
+        return "The model may not be released: a condition that must hold before any figure counts does not hold."
+    return f"The model may not be released: {broken} of {len(rules)} rules of the policy {policy} {_is(broken)} broken."
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def deciding(doc: Doc) -> list[Mapping[str, Any]]:
+    """Return the findings that decided: those as bad as the verdict."""
+    found = [*words.preconditions(doc), *words.rules(doc)]
+    decided = [f for f in found if f.get("outcome") == doc.get("outcome")]
+    return [f for f in decided if not str(f.get("rule")).startswith("precondition:")] or decided
+
+
+def why(doc: Doc) -> str:
+    """Return the reason: the finding that decided, with its numbers and what they mean for a person."""
+    decided = deciding(doc)
+    if not decided:
+        return "No rule was judged."
+    f = decided[0]
+    if math.isnan(real(f.get("limit"))) or words.measured(f) == "not measured":
+        told = f"{plain(f.get('title'), 80)}: {plain(f.get('message'), 260)}"
+    else:
+        told = f"{plain(f.get('title'), 80)} was measured as {words.measured(f)}; allowed is {words.limit(f)}"
+    meaning = plain(f.get("meaning"), 240)
+    others = f" {len(decided) - 1} more below." if len(decided) > 1 else ""
+    return f"{_stop(told)}{f' {_stop(_capital(meaning))}' if meaning else ''}{others}"
+
+
+def how_sure(doc: Doc) -> str:
+    """Return how certain the deciding figures are, and for how many of all units they speak."""
+    keys = {f.get("request") for f in deciding(doc)}
+    found = [m for m in _measurements(doc) if m["request"]["key"] in keys and not m.get("problem")]
+    if not found:
+        return "No figure decided this: something that must hold, or be measured, was missing."
+    levels = sorted({real(m.get("confidence")) for m in found if m.get("confidence") is not None})
+    told = []
+    if any(m.get("confidence") is None and m.get("kind") in ("exact", "bound") for m in found):
+        told.append("Exact or bounded by proof, under the conditions listed in the evidence.")
+    if levels:
+        told.append(f"Intervals hold at {number(100 * levels[0])} % confidence.")
+    if any(m.get("kind") == "point" for m in found):
+        told.append("Some figures are estimates without an interval; they neither approve nor block.")
+    least = min(found, key=lambda m: real(m.get("n")) / max(real(m.get("population")), 1.0))
+    n, population = real(least.get("n")), real(least.get("population"))
+    if 0 < n < population:
+        told.append(f"{number(n)} of {number(population)} were measured; see coverage.")
+    elif n > 0:
+        told.append(f"All {number(n)} were measured.")
+    return " ".join(told)
+
+
+def facts(doc: Doc) -> list[tuple[str, str]]:
+    """Return what was judged, by whom, until when."""
+    s, p = doc.get("subject") or {}, doc.get("policy") or {}
+    digests = s.get("digests") or {}
+    model = digests.get("model") or s.get("model_digest") or digests.get("recipe") or ""
+    items = [
+        ("Model", subject(doc)),
+        ("Model digest", short(model)),
+        ("Policy", f"{plain(p.get('name'), 40)}{_version(p)}, {short(p.get('digest'))}"),
+        ("DTP level", doc.get("level") or "none"),
+        ("Decided", plain(doc.get("decided_at"), 40) or "date not recorded"),
+        ("Valid until", plain(doc.get("expires"), 40) or "no statement signed yet"),
+        ("Signed by", signer(doc)),
+        ("Training data", _counts(s)),
+    ]
+    return [(k, v) for k, v in items if v]
+
+
+def _version(policy: Mapping[str, Any]) -> str:
+    return f" {plain(policy['version'], 20)}" if policy.get("version") else ""
+
+
+def _counts(s: Mapping[str, Any]) -> str:
+    records, units = s.get("n_records"), s.get("n_units")
+    if not records:
+        return ""
+    people = f" of {number(units)} people or units" if units and units != records else ""
+    return f"{number(records)} records{people}"
+
+
+def signer(doc: Doc) -> str:
+    """Return who signed, or that nobody did."""
+    who = doc.get("signer")
+    if isinstance(who, Mapping):
+        advisory = " (advisory: the signer also ran the check)" if who.get("advisory") else ""
+        return f"{plain(who.get('name') or who.get('key_id'), 60)}{advisory}"
+    return plain(who, 60) or "not signed: a signature is a separate step"
+
+
+def short(digest: Any) -> str:
+    """Return the first 12 hexadecimal digits of a digest; all of them are in the trace."""
+    text = plain(digest, 80)
+    head, _, tail = text.partition(":")
+    return f"{head}:{tail[:12]}…" if len(tail) > 12 else text
+
+
+def row(finding: Mapping[str, Any]) -> dict[str, str]:
+    """Return one line of the rule table."""
+    outcome = str(finding.get("outcome"))
+    precondition = str(finding.get("rule", "")).startswith("precondition:")
+    quiet = precondition or words.measured(finding) == "not measured"
+    meaning = finding.get("message") if quiet else finding.get("meaning") or finding.get("message")
+    waived = f" Waived: {plain(finding['waiver'], 100)}." if finding.get("waiver") else ""
+    return {
+        "tone": _TONE.get(outcome, "bad"),
+        "result": words.RESULT.get(outcome, "Not decided") + (" (waived)" if waived else ""),
+        "title": _capital(plain(finding.get("title") or finding.get("rule"), 80)),
+        "measured": "—" if precondition else words.measured(finding),
+        "limit": "must hold" if precondition else words.limit(finding),
+        "meaning": _stop(_capital(plain(meaning, 170))) + waived,
+    }
+
+
+def _held(held: Sequence[Mapping[str, Any]], unheld: Sequence[Mapping[str, Any]]) -> str:
+    if not held:
+        return "No precondition was checked."
+    if not unheld:
+        return f"All {len(held)} preconditions hold: {', '.join(plain(f.get('title'), 40) for f in held)}."
+    return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others head the table."
+
+
+def steps(doc: Doc) -> list[str]:
+    """Return what to do next: the gate's plan with effect and cost, else each rule's own advice."""
+    told = []
+    for step in _listed(doc.get("next_steps")):
+        extra = [f"{k}: {plain(step[k], 120)}" for k in ("effect", "cost") if step.get(k)]
+        told.append(_stop(_capital(plain(step.get("action"), 200)) + (f" ({'; '.join(extra)})" if extra else "")))
+    advice = [plain(f.get("advice"), 220) for f in [*words.preconditions(doc), *words.rules(doc)] if f.get("advice")]
+    told += [_stop(_capital(a)) for a in dict.fromkeys(advice)]
+    if told:
+        return told[:LINES]
+    if doc.get("approved"):
+        until = f" before {plain(doc.get('expires'), 40)}" if doc.get("expires") else ""
+        return [f"Sign and promote this version; check again{until} whenever data, code or parameters change."]
+    return ["Read the finding above, change the training or supply what is missing, and check again."]
+
+
+def waiver(w: Mapping[str, Any]) -> str:
+    """Return one waiver as a sentence."""
+    state = plain(w.get("status"), 40)
+    until = f", until {plain(w.get('expires'), 30)}" if w.get("expires") else ""
+    people = f", approved by {plain(w.get('approver'), 40)}" if w.get("approver") else ""
+    return _stop(
+        f"{plain(w.get('rule'), 40)}{f' ({state})' if state else ''}: {plain(w.get('reason'), 120)}{people}{until}"
+    )
+
+
+def changes(doc: Doc) -> str:
+    """Return what changed since the last approved version, in one sentence; empty without a comparison."""
+    comparison = doc.get("comparison")
+    return _stop(plain(comparison.get("summary"), 260)) if isinstance(comparison, Mapping) else ""
+
+
+def _not_tested(doc: Doc) -> list[str]:
+    tested = words.kinds_tested(doc)
+    missing = [k for k in words.ATTACK_KINDS if k not in tested]
+    return [f"Not tested: {', '.join(missing)}."] if missing else []
+
+
+def verify(doc: Doc) -> str:
+    """Return the command that checks the statement attached to this version."""
+    s = doc.get("subject") or {}
+    uri = plain(s.get("uri"), 120)
+    return f"privgate verify {uri}" if uri else ""
+
+
+def _measurements(doc: Doc) -> list[Mapping[str, Any]]:
+    return list((doc.get("evidence") or {}).get("measurements") or ())
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    return [v for v in value or () if isinstance(v, Mapping)]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _stop(text: str) -> str:
+    text = text.rstrip()
+    return text if not text or text[-1] in ".!?…]" else f"{text}."

@@ -1,0 +1,40 @@
+"""The HTML report: one file, no scripts, nothing fetched; page one decides, the rest proves."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from privgate.report import front
+from privgate.report.sections import sections
+from privgate.report.text import plain
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+@cache
+def environment() -> Any:
+    """Return the templates' environment: everything shown passes ``plain`` and is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        return value if isinstance(value, Markup) else plain(value)
+
+    env = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
+    env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, whose text matplotlib has escaped
+    return env
+
+
+def render(doc: Mapping[str, Any]) -> str:
+    """Return the report as a self-contained HTML page."""
+    shown = environment().get_template("report.html").render(front=front.view(doc), sections=sections(doc), doc=doc)
+    return str(shown)

@@ -1,0 +1,43 @@
+"""The Markdown summary: one page for CI and for the model version's description."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from privgate.report import front
+from privgate.report.text import markdown
+
+#: bytes; a CI step's summary may hold 1 MiB, and a page is far less
+LARGEST = 200 * 1024
+_SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
+
+
+def render(doc: Mapping[str, Any]) -> str:
+    """Return the report as one page of Markdown; no line begins with foreign text."""
+    page = front.view(doc)
+    lines = [
+        f"## {_SIGN[page['tone']]} {markdown(page['decision'])}: {markdown(page['subject'])}",
+        "",
+        f"**{markdown(page['sentence'])}**",
+        "",
+        f"- **Why:** {markdown(page['why'])}",
+        f"- **How sure:** {markdown(page['how_sure'])}",
+        *(f"- **Next:** {markdown(step)}" for step in page["steps"]),
+        "",
+        "| Result | Rule | Measured | Limit | What it means |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [_row(row) for row in page["rows"]]
+    lines += ["", *([f"*{page['more']} more rows in the report.*", ""] if page["more"] else [])]
+    lines += [f"{markdown(page['held'])}", ""]
+    lines += [f"- **Waiver:** {markdown(w)}" for w in page["waivers"]]
+    lines += [f"- **Since the last approved version:** {markdown(page['changes'])}"] if page["changes"] else []
+    lines += [f"- **{name}:** {markdown(value)}" for name, value in page["facts"]]
+    lines += ["", "<details><summary>What this does not show</summary>", ""]
+    lines += [f"- {markdown(line)}" for line in page["not_shown"]]
+    lines += ["", "</details>", ""]
+    return "\n".join(lines)
+
+
+def _row(row: Mapping[str, str]) -> str:
+    cells = (f"{_SIGN[row['tone']]} {row['result']}", row["title"], row["measured"], row["limit"], row["meaning"])
+    return f"| {' | '.join(markdown(c) for c in cells)} |"

@@ -1,0 +1,134 @@
+"""Foreign text made harmless, and numbers made readable, for every format.
+
+Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, ten
+thousand characters, workflow commands of a CI log. ``plain`` is applied to every text that is rendered; the escapes of
+the formats come after it.
+"""
+
+import math
+import re
+import unicodedata
+from typing import Any
+
+#: longest foreign text shown anywhere; the JSON keeps all of it
+LONGEST = 600
+
+_WHITE = re.compile(r"\s+")
+# marks that change how neighbouring text is shown or that show nothing: Cc, Cf, Cs, Co, Cn, Zl, Zp
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~!&@$^=+]|:(?=[:/])|(?<=:):|^[-.]|^\d+(?=[.)])|(?<=www)\.", re.IGNORECASE)
+
+
+def plain(value: Any, limit: int = LONGEST) -> str:
+    r"""Return one line without unseen characters, cut at ``limit`` characters.
+
+    Parameters
+    ----------
+    value : object
+        Anything; None is an empty text.
+    limit : int
+        Longest text returned, before the note that says how long it was.
+
+    Examples
+    --------
+    >>> plain("a\nb\u202ec")
+    'a b⟨U+202E⟩c'
+    """
+    if value is None:
+        return ""
+    text = str(value)
+    length = len(text)
+    if length > limit:
+        text = text[:limit]
+    text = _WHITE.sub(" ", text).strip()
+    text = "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in text)
+    return text if length <= limit else f"{text}… [{length:,} characters]"
+
+
+def markdown(value: Any, limit: int = LONGEST) -> str:
+    """Return text that no Markdown reader and no CI log takes for anything but text.
+
+    Character references work in table cells, in GitHub's summaries and in MLflow's descriptions alike; a backslash does
+    not stop mentions. ``::`` and ``##[`` are commands of a CI runner, so they never appear in the raw file either.
+
+    Examples
+    --------
+    >>> markdown("a|b ::error::x")
+    'a&#124;b &#58;&#58;error&#58;&#58;x'
+    """
+    return _MARKDOWN.sub(lambda m: "".join(f"&#{ord(c)};" for c in m.group()), plain(value, limit))
+
+
+def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
+    """Return a number for people: ``digits`` significant ones, more if it would look equal to ``against``.
+
+    Parameters
+    ----------
+    value : float or "inf", "-inf", "nan"
+        Anything that is no number reads "not measured".
+    digits : int
+        Significant digits.
+    against : float
+        The limit beside which it will stand; 1.00004 must not be printed as 1 next to a limit of 1.
+
+    Examples
+    --------
+    >>> number(1.00004, against=1.0)
+    '1.00004'
+    >>> number("inf")
+    'unlimited'
+    >>> number(48842)
+    '48,842'
+    """
+    x = real(value)
+    if math.isnan(x):
+        return "not measured"
+    if math.isinf(x):
+        return "unlimited" if x > 0 else "minus infinity"
+    if x == int(x) and abs(x) < 1e15:
+        return f"{int(x):,}".replace("-", "−")
+    while digits < 15 and x != against and f"{x:.{digits}g}" == f"{against:.{digits}g}":
+        digits += 1
+    shown = f"{x:,.1f}" if 1000 <= abs(x) < 1e15 else f"{x:.{digits}g}"
+    if "e" in shown:
+        mantissa, exponent = shown.split("e")
+        shown = f"{mantissa}×10^{int(exponent)}"
+    return shown.replace("-", "−")
+
+
+def real(value: Any) -> float:
+    """Return the float behind a JSON value; NaN for anything that is none, so that it never looks measured."""
+    if isinstance(value, bool) or value is None:
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def fold(nats: Any) -> str:
+    """Return a change in nats as a factor: ``"2.72-fold"``.
+
+    Examples
+    --------
+    >>> fold(1.0)
+    '2.72-fold'
+    """
+    x = real(nats)
+    if math.isnan(x):
+        return "not measured"
+    if x > math.log(1e6):
+        return "unlimited" if math.isinf(x) else "over 1,000,000-fold"
+    return f"{math.exp(x):,.3g}-fold"
+
+
+def percent(fraction: Any, digits: int = 3) -> str:
+    """Return a fraction as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.5031)
+    '50.3 %'
+    """
+    x = real(fraction)
+    return "not measured" if math.isnan(x) else f"{100 * x:.{digits}g} %"

@@ -1,0 +1,108 @@
+"""The per-unit table as a reader may see it: counts, quantiles and the worst units under keyed hashes.
+
+Small cells are suppressed: a count from 1 to 9 becomes ``null``, and where that would be the only one, the smallest
+other count goes with it, because the total would give it away (complementary suppression; Willenborg & de Waal,
+"Elements of Statistical Disclosure Control", 2001, chapter 4). No label and no feature value is written.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.evidence import encode
+from privgate.report.pseudonyms import Pseudonyms
+
+#: counts below this are not shown
+SMALL_CELL = 10
+#: worst units listed
+WORST = 10
+_BINS = 24
+_FIGURES = ("pdtp", "dtp_lower", "dtp_upper")
+_QUANTILES = (0.5, 0.9, 0.99, 1.0)
+_ROW = ("pdtp", "dtp_lower", "dtp_upper", "error", "noise_floor", "seeds", "engine", "status")
+
+
+def summary(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str, Any] | None:
+    """Return what charts and tables need of the per-unit table; None if there is none.
+
+    Parameters
+    ----------
+    records : mapping column -> array of shape (n_units,)
+        ``Evidence.records``; values in nats.
+    names : Pseudonyms
+        Turns unit names into keyed hashes.
+    """
+    if not records or len(records["unit"]) == 0:
+        return None
+    edges = _edges(records)
+    return {
+        "n": len(records["unit"]),
+        "key_id": names.key_id,
+        "small_cell": SMALL_CELL,
+        "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
+        "worst": _worst(records, names),
+        "status": _tally(records, "status"),
+        "engine": _tally(records, "engine"),
+    }
+
+
+def suppressed(counts: NDArray[np.int64]) -> list[int | None]:
+    """Return counts with small cells as None, never exactly one of them alone beside another count.
+
+    Examples
+    --------
+    >>> suppressed(np.array([400, 30, 0, 3]))
+    [400, None, 0, None]
+    """
+    small = (counts > 0) & (counts < SMALL_CELL)
+    rest = np.flatnonzero((counts > 0) & ~small)
+    if small.sum() == 1 and len(rest):
+        small[rest[np.argmin(counts[rest])]] = True
+    return [None if hide else int(c) for c, hide in zip(counts, small, strict=True)]
+
+
+def _edges(records: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    values = np.concatenate([np.asarray(records[c], dtype=float) for c in _FIGURES if c in records])
+    finite = values[np.isfinite(values)]
+    top = float(finite.max()) if len(finite) else 0.0
+    return np.linspace(0.0, top if top > 0 else 1.0, _BINS + 1)
+
+
+def _figure(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
+    finite = values[np.isfinite(values)]
+    counts, _ = np.histogram(finite, bins=edges)
+    # NaN never counts as small: no figure is the worst figure
+    unbounded = len(values) - len(finite)
+    cells = suppressed(np.append(counts, unbounded))
+    ranked = np.sort(np.where(np.isnan(values), np.inf, values))
+    at = [min(len(ranked) - 1, int(np.ceil(q * len(ranked))) - 1) for q in _QUANTILES]
+    return {
+        "edges": [float(e) for e in edges],
+        "counts": cells[:-1],
+        "unbounded": cells[-1],
+        "quantiles": {str(q): encode(float(ranked[i])) for q, i in zip(_QUANTILES, at, strict=True)},
+    }
+
+
+def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> list[dict[str, Any]]:
+    pdtp, lower = (np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf) for c in ("pdtp", "dtp_lower"))
+    upper = np.nan_to_num(np.asarray(records["dtp_upper"], dtype=float), nan=np.inf)
+    # ties by name's hash: the order must not tell the row number
+    hashes = names.column(np.asarray(records["unit"]))
+    order = np.lexsort((hashes, -upper, -np.maximum(pdtp, lower)))[:WORST]
+    return [
+        {"unit": str(hashes[i]), **{c: encode(_scalar(records[c][i])) for c in _ROW if c in records}} for i in order
+    ]
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else (str(value) if isinstance(value, str) else value)
+
+
+def _tally(records: Mapping[str, NDArray[Any]], column: str) -> dict[str, int]:
+    if column not in records:
+        return {}
+    values, counts = np.unique([str(v) for v in records[column]], return_counts=True)
+    return {str(v): int(c) for v, c in zip(values, counts, strict=True)}
