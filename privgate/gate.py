@@ -106,10 +106,9 @@ def facts(subject: Subject) -> dict[str, Any]:
     """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
     from privgate import certificates
 
-    reasons = {c.name: c.applies(subject) for c in certificates.ALL}
     candidates = subject.data.candidates
     return {
-        "certificates": [name for name, because in reasons.items() if not because],
+        "certificates": [c.name for c in certificates.applicable(subject)[0]],
         "n_units": len(subject.data.units),
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,

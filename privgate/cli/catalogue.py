@@ -21,10 +21,11 @@ def _documentation(thing: Any) -> str:
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
     from privgate import attacks, certificates, engines, rules
-    from privgate.policy import Policy, shipped
+    from privgate.policy import Policy
+    from privgate.policy.locate import shipped
 
     for kind, catalogue in (("rule", rules), ("engine", engines), ("certificate", certificates), ("attack", attacks)):
-        for entry in catalogue.ALL:
+        for entry in catalogue.ALL.values() if isinstance(catalogue.ALL, dict) else catalogue.ALL:
             name = entry.model_fields["metric"].default if kind == "rule" else entry.name
             yield kind, str(name), _documentation(entry)
     for name in shipped():

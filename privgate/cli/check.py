@@ -8,6 +8,7 @@ import click
 
 from privgate.cli import console, options
 from privgate.errors import ExitCode, RegistryError
+from privgate.subject import Subject
 from privgate.verdict import Verdict
 
 
@@ -26,7 +27,7 @@ def check(ctx: click.Context, *, uri: str, no_attach: bool, plan: bool, **settin
     del ctx
     if plan:
         return console.print_plan(options.build(uri, settings))
-    verdict = _checked(uri, attach=not no_attach, settings=settings)
+    verdict, _ = _checked(uri, attach=not no_attach, settings=settings)
     return int(verdict.exit_code)
 
 
@@ -42,17 +43,17 @@ def promote(*, uri: str, alias: str, **settings: Any) -> int:
     """
     from privgate import registry
 
-    verdict = _checked(uri, attach=True, settings=settings)
+    verdict, subject = _checked(uri, attach=True, settings=settings)
     if not verdict.approved:
         why = "the run only observes" if verdict.observed else f"the verdict is {verdict.outcome.value}"
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
-    name, version = registry.promote(uri, alias, verdict=verdict, tracking_uri=settings["tracking_uri"])
-    click.echo(f"promoted: models:/{name}/{version} is now @{alias}")
+    registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
+    click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"))
     return int(verdict.exit_code)
 
 
-def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> Verdict:
+def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdict, Subject]:
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import gate, registry, report
 
@@ -70,4 +71,4 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> Verdict:
             raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
-    return verdict
+    return verdict, run.subject

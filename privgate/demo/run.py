@@ -39,8 +39,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate import gate, registry
 
     folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    store = f"sqlite:///{folder / 'registry.db'}"
+    store = registry.local_registry(folder)
     os.environ.setdefault("MLFLOW_DISABLE_AUTO_LOGGING", "true")
     started = time.perf_counter()
     data, policy = adult.load(), Policy.load("dtp-1")
@@ -48,9 +47,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     verdicts: dict[str, Verdict] = {}
     for name, (what, recipe) in recipes().items():
         click.secho(f"{name}: {what}", bold=True)
-        info = registry.log_model(
-            recipe, data, registered_model_name=name, tracking_uri=store, artifact_root=folder / "artifacts"
-        )
+        info = registry.log_model(recipe, data, registered_model_name=name, tracking_uri=store)
         uri = f"models:/{name}/{info.registered_model_version}"
         subject = registry.load_subject(uri, tracking_uri=store)
         verdict = gate.evaluate(policy, subject, fleet=Fleet(ledger=folder / "ledger", progress=console.progress))
@@ -60,7 +57,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
             click.echo(f"  riskiest: {row}")
         registry.attach(subject, folder / "reports" / name, verdict, tracking_uri=store)
         if verdict.approved:
-            registry.promote(uri, "production", verdict=verdict, tracking_uri=store)
+            registry.promote(subject, "production", tracking_uri=store)
             click.echo(f"  {uri} is now @production")
         else:
             click.echo(f"  {uri} was not promoted (exit code {int(verdict.exit_code)})")

@@ -19,28 +19,39 @@ Index = NDArray[np.int64]
 def chosen_units(bench: Bench) -> Index:
     """Return the units to measure: all, or a random sample fixed before anything is looked at.
 
-    A certificate that needs no retraining still speaks about every unit; see ``table``.
+    A closed form costs no retraining, so a budget of retrains does not cut it.
     """
     n = bench.n_units
     allowed = bench.limits.max_retrains
-    if allowed is None or engines.closed_form(bench.subject):
+    if allowed is None or costs_no_fits(bench):
         return np.arange(n, dtype=np.int64)
     count = max(1, min(n, allowed // max(1, len(bench.seeds))))
     return np.sort(bench.generator("units").choice(n, size=count, replace=False)).astype(np.int64)
 
 
+def costs_no_fits(bench: Bench) -> bool:
+    """Return whether the first engine that covers the subject calls no training function."""
+    probe = np.arange(min(2, bench.n_units), dtype=np.int64)
+    for engine in engines.ALL:
+        if not engine.supports(bench.subject):
+            return engine.cost(bench.subject, probe, bench.seeds).fits == 0
+    return False
+
+
 def retrained(bench: Bench) -> Retrained:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
     units = chosen_units(bench)
-    found, report = engines.checked_leave_out(
-        bench.subject, units, bench.seeds, bench.fleet, thresholds=bench.thresholds
+    needs_changes = any(c.needs_retrained for c in certificates.applicable(bench.subject)[0])
+    found = engines.answer(
+        bench.subject, units, bench.seeds, bench.fleet, limits=bench.thresholds or (1.0,), changes=needs_changes
     )
-    bench.detail["recheck"] = list(report.rows)
-    bench.preconditions.extend(report.preconditions)
-    n, m = bench.n_units, len(found.units)
+    bench.detail["recheck"] = [dict(p.detail) for p in found.rechecks]
+    bench.detail["declined"] = dict(found.declined)
+    bench.preconditions.extend(found.rechecks)
+    n, m = bench.n_units, len(found.retrained.units)
     claim = "" if m == n else f"{m} of {n} units were measured, drawn at random before looking"
     bench.detail["coverage"] = {"n_measured": m, "n_units": n, "claim": claim}
-    return found
+    return found.retrained
 
 
 def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
@@ -104,8 +115,23 @@ def per_unit(found: Retrained) -> dict[str, Float]:
 
 
 def certified(bench: Bench, units: Index, found: Retrained | None) -> Certified:
-    """Return the best certificate for each unit and note which theorem spoke, and why the others did not."""
-    bound, notes = certificates.best(bench.subject, units, found, thresholds=bench.thresholds)
+    """Return the best certificate for each unit, and note which theorem spoke and why the others did not."""
+    limit = bench.thresholds[-1] if bench.thresholds else None
+    bound, by, because = certificates.bound(bench.subject, units, found, limit=limit)
+    notes: list[dict[str, Any]] = []
+    for name, certificate in certificates.ALL.items():
+        spoke = int((by == name).sum())
+        silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
+        notes.append(
+            {
+                "name": name,
+                "applies": spoke > 0,
+                "units": spoke,
+                "because": silent[0] if silent else "",
+                "source": certificate.source,
+                "assumptions": list(bound.assumptions) if spoke else [],
+            }
+        )
     bench.detail["certificates"] = notes
     return bound
 

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privgate.registry.attaching import attach
     from privgate.registry.load import load_subject
+    from privgate.registry.local import local_registry
     from privgate.registry.log import log_model, log_recipe
     from privgate.registry.promoting import promote
 
 _HOME = {
     "attach": "attaching",
     "load_subject": "load",
+    "local_registry": "local",
     "log_model": "log",
     "log_recipe": "log",
     "promote": "promoting",
 }
 
-__all__ = ["attach", "load_subject", "log_model", "log_recipe", "promote"]
+__all__ = ["attach", "load_subject", "local_registry", "log_model", "log_recipe", "promote"]
 
 
 def __getattr__(name: str) -> Any:

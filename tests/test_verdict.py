@@ -1,0 +1,89 @@
+"""The verdict: the worst finding wins, silence never passes, evidence survives JSON."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privgate.errors import ExitCode
+from privgate.evidence import Evidence, Measurement, Precondition, Request
+from privgate.verdict import Finding, Outcome, Verdict, worst
+
+OUTCOMES = st.sampled_from(list(Outcome))
+
+
+def verdict(*outcomes: Outcome, preconditions: tuple[Outcome, ...] = (), observed: bool = False) -> Verdict:
+    findings = [Finding(f"precondition:{i}", "checked", o, "") for i, o in enumerate(preconditions)]
+    findings += [Finding(f"rule{i}", "judged", o, "") for i, o in enumerate(outcomes)]
+    return Verdict({"name": "p"}, tuple(findings), Evidence({}, (), {}), observed=observed)
+
+
+def test_nothing_judged_is_inconclusive():
+    assert worst([]) is Outcome.INCONCLUSIVE
+    assert verdict().exit_code is ExitCode.INCONCLUSIVE
+    assert verdict(preconditions=(Outcome.PASSED,)).exit_code is ExitCode.INCONCLUSIVE
+    assert verdict(preconditions=(Outcome.FAILED,)).exit_code is ExitCode.FAILED
+
+
+@given(st.lists(OUTCOMES, min_size=1), st.lists(OUTCOMES))
+def test_the_worst_finding_decides_whatever_the_order(rules, checks):
+    found = verdict(*rules, preconditions=tuple(checks))
+
+    assert found.outcome.rank == max(o.rank for o in [*rules, *checks])
+    assert found.outcome == verdict(*reversed(rules), preconditions=tuple(reversed(checks))).outcome
+    assert found.approved == (found.exit_code is ExitCode.PASSED)
+
+
+@given(st.lists(OUTCOMES, min_size=1), OUTCOMES)
+def test_one_more_finding_never_improves_a_verdict(rules, another):
+    assert verdict(*rules, another).outcome.rank >= verdict(*rules).outcome.rank
+
+
+def test_observing_ends_with_0_and_approves_nothing():
+    found = verdict(Outcome.FAILED, observed=True)
+    assert found.exit_code is ExitCode.PASSED
+    assert not found.approved
+    assert not verdict(Outcome.PASSED, observed=True).approved
+
+
+def test_every_ending_has_its_own_code():
+    assert [int(verdict(o).exit_code) for o in Outcome] == [0, 0, 5, 1]
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.1])
+def test_measurements_and_findings_survive_json_with_infinities(number):
+    request = Request.of("dtp", aggregate="max", q=None)
+    measured = Measurement(request, number, number, number, detail={"a": [1]}, assumptions=("x",))
+    found = Finding("r", "t", Outcome.FAILED, "m", value=number, high=number)
+
+    text = json.dumps([measured.payload(), found.payload()], allow_nan=False)
+    again = [Measurement.from_payload(json.loads(text)[0]), Finding.from_payload(json.loads(text)[1])]
+
+    assert again[0].request == request
+    assert np.array_equal([again[0].value, again[1].value, again[1].high], [number] * 3, equal_nan=True)
+
+
+def test_evidence_survives_json_without_its_table():
+    request = Request.of("pdtp", aggregate="quantile", q=0.9)
+    evidence = Evidence(
+        {"name": "m", "score": np.float64(2)},
+        (Precondition("reproduces", "passed", "it does", {"worst": float("inf")}),),
+        {request: Measurement(request, 1.0, 1.0, 1.0)},
+        {"unit": np.array(["a"])},
+        {"curve": np.arange(3)},
+    )
+    again = Evidence.from_payload(json.loads(json.dumps(evidence.payload(), allow_nan=False)))
+
+    assert again.measurements == {request: evidence.measurements[request]}
+    assert again.preconditions[0].name == "reproduces"
+    assert again.detail == {"curve": [0, 1, 2]}
+    assert not again.records
+
+
+def test_equal_requests_are_one_request():
+    assert Request.of("a", x=1, y=2) == Request.of("a", y=2, x=1)
+    assert Request.of("a", x=1).key != Request.of("a", x=2).key
+    assert Request.of("a", x=1).option("y", 7) == 7
