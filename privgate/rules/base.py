@@ -27,6 +27,7 @@ _STRICTER: dict[str, tuple[Any, Any]] = {
     "mode": ("warn", "enforce"),
     "bound": ("lower", "upper"),
     "required": (False, True),
+    "accept_declared_claims": (True, False),
 }
 
 
@@ -177,6 +178,9 @@ class Rule(BaseModel, ABC):
     def _direction_of(self, name: str) -> str | tuple[Any, Any] | None:
         if name == self.direction:
             return "down" if self.direction == "max" else "up"
+        if name == "confidence":
+            # a wider interval passes less; but where only a proof blocks, it also blocks less
+            return "up" if self.bound == "upper" else "down"
         return _STRICTER.get(name) or self.tightens.get(name)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
