@@ -1,7 +1,8 @@
-"""What an attack is: signals in, membership scores out. It trains nothing."""
+"""What an attack is: signals in, membership scores out. It trains no target and no shadow model."""
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -28,6 +29,10 @@ class Signals:
         Ground truth for the target. Attacks never read it; statistics do.
     groups : mapping name -> int64 array of shape (P,)
         Group codes for group-wise statistics.
+    features : array of shape (P, d), optional
+        Numeric features of every pool record, for attacks whose adversary knows the whole record.
+    training_loss : float, optional
+        Mean loss of the target on its training set, nats, as model cards publish it.
     """
 
     target: Float
@@ -36,6 +41,16 @@ class Signals:
     shadow_members: NDArray[np.bool_]
     members: NDArray[np.bool_] | None = None
     groups: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    features: Any = None
+    training_loss: float | None = None
+
+    def without_truth(self) -> "Signals":
+        """Return the same signals as an adversary gets them: nobody says who was a member."""
+        return replace(self, members=None)
+
+
+#: scores of one more target model: log-probabilities of shape (P, K) in, scores of shape (P,) out
+Scorer = Callable[[Float], Float]
 
 
 class Attack(Protocol):
@@ -44,6 +59,11 @@ class Attack(Protocol):
     @property
     def name(self) -> str:
         """Catalogue key, equal to the file's name."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Plain name for the report."""
         ...
 
     @property
@@ -59,6 +79,26 @@ class Attack(Protocol):
     @property
     def min_shadows(self) -> int:
         """Least number of shadow models on either side of a record; 0 for attacks without shadows."""
+        ...
+
+    @property
+    def threat_model(self) -> str:
+        """What the adversary sees and knows, one sentence for the report."""
+        ...
+
+    @property
+    def cut(self) -> float | None:
+        """Above this score the paper's adversary says "member"; None where the paper leaves it open."""
+        ...
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Learn from the shadow models once and return what scores any number of targets.
+
+        Raises
+        ------
+        MeasurementError
+            It cannot run on these signals.
+        """
         ...
 
     def scores(self, signals: Signals, rng: Generator) -> Float:

@@ -1,4 +1,4 @@
-"""Tests beside the limits of ``paired``: is there an effect of a unit at all, and does it change the spread over seeds."""
+"""Tests beside the limits of ``paired``: does a unit have an effect at all, and does the spread over seeds change."""
 
 import numpy as np
 from numpy.typing import NDArray

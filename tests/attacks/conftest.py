@@ -1,0 +1,16 @@
+"""Signals with a known answer, shared by the tests of attacks."""
+
+import numpy as np
+import pytest
+
+from privgate.attacks.self_test import planted
+
+
+@pytest.fixture(scope="session")
+def leaking():
+    return planted(np.random.default_rng(11), leak=True)
+
+
+@pytest.fixture(scope="session")
+def blind():
+    return planted(np.random.default_rng(12), leak=False)
