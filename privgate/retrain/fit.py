@@ -43,6 +43,16 @@ class Fit:
             raise ValueError("a Fit names either the rows left out or the members")
 
     @property
+    def encoding(self) -> bytes:
+        """Everything here as bytes, different for different fits; cheap, because there may be a million of them."""
+        parts = [b"-" if self.seed is None else b"s%d" % self.seed, b"%d" % self.repeat]
+        for rows in (self.queries, self.left_out, self.members):
+            raw = b"-" if rows is None else np.ascontiguousarray(rows, dtype=np.int64).tobytes()
+            parts += [b"%d" % len(raw), raw]
+        parts.append(b",".join(b"%d=%d" % pair for pair in self.relabel))
+        return b";".join(parts)
+
+    @property
     def key(self) -> str:
         """Digest of everything here; the ledger adds data, recipe and versions."""
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
@@ -61,8 +71,12 @@ class Answer:
         Time of the call in the worker; 0 when remembered.
     problem : str
         Why there is no answer: raised, hung, memory, NaN, wrong number of classes, worker died. One sentence.
+    lasting : bool
+        Whether the same call would end the same way elsewhere; answers that depend on the machine (limits, a worker
+        that died) are not remembered.
     """
 
     log_p: Float
     seconds: float = 0.0
     problem: str = ""
+    lasting: bool = True

@@ -1,21 +1,278 @@
 """The fleet: runs calls of the training function in worker processes, each once, and remembers the answers."""
 
-from collections.abc import Sequence
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
 
+import numpy as np
+
+from privgate.errors import UsageError
+from privgate.retrain import context, payload
 from privgate.retrain.fit import Answer, Fit, Index
+from privgate.retrain.ledger import Ledger
+from privgate.retrain.limits import Limits
+from privgate.retrain.payload import Payload
+from privgate.retrain.places import cache_folder
+from privgate.retrain.pools import Chunk, LokyPool, Pool
+from privgate.retrain.worker import Settings
 from privgate.subject import Subject
+
+Progress = Callable[[int, int, float], None]
+
+#: seconds of work in one chunk: starting one costs about a millisecond
+CHUNK_SECONDS = 0.2
+#: workers that may die one after another without any success before the rest is given up
+DEATHS = 20
 
 
 class Fleet:
-    """A memoised map over calls of the training function."""
+    """A memoised map over calls of the training function.
 
-    #: calls of the training function really made, in this process's lifetime; remembered answers do not count
-    calls: int = 0
+    Parameters
+    ----------
+    jobs : int, optional
+        Worker processes on this machine; one a core if absent.
+    ledger : str, Path or Ledger, optional
+        Where answers are kept; see ``places.place``. ``"none"`` forgets them with the process.
+    progress : callable, optional
+        ``progress(done, total, seconds_left)``, called about ten times a second while training; seconds are NaN at first.
+    time_limit : float
+        Seconds for one call of the training function.
+    memory_limit : int, optional
+        Bytes of private memory for one worker; an even share of the machine's if absent.
+    cluster : str or dask Client, optional
+        ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
+    """
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        ledger: str | Path | Ledger | None = None,
+        progress: Progress | None = None,
+        time_limit: float = 3600.0,
+        memory_limit: int | None = None,
+        cluster: Any = None,
+    ) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if jobs is not None and jobs < 1:
+            raise UsageError(f"jobs must be at least 1, not {jobs}")
+        if not time_limit > 0:
+            raise UsageError(f"the time limit must be above 0 seconds, not {time_limit!r}")
+        self.jobs = jobs or cores
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self.limits = Limits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
+        self.cluster = cluster
+        #: calls of the training function really made, in this process's lifetime; remembered answers do not count
+        self.calls = 0
+        #: what is being done, for whoever draws the progress
+        self.activity = ""
+        #: what the user's code printed, one file a worker; for the engineer, never part of a report
+        self.logs = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
+        self._progress = progress
+        self._pool: Pool | None = None
+        self._spool = Path(tempfile.mkdtemp(prefix="privgate-"))
+        self._payloads: dict[str, Payload] = {}
+        self._contexts: dict[int, tuple[Subject, bytes]] = {}
+        self._end = weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the map ------------------------------------------------------------------------------------------------------
+
+    def keys(self, subject: Subject, fits: Sequence[Fit]) -> list[bytes]:
+        """Return the ledger key of every fit."""
+        own = self.context(subject)
+        return [context.key(own, f.encoding) for f in fits]
+
+    def context(self, subject: Subject) -> bytes:
+        """Return the digest of what every answer about a subject depends on."""
+        if id(subject) not in self._contexts:
+            self._contexts[id(subject)] = (subject, context.of(subject))
+        return self._contexts[id(subject)][1]
+
+    def missing(self, subject: Subject, fits: Sequence[Fit]) -> int:
+        """Return how many different calls would have to be made now."""
+        keys = list(dict.fromkeys(self.keys(subject, fits)))
+        return int((~self.ledger.find(keys)).sum())
 
     def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
-        """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped."""
-        raise NotImplementedError
+        """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
+
+        What is remembered is not trained again; what is trained is on disk before the next chunk starts, so that an
+        interruption at any moment costs at most one chunk a worker.
+        """
+        self.activity = label
+        keys = self.keys(subject, fits)
+        found = self.ledger.find(keys)
+        answers: list[Answer | None] = [self._recall(k) if f else None for k, f in zip(keys, found, strict=True)]
+        first: dict[bytes, int] = {}
+        for i, (key, answer) in enumerate(zip(keys, answers, strict=True)):
+            if answer is None:
+                first.setdefault(key, i)
+        if first:
+            fresh = self._train(subject, list(first), [fits[i] for i in first.values()])
+            answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
+        return [a for a in answers if a is not None]
+
+    def _recall(self, key: bytes) -> Answer | None:
+        body = self.ledger.read(key)
+        if body is None:
+            return None
+        try:
+            return context.decode(body)[0]
+        except ValueError:
+            self.ledger.damaged += 1
+            return None
+
+    def _train(self, subject: Subject, keys: list[bytes], fits: list[Fit]) -> dict[bytes, Answer]:
+        run = _Run(self, self._ship(subject), keys, fits)
+        try:
+            return run.all()
+        except BaseException:
+            # Ctrl-C above all: what came back is kept, workers do not outlive the question
+            self._stop(kill=True)
+            raise
+        finally:
+            self.ledger.settle()
+
+    # -- the stored model ---------------------------------------------------------------------------------------------
 
     def registered(self, subject: Subject, rows: Index) -> Answer:
         """Return the stored model's probabilities on pool rows; it is opened in a worker only."""
-        raise NotImplementedError
+        model = subject.digests.get("model")
+        key = context.key(self.context(subject), b"registered:" + str(model).encode() + rows.tobytes())
+        known = self._recall(key) if model is not None and self.ledger.find([key])[0] else None
+        if known is not None:
+            return known
+        answer = self.pool.registered(self._ship(subject), rows)
+        if model is not None and not answer.problem:
+            self.ledger.write([(key, context.encode(answer))])
+            self.ledger.flush()
+        return answer
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> Pool:
+        """The worker processes, started when first needed."""
+        if self._pool is None:
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            settings = Settings(logs=str(self.logs), memory=self.limits.memory)
+            self._pool = LokyPool(self.jobs, self.limits, settings)
+        return self._pool
+
+    def _ship(self, subject: Subject) -> Payload:
+        name = self.context(subject).hex() + ("-model" if subject.model is not None else "")
+        if name not in self._payloads:
+            self._payloads[name] = payload.write(subject, self._spool / str(len(self._payloads)))
+        return self._payloads[name]
+
+    def report(self, done: int, total: int, seconds_left: float) -> None:
+        """Tell whoever draws the progress."""
+        if self._progress is not None:
+            self._progress(done, total, seconds_left)
+
+    def _stop(self, *, kill: bool) -> None:
+        if self._pool is not None:
+            self._pool.close(kill=kill)
+            self._pool = None
+
+    def close(self) -> None:
+        """End the workers, write what is pending, and delete the copies of the data that workers used."""
+        self._stop(kill=False)
+        self.ledger.settle()
+        self._end()
+        if self.logs.is_dir():
+            for path in self.logs.iterdir():
+                if not path.stat().st_size:
+                    path.unlink()
+            if not any(self.logs.iterdir()):
+                self.logs.rmdir()
+
+
+def _share(jobs: int) -> int:
+    """Return an even share of the machine's memory, in bytes."""
+    return int(0.9 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / jobs)
+
+
+class _Run:
+    """One batch of calls on its way through the pool."""
+
+    def __init__(self, fleet: Fleet, shipped: Payload, keys: list[bytes], fits: list[Fit]) -> None:
+        self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
+        self._todo = deque(range(len(fits)))
+        #: calls that were with a worker when it died: each goes alone, so that the next death names its cause
+        self._alone: deque[int] = deque()
+        self._answers: dict[bytes, Answer] = {}
+        self._flying = 0
+        self._seconds = 0.0  # of one call, estimated from those that came back
+        self._deaths = 0
+
+    def all(self) -> dict[bytes, Answer]:
+        """Return key -> answer for every fit."""
+        pool, total = self._fleet.pool, len(self._fits)
+        started = told = time.monotonic()
+        self._fleet.report(0, total, float("nan"))
+        while len(self._answers) < total:
+            while self._flying < pool.slots and (self._todo or self._alone):
+                chunk = self._next_chunk(pool.slots)
+                pool.submit(self._shipped, chunk)
+                self._flying += 1
+            self._arrived(*pool.next())
+            now = time.monotonic()
+            if now - told > 0.1 or len(self._answers) == total:
+                told, done = now, len(self._answers)
+                self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
+        return self._answers
+
+    def _next_chunk(self, slots: int) -> Chunk:
+        if self._todo:
+            size = 1
+            if self._seconds:
+                # small chunks towards the end, so that no worker is left alone with a large one
+                fair = -(-len(self._todo) // (2 * slots))
+                size = max(1, min(int(CHUNK_SECONDS / self._seconds), fair))
+            picked = [self._todo.popleft() for _ in range(min(size, len(self._todo)))]
+        else:
+            picked = [self._alone.popleft()]
+        return Chunk(picked, [self._fits[i] for i in picked])
+
+    def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
+        self._flying -= 1
+        if answers is None:
+            self._died(chunk)
+            return
+        self._deaths = 0
+        self._fleet.calls += len(answers)
+        took = float(np.mean([a.seconds for a in answers]))
+        self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
+        found = {self._keys[i]: a for i, a in zip(chunk.positions, answers, strict=True)}
+        self._answers.update(found)
+        self._fleet.ledger.write((k, context.encode(a)) for k, a in found.items() if a.lasting)
+
+    def _died(self, chunk: Chunk) -> None:
+        self._deaths += 1
+        if len(chunk.positions) > 1:
+            self._alone.extend(chunk.positions)
+            return
+        self._fleet.calls += 1
+        problem = (
+            "the worker process died while training (killed from outside, out of memory, or crashed in native code)"
+        )
+        self._answers[self._keys[chunk.positions[0]]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)
+        if self._deaths >= DEATHS:
+            for i in [*self._todo, *self._alone]:
+                text = f"not tried: {DEATHS} worker processes in a row died while training"
+                self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=text, lasting=False)
+            self._todo.clear()
+            self._alone.clear()

@@ -1,0 +1,59 @@
+"""What a worker process may know about its surroundings: no credentials, one thread for linear algebra."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+#: the only names that reach training code; everything else (registry credentials, cloud keys, tokens) stays outside
+ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
+ALLOWED_PREFIXES = ("LC_", "PYTHON", "COVERAGE_PROCESS_")
+#: refused even below an allowed prefix
+SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+
+#: several processes that each start several threads are many times slower than one thread each
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "NUMBA_NUM_THREADS",
+    ),
+    "1",
+)
+
+
+def allowed(name: str) -> bool:
+    """Whether a variable of this name may reach training code."""
+    if any(word in name.upper() for word in SECRET):
+        return False
+    return name in ALLOWED or name in ONE_THREAD or name.startswith(ALLOWED_PREFIXES)
+
+
+def blanked(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what to lay over ``environ`` when a worker is started: forbidden values are empty, threads are one.
+
+    Blank at the start of the process, because what a process was started with stays readable in ``/proc``.
+    """
+    return {**{name: "" for name in environ if not allowed(name)}, **ONE_THREAD}
+
+
+def scrub() -> None:
+    """Delete every variable that is not allowed, in this process, for good."""
+    for name in [n for n in os.environ if not allowed(n)]:
+        del os.environ[name]
+    os.environ.update(ONE_THREAD)
+
+
+@contextmanager
+def scrubbed() -> Iterator[None]:
+    """Scrub for the length of a block, in a process that belongs to somebody else (a Dask worker)."""
+    before = dict(os.environ)
+    scrub()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,170 @@
+"""Where ledger segments lie: a local folder, memory, or anything that fsspec can reach."""
+
+import mmap
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Place(Protocol):
+    """A flat set of immutable files."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether others can write here, so that entries must be authenticated."""
+        ...
+
+    @property
+    def flush_seconds(self) -> float:
+        """How long finished work may wait in memory before it is written."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names of all segments."""
+        ...
+
+    def read(self, name: str) -> memoryview:
+        """Return a segment's bytes; raises ``FileNotFoundError`` if it has gone."""
+        ...
+
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Write a whole segment or none of it."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a segment; no error if it has gone."""
+        ...
+
+
+class LocalPlace:
+    """A folder that only this user can read: it tells who was in the training data."""
+
+    shared = False
+    flush_seconds = 0.0
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def names(self) -> list[str]:
+        """Return the names of all segments."""
+        return [n for n in os.listdir(self.folder) if n.endswith(".seg")]
+
+    def read(self, name: str) -> memoryview:
+        """Return a segment as mapped memory; it stays valid when the file is deleted."""
+        with (self.folder / name).open("rb") as f:
+            size = os.fstat(f.fileno()).st_size
+            return memoryview(mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Write next to the target and rename: a killed process leaves the old state or the new one."""
+        temporary = self.folder / f".{name}.{uuid.uuid4().hex}.tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as f:
+            f.write(content)
+            if durable:  # survives a power cut as well; costs milliseconds, so small segments wait for the merge
+                f.flush()
+                os.fsync(f.fileno())
+        os.replace(temporary, self.folder / name)
+
+    def remove(self, name: str) -> None:
+        """Delete a segment; no error if it has gone."""
+        (self.folder / name).unlink(missing_ok=True)
+
+
+class MemoryPlace:
+    """Remembers for as long as the process lives."""
+
+    shared = False
+    flush_seconds = 0.0
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def names(self) -> list[str]:
+        """Return the names of all segments."""
+        return list(self._files)
+
+    def read(self, name: str) -> memoryview:
+        """Return a segment's bytes."""
+        if name not in self._files:
+            raise FileNotFoundError(name)
+        return memoryview(self._files[name])
+
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Keep a segment."""
+        del durable
+        self._files[name] = bytes(content)
+
+    def remove(self, name: str) -> None:
+        """Forget a segment."""
+        self._files.pop(name, None)
+
+
+class RemotePlace:
+    """A folder behind an fsspec URL, shared by a team; single objects appear whole or not at all there."""
+
+    shared = True
+    #: an object store takes a tenth of a second a write
+    flush_seconds = 5.0
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        self._fs, self._root = fsspec.core.url_to_fs(url)
+        self._fs.makedirs(self._root, exist_ok=True)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def names(self) -> list[str]:
+        """Return the names of all segments."""
+        self._fs.invalidate_cache(self._root)
+        found: list[Any] = self._fs.ls(self._root, detail=False)
+        return [str(n).rpartition("/")[2] for n in found if str(n).endswith(".seg")]
+
+    def read(self, name: str) -> memoryview:
+        """Return a segment's bytes, fetched whole."""
+        return memoryview(self._fs.cat_file(self._path(name)))
+
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Put one object; stores that only rename atomically (mounted folders) get a rename."""
+        del durable
+        temporary = self._path(f".{name}.{uuid.uuid4().hex}.tmp")
+        self._fs.pipe_file(temporary, content)
+        self._fs.mv(temporary, self._path(name))
+
+    def remove(self, name: str) -> None:
+        """Delete a segment; no error if it has gone."""
+        try:
+            self._fs.rm_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+
+def cache_folder() -> Path:
+    """Return privgate's folder among the user's caches."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "privgate"
+
+
+def place(where: str | Path | None) -> Place:
+    """Return the place that a setting names.
+
+    Parameters
+    ----------
+    where : str, Path or None
+        A folder, an fsspec URL, ``"none"`` to remember nothing beyond this process, or None for ``PRIVGATE_LEDGER`` and
+        then the user's cache folder.
+    """
+    text = str(where if where is not None else os.environ.get("PRIVGATE_LEDGER") or cache_folder() / "ledger")
+    if text == "none":
+        return MemoryPlace()
+    if text.startswith("file://"):
+        return LocalPlace(Path(text.removeprefix("file://")))
+    return RemotePlace(text) if "://" in text else LocalPlace(Path(text).expanduser())

@@ -1,0 +1,131 @@
+"""Worker processes: where chunks of calls run, and what comes back when one of them dies."""
+
+import queue
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from privgate.retrain import environment, worker
+from privgate.retrain.fit import Answer, Fit, Index
+from privgate.retrain.limits import Limits
+from privgate.retrain.payload import Payload
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Calls that go to one worker together.
+
+    Parameters
+    ----------
+    positions : sequence of int
+        Where the answers belong.
+    fits : sequence of Fit
+    """
+
+    positions: Sequence[int]
+    fits: Sequence[Fit]
+
+
+class Pool(Protocol):
+    """Runs chunks in worker processes; at most ``slots`` of them at once, so that nothing finished waits unwritten."""
+
+    @property
+    def slots(self) -> int:
+        """Number of chunks in flight."""
+        ...
+
+    def submit(self, payload: Payload, chunk: Chunk) -> None:
+        """Start a chunk; there must be a free slot."""
+        ...
+
+    def next(self) -> tuple[Chunk, list[Answer] | None]:
+        """Wait for a chunk and return it with its answers, or None where its worker died."""
+        ...
+
+    def registered(self, payload: Payload, rows: Index) -> Answer:
+        """Return the stored model's answer."""
+        ...
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the workers."""
+        ...
+
+
+class LokyPool:
+    """Worker processes on this machine: one loky executor a worker, so that a death takes nobody else's work with it.
+
+    Parameters
+    ----------
+    jobs : int
+        Number of processes.
+    limits : Limits
+    settings : worker.Settings
+    """
+
+    def __init__(self, jobs: int, limits: Limits, settings: worker.Settings) -> None:
+        self.slots = jobs
+        self._limits, self._settings = limits, settings
+        self._lanes: list[Any] = []
+        self._free: list[Any] = []
+        self._done: queue.SimpleQueue[tuple[Any, Chunk, Future[list[Answer]]]] = queue.SimpleQueue()
+
+    def _lane(self) -> Any:
+        import os
+
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+        if self._free:
+            return self._free.pop()
+        made = ProcessPoolExecutor(
+            max_workers=1,
+            initializer=worker.start,
+            initargs=(self._settings,),
+            env=environment.blanked(os.environ),
+        )
+        self._lanes.append(made)
+        return made
+
+    def _drop(self, lane: Any) -> None:
+        self._lanes.remove(lane)
+        lane.shutdown(wait=False, kill_workers=True)
+
+    def submit(self, payload: Payload, chunk: Chunk) -> None:
+        """Start a chunk on a free worker, starting one if there are fewer than ``slots``."""
+        lane = self._lane()
+        future = lane.submit(worker.run_chunk, payload, list(chunk.fits), self._limits)
+        future.add_done_callback(lambda done: self._done.put((lane, chunk, done)))
+
+    def next(self) -> tuple[Chunk, list[Answer] | None]:
+        """Wait for a chunk; a dead worker is replaced when it is needed."""
+        from concurrent.futures.process import BrokenProcessPool
+
+        lane, chunk, future = self._done.get()
+        try:
+            answers = future.result()
+        except BrokenProcessPool:
+            self._drop(lane)
+            return chunk, None
+        self._free.append(lane)
+        return chunk, answers
+
+    def registered(self, payload: Payload, rows: Index) -> Answer:
+        """Return the stored model's answer; a worker that it kills becomes a problem."""
+        from concurrent.futures.process import BrokenProcessPool
+
+        lane = self._lane()
+        try:
+            answer: Answer = lane.submit(worker.registered, payload, rows, self._limits).result()
+        except BrokenProcessPool:
+            self._drop(lane)
+            return Answer(
+                worker._nothing(), problem="the worker process died while it opened the registered model", lasting=False
+            )
+        self._free.append(lane)
+        return answer
+
+    def close(self, *, kill: bool = False) -> None:
+        """End all workers; idle ones are simply told to leave."""
+        for lane in self._lanes:
+            lane.shutdown(wait=not kill, kill_workers=kill)
+        self._lanes, self._free = [], []
