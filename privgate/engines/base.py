@@ -33,7 +33,9 @@ class Cost:
 class Engine(Protocol):
     """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
 
-    ``version`` enters every digest: raise it whenever a number could change.
+    ``version`` enters every digest: raise it whenever a number could change. Two attributes are optional: ``gives``
+    names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes``, and ``tolerance`` (nats) is what the
+    re-check allows beyond each unit's own error bound.
     """
 
     @property

@@ -1,0 +1,156 @@
+"""Bernoulli naive Bayes without a unit, in closed form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.engines import counts, design
+from privgate.engines.base import Cost
+from privgate.engines.counts import Float, Removal
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.subject import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Counts of ones of each (class, feature)."""
+
+    X: Float  # pool, zeros and ones, (P, d)
+    ones: Float  # (K, d)
+    totals: Float  # (K,)
+    alpha: float
+
+    @property
+    def width(self) -> int:
+        return int(self.X.shape[1]) * 4
+
+    def full(self, queries: Index) -> Float:
+        weight, constant = _linear(self.ones, self.totals, self.alpha)
+        return np.asarray(self.X[queries] @ weight.T + constant)
+
+    def without(self, queries: Index, pair: Index, removal: Removal) -> Float:
+        if removal.single:
+            return self._without_record(queries, removal.rows[pair], removal.label[pair])
+        label, lost = removal.label[pair], removal.lost[pair].astype(np.float64)
+        x = self.X[queries]
+        ones = self.ones[label] - removal.sums(self.X)[pair]
+        total = self.totals[label] - lost
+        chosen = np.where(x > 0, ones, total[:, None] - ones)
+        return np.asarray(np.log(chosen + self.alpha).sum(axis=1) - x.shape[1] * np.log(total + 2 * self.alpha))
+
+    def _without_record(self, queries: Index, record: Index, label: Index) -> Float:
+        """Only features on which query and record agree lose a count: one matrix product a class."""
+        x, t = self.X[queries], self.X[record]
+        weight, constant = _linear(self.ones, self.totals, self.alpha)
+        d, a = x.shape[1], self.alpha
+        zeros = self.totals[:, None] - self.ones
+        both = np.log(np.maximum(self.ones - 1, 0) + a) - np.log(self.ones + a)
+        neither = np.log(np.maximum(zeros - 1, 0) + a) - np.log(zeros + a)
+        left = np.maximum(self.totals - 1, 0)
+        shift = d * (np.log(self.totals + 2 * a) - np.log(left + 2 * a)) + neither.sum(axis=1) + constant
+        out = np.empty(len(queries))
+        own = queries is record or np.array_equal(queries, record)
+        for c in np.unique(label):
+            at = np.flatnonzero(label == c)
+            xs = x[at]
+            if own:  # then x t = x, and one product with one vector does
+                out[at] = xs @ (weight[c] + both[c] - neither[c])
+            else:
+                ts = t[at]
+                out[at] = xs @ (weight[c] - neither[c]) - ts @ neither[c] + (xs * ts) @ (both[c] + neither[c])
+            out[at] += shift[c]
+        return out
+
+    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
+        return {}
+
+    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
+        return None
+
+
+def _linear(ones: Float, totals: Float, alpha: float) -> tuple[Float, Float]:
+    """Return (weights, constants) of log p(x | c) = w_c . x + b_c; leading axes may hold many models."""
+    log_one = np.log(ones + alpha)
+    log_zero = np.log(totals[..., None] - ones + alpha)
+    return log_one - log_zero, log_zero.sum(axis=-1) - ones.shape[-1] * np.log(totals + 2 * alpha)
+
+
+def _binary(subject: Subject, estimator: Any) -> Float:
+    X = design.matrix(subject)
+    return (X if estimator.binarize is None else np.greater(X, estimator.binarize)).astype(np.float64)
+
+
+class BernoulliNb:
+    """Leave-one-out for ``sklearn.naive_bayes.BernoulliNB``; exact, O(n d K), no retraining.
+
+    Identity: log p'(x | c) = sum_j x_j ln(n1_j + a) + (1 - x_j) ln(N_c - n1_j + a) - d ln(N_c + 2a) with the unit's
+    records taken off n1 and N_c (mathematical reference, section 3.1 with V_j = 2). ``binarize`` is a fixed threshold,
+    so it is no data-dependent preprocessing.
+    """
+
+    name = "bernoulli_nb"
+    version = 1
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        from sklearn.naive_bayes import BernoulliNB
+
+        estimator = subject.recipe.library_estimator
+        if type(estimator) is not BernoulliNB:
+            return "the recipe is not scikit-learn's BernoulliNB"
+        why = design.refusal(subject) or counts.prior_refusal(estimator, subject)
+        if why:
+            return why
+        if not np.isscalar(estimator.alpha) or counts.smoothing(estimator) <= 0:
+            return "alpha is not one number above 0"
+        if estimator.binarize is None and not np.isin(design.matrix(subject), (0, 1)).all():
+            return "binarize is off and the records hold other numbers than 0 and 1"
+        return ""
+
+    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+        """Return the cost of two matrix products."""
+        n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
+        return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 24)
+
+    def leave_out(
+        self,
+        subject: Subject,
+        units: Index,
+        seeds: tuple[int | None, ...],
+        fleet: Fleet,
+        *,
+        queries: tuple[Index, Index] | None = None,
+    ) -> tuple[Retrained, Index]:
+        """Return every unit, exactly; nothing is handed on."""
+        estimator = subject.recipe.library_estimator
+        X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
+        hot = (subject.label_codes[:, None] == np.arange(len(prior.counts))).astype(np.float64)
+        model = _Model(X, hot.T @ X[: subject.data.n], prior.counts, float(counts.smoothing(estimator)))
+        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
+        return made, np.zeros(0, dtype=np.int64)
+
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
+    ) -> Shadows | None:
+        """Return models on subsets of the pool: one product of masks and records a class."""
+        estimator = subject.recipe.library_estimator
+        prepared = counts.subset_counts(subject, masks)
+        if prepared is None:
+            return None
+        label, totals = prepared
+        X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
+        ones = np.stack([masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(len(prior.counts))], 1)
+        weight, constant = _linear(ones, totals, float(counts.smoothing(estimator)))
+        constant = constant + prior.log(totals)
+        joint = np.stack([X @ w.T + b for w, b in zip(weight, constant, strict=True)])
+        failed = np.zeros(len(masks), dtype=bool)
+        return counts.shadows(
+            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why=""
+        )
+
+
+ENGINE = BernoulliNb()

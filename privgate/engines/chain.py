@@ -1,0 +1,136 @@
+"""The chain: each engine answers the units it covers, the next one gets the rest, the last one refits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.engines import catalogue
+from privgate.engines.base import Engine
+from privgate.engines.recheck import recheck
+from privgate.errors import MeasurementError
+from privgate.evidence import Precondition
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.subject import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """Retrained models for every unit asked about, and how they were come by.
+
+    Parameters
+    ----------
+    retrained : Retrained
+        All units, ascending.
+    rechecks : tuple of Precondition
+        One for each fast engine that answered: passed, or warned where it disagreed with the training function and its
+        answers were thrown away.
+    declined : mapping engine -> sentence
+        Why an engine was not used.
+    """
+
+    retrained: Retrained
+    rechecks: tuple[Precondition, ...] = ()
+    declined: Mapping[str, str] = field(default_factory=dict)
+
+
+def leave_out(
+    subject: Subject,
+    units: Index,
+    seeds: tuple[int | None, ...],
+    fleet: Fleet,
+    queries: tuple[Index, Index] | None = None,
+) -> Retrained:
+    """Return ``answer(...).retrained``."""
+    return answer(subject, units, seeds, fleet, queries=queries).retrained
+
+
+def answer(
+    subject: Subject,
+    units: Index,
+    seeds: tuple[int | None, ...],
+    fleet: Fleet,
+    *,
+    queries: tuple[Index, Index] | None = None,
+    limits: tuple[float, ...] = (1.0,),
+    changes: bool = False,
+    engines: tuple[Engine, ...] | None = None,
+) -> Answered:
+    """Return models without each unit from the first engine that covers it; always complete.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``, each once.
+    seeds : tuple
+        Paired seeds. Training without randomness is answered for the first one only.
+    queries : (row_unit, row_query), optional
+        As in ``Retrained``; each unit's own records if absent.
+    limits : tuple of float
+        PDTP limits of the policy, nats: the units nearest to them are re-checked too.
+    changes : bool
+        Whether parameters of the models without each unit are wanted in ``Retrained.changes``.
+    engines : tuple of Engine, optional
+        The catalogue if absent; the last one must hand on nothing.
+
+    Raises
+    ------
+    MeasurementError
+        The last engine left units over.
+    """
+    units = np.asarray(units, dtype=np.int64)
+    rest, parts = units, list[Retrained]()
+    rechecks, declined = list[Precondition](), dict[str, str]()
+    chain = catalogue.ALL if engines is None else engines
+    for engine in chain:
+        if not len(rest) and parts:
+            break
+        if why := engine.supports(subject):
+            declined[engine.name] = why
+            continue
+        wanted = {"changes": True} if changes and hasattr(engine, "gives") else {}
+        part_queries = _queries_of(queries, units, rest)
+        made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
+        if engine.name != "refit" and len(made.units):  # refits are the training function itself
+            checked = recheck(engine, subject, made, fleet, limits=limits)
+            rechecks.append(checked)
+            if checked.outcome != "passed":
+                declined[engine.name] = checked.message
+                continue
+        if len(made.units):
+            parts.append(made)
+            seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
+        rest = handed_on
+    if len(rest):
+        raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
+    whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
+    return Answered(whole, tuple(rechecks), declined)
+
+
+def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet) -> Shadows:
+    """Return models trained on subsets of the pool, from the first engine that has a way.
+
+    Raises
+    ------
+    MeasurementError
+        No engine answered.
+    """
+    for engine in catalogue.ALL:
+        if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
+            return made
+    raise MeasurementError("no engine can train on subsets of this pool")
+
+
+def _queries_of(queries: tuple[Index, Index] | None, units: Index, rest: Index) -> tuple[Index, Index] | None:
+    """Return the queries of the units handed on, with positions counted among them."""
+    if queries is None or rest is units:
+        return queries
+    order = np.argsort(rest, kind="stable")
+    place = np.minimum(np.searchsorted(rest, units, sorter=order), len(rest) - 1)
+    new = np.where(rest[order[place]] == units, order[place], -1)
+    row_unit = new[queries[0]]
+    kept = np.flatnonzero(row_unit >= 0)
+    kept = kept[np.argsort(row_unit[kept], kind="stable")]
+    return row_unit[kept].astype(np.int64), queries[1][kept]

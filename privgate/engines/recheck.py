@@ -1,0 +1,135 @@
+"""The re-check: every fast engine is compared with the user's own training function, in every run.
+
+A fast wrong answer would approve unsafe models. 59 random units that all agree mean, with 95 % confidence, that fewer
+than 5 % of all units are wrong (0.95^59 < 0.05); the worst units and those near a limit decide the verdict, so they are
+looked at as well.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.engines.base import Engine
+from privgate.evidence import Precondition
+from privgate.retrain.fit import Answer, Fit
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Float, Index, Retrained, Status
+from privgate.statistics.leakage import largest_change
+from privgate.subject import Subject
+
+RANDOM = 59
+WORST = 5
+#: nats; closed forms agree to 1e-9, and no limit of a policy is stated more finely
+TOLERANCE = 1e-6
+#: exp(-700) is the last probability that float64 holds in full; below it a released 0 and a tiny number are one
+UNDERFLOW = -700.0
+
+
+def recheck(
+    engine: Engine, subject: Subject, made: Retrained, fleet: Fleet, *, limits: tuple[float, ...] = ()
+) -> Precondition:
+    """Compare an engine's answer with real training on chosen units.
+
+    Parameters
+    ----------
+    made : Retrained
+        What the engine answered.
+    limits : tuple of float
+        PDTP limits, nats.
+
+    Returns
+    -------
+    Precondition
+        ``passed``, or ``warned`` if any log-probability differs by more than the tolerance plus the unit's own error
+        bound: then nothing of the engine's answer may be used.
+
+    Notes
+    -----
+    The units depend on the training digest only, so that an interrupted run finds its fits again in the ledger.
+    """
+    chosen = choose(subject, made, limits)
+    tolerance = float(getattr(engine, "tolerance", TOLERANCE))
+    seed = made.seeds[0]
+    rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
+    alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
+    everything = np.unique(made.row_query[alive])
+    fits = [Fit(seed, everything, left_out=np.zeros(0, dtype=np.int64))]
+    fits += [
+        Fit(seed, made.row_query[r], left_out=subject.data.units[int(made.units[k])])
+        for k, r in zip(chosen, rows, strict=True)
+    ]
+    full, *without = fleet.fits(subject, fits, label=f"re-checking {engine.name}")
+    worst, message = _with_error(made, full, everything, alive)
+    allowed = tolerance + float(np.nanmax(made.error, initial=0.0))
+    wrong = ["the model with every record"] if worst > allowed else []
+    for k, r, got in zip(chosen, rows, without, strict=True):
+        difference = _difference(made, int(k), r, got)
+        worst = max(worst, difference)
+        if difference > tolerance + np.nan_to_num(made.error[k], nan=0.0):
+            wrong.append(f"unit {int(made.units[k])}")
+            message = message or got.problem
+    detail = {
+        "engine": engine.name,
+        "version": engine.version,
+        "units_checked": len(chosen),
+        "units": len(made.units),
+        "worst_difference": float(worst),
+        "tolerance": tolerance,
+        "wrong": wrong[:10],
+    }
+    if wrong:
+        text = f"{engine.name} disagrees with the training function by {worst:.3g} nats ({wrong[0]}); it was not used"
+        return Precondition(f"recheck_{engine.name}", "warned", f"{text}: {message}" if message else text, detail)
+    extent = f"{len(chosen)} of {len(made.units)} units to {worst:.1e} nats"
+    text = f"{engine.name} agrees with the training function on {extent}"
+    return Precondition(f"recheck_{engine.name}", "passed", text, detail)
+
+
+def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = ()) -> Index:
+    """Return positions in ``made.units`` to be refitted: random ones, the worst, and those nearest each limit."""
+    claimed = np.flatnonzero(made.status != Status.SCREENED)  # a ranking claims nothing
+    rng = np.random.default_rng(int(subject.training_digest.removeprefix("sha256:")[:16], 16))
+    some = rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False)
+    sure = np.isin(made.status[claimed], (Status.EXACT, Status.CONVERGED))
+    live, dead = claimed[sure], claimed[~sure]
+    pdtp = _pdtp(made)[live]
+    near = [live[np.argsort(np.abs(pdtp - limit), kind="stable")[:WORST]] for limit in limits]
+    worst = live[np.argsort(-pdtp, kind="stable")[:WORST]]
+    return np.unique(np.concatenate([some, worst, dead[:WORST], *near])).astype(np.int64)
+
+
+def _pdtp(made: Retrained) -> Float:
+    change = np.zeros(len(made.row_unit))
+    for with_, without in zip(made.log_with, made.log_without, strict=True):
+        change = np.maximum(
+            change, largest_change(np.nan_to_num(with_, nan=-np.inf), np.nan_to_num(without, nan=-np.inf))
+        )
+    worst = np.zeros(len(made.units))
+    np.maximum.at(worst, made.row_unit, change)
+    return worst
+
+
+def _edges(made: Retrained, chosen: Index) -> tuple[Index, Index]:
+    return np.searchsorted(made.row_unit, chosen), np.searchsorted(made.row_unit, chosen, side="right")
+
+
+def _with_error(made: Retrained, full: Answer, queries: Index, alive: NDArray[np.bool_]) -> tuple[float, str]:
+    """Return the largest difference between the engine's full model and a real one, and why there is none."""
+    if full.problem:
+        return np.inf, full.problem
+    expected = full.log_p[np.searchsorted(queries, made.row_query[alive])]
+    return _largest(made.log_with[0, alive], expected), ""
+
+
+def _difference(made: Retrained, k: int, rows: Index, got: Answer) -> float:
+    """Return how far the engine is from a real fit for one unit; 0 where both say that there is no value."""
+    if made.status[k] in (Status.UNDEFINED, Status.FAILED):
+        infinite = bool(got.problem) or bool(np.isinf(largest_change(made.log_with[0, rows], got.log_p)).any())
+        return 0.0 if infinite else np.inf
+    return np.inf if got.problem else _largest(made.log_without[0, rows], got.log_p)
+
+
+def _largest(ours: Float, theirs: Float) -> float:
+    if ours.shape != theirs.shape:
+        return np.inf
+    gap = np.abs(np.maximum(ours, UNDERFLOW) - np.maximum(theirs, UNDERFLOW))
+    return float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))

@@ -1,0 +1,97 @@
+"""A fleet that trains in this process, direct refits of scikit-learn, and designs that are hard on closed forms."""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from privgate.data import TrainingData, take
+from privgate.errors import SubjectError
+from privgate.recipe import Recipe
+from privgate.retrain.fit import Answer
+from privgate.retrain.fleet import Fleet
+from privgate.subject import Subject
+
+RAISED = (ValueError, IndexError, FloatingPointError, np.linalg.LinAlgError, SubjectError)
+
+
+class DirectFleet(Fleet):
+    """Runs the training function here and now, and counts."""
+
+    def __init__(self):
+        self.calls = 0
+        self.asked = []
+
+    def fits(self, subject, fits, *, label="retraining"):
+        return [self._fit(subject, f) for f in fits]
+
+    def _fit(self, subject, fit):
+        self.calls += 1
+        self.asked.append(fit)
+        X, y = subject.data.pool()
+        rows = fit.members if fit.left_out is None else np.setdiff1d(np.arange(subject.data.n), fit.left_out)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = subject.recipe.train(take(X, rows), y[rows], seed=fit.seed)
+                p = subject.recipe.probabilities(model, take(X, fit.queries), subject.classes)
+        except RAISED as exc:
+            return Answer(np.zeros((0, 0)), problem=f"{type(exc).__name__}: {exc}")
+        with np.errstate(divide="ignore"):
+            return Answer(np.log(p))
+
+
+@pytest.fixture
+def fleet():
+    return DirectFleet()
+
+
+def log_probabilities(estimator, subject, left_out, queries):
+    """What scikit-learn itself says without some rows, columns in the subject's classes; None if training raises."""
+    keep = np.setdiff1d(np.arange(subject.data.n), left_out)
+    X, _ = subject.data.pool()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = clone(estimator).fit(np.asarray(subject.data.X)[keep], subject.data.y[keep])
+            got = fitted.predict_log_proba(np.asarray(X)[queries])
+    except RAISED:
+        return None
+    full = np.full((len(queries), len(subject.classes)), -np.inf)
+    full[:, np.searchsorted(subject.classes, fitted.classes_)] = got
+    return None if np.isnan(full).any() else full
+
+
+def worst_difference(made, estimator, subject, *, every=1):
+    """Largest |log p| difference between an engine and refits; inf where only one of them says infinite.
+
+    A unit that the engine calls undefined must be one where scikit-learn raises, or where a class disappears.
+    """
+    worst = 0.0
+    full = log_probabilities(estimator, subject, [], made.row_query)
+    for k in range(0, len(made.units), every):
+        rows = np.flatnonzero(made.row_unit == k)
+        unit = subject.data.units[int(made.units[k])]
+        expected = log_probabilities(estimator, subject, unit, made.row_query[rows])
+        if made.status[k] == "undefined":
+            if expected is not None and not (np.isneginf(expected) & ~np.isneginf(made.log_with[0, rows])).any():
+                return np.inf
+            continue
+        if expected is None:
+            return np.inf
+        for ours, theirs in ((made.log_without[0, rows], expected), (made.log_with[0, rows], full[rows])):
+            with np.errstate(invalid="ignore"):
+                gap = np.abs(np.where(ours == theirs, 0.0, ours - theirs))
+            worst = max(worst, float(np.nan_to_num(gap, nan=np.inf).max()))
+    return worst
+
+
+def subject_of(estimator, X, y, **kwargs):
+    return Subject.local(Recipe(estimator), TrainingData(X, y, **kwargs))
+
+
+@pytest.fixture(scope="session")
+def direct():
+    return SimpleNamespace(worst_difference=worst_difference, subject=subject_of, log_probabilities=log_probabilities)

@@ -1,0 +1,180 @@
+"""Laws of the engines: each equals direct scikit-learn refits, whatever the design."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from privgate.data import TrainingData
+from privgate.engines import ALL, answer
+from privgate.recipe import Recipe
+from privgate.subject import Subject
+
+BY_NAME = {engine.name: engine for engine in ALL}
+FAST = [engine for engine in ALL if engine.name != "refit"]
+
+
+def small_counts(rng, n):
+    X = rng.integers(0, 4, (n, 5))
+    X[0] = [5, 5, 5, 5, 5]  # alone with the highest category
+    return X
+
+
+def binary(rng, n):
+    return rng.integers(0, 2, (n, 7))
+
+
+def fractions(rng, n):
+    return rng.integers(0, 3, (n, 6)) * rng.random((n, 6))
+
+
+# engine, estimators, records, tolerance in nats
+CASES = [
+    ("categorical_nb", CategoricalNB(), small_counts, 1e-9),
+    ("categorical_nb", CategoricalNB(alpha=0.1, min_categories=7), small_counts, 1e-9),
+    ("categorical_nb", CategoricalNB(alpha=0.0, min_categories=7), small_counts, 1e-9),
+    ("categorical_nb", CategoricalNB(fit_prior=False, min_categories=[6, 7, 8, 9, 6]), small_counts, 1e-9),
+    ("bernoulli_nb", BernoulliNB(), binary, 1e-9),
+    ("bernoulli_nb", BernoulliNB(alpha=0.01, binarize=None), binary, 1e-9),
+    ("bernoulli_nb", BernoulliNB(binarize=2.0, fit_prior=False), small_counts, 1e-9),
+    ("multinomial_nb", MultinomialNB(), small_counts, 1e-9),
+    ("multinomial_nb", MultinomialNB(alpha=0.0, force_alpha=False), fractions, 1e-6),  # alpha becomes 1e-10
+    ("multinomial_nb", MultinomialNB(alpha=[0.1, 0.2, 0.3, 1, 2, 3]), fractions, 1e-9),
+]
+IDS = [f"{name}-{k}" for k, (name, *_) in enumerate(CASES)]
+
+
+def design(make, seed, n=60, K=3):
+    rng = np.random.default_rng(seed)
+    X = make(rng, n)
+    X[n // 2] = X[n // 2 + 1]
+    y = rng.integers(0, K, n)
+    y[n // 2] = y[n // 2 + 1]  # a duplicate, label and all
+    return X, y, rng
+
+
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+@pytest.mark.parametrize("kind", ["records", "text labels", "groups", "class of one", "fewer records than features"])
+def test_equals_direct_refits(direct, fleet, name, estimator, make, tolerance, kind):
+    X, y, rng = design(make, 1, n=6 if kind == "fewer records than features" else 60, K=2 if kind[0] == "f" else 3)
+    groups = rng.integers(0, 20, len(y)) if kind == "groups" else None
+    if kind == "text labels":
+        y = np.array(["no", "perhaps", "yes"])[y]
+    if kind == "class of one":
+        y[3] = 9
+    subject = direct.subject(estimator, X, y, groups=groups)
+    engine = BY_NAME[name]
+
+    assert engine.supports(subject) == ""
+    made, handed_on = engine.leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+
+    assert sorted([*made.units, *handed_on]) == list(range(len(subject.data.units)))
+    assert direct.worst_difference(made, estimator, subject) <= tolerance
+    if kind == "class of one":
+        assert 3 in handed_on or made.status[list(made.units).index(3)] == "undefined"
+
+
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_answers_any_queries_of_the_pool(direct, fleet, name, estimator, make, tolerance, grouped):
+    X, y, rng = design(make, 2)
+    X[0] = X[1]  # nobody holds a category alone
+    groups = rng.integers(0, 20, len(y)) if grouped else None
+    outside = np.minimum(make(rng, 15), X[1:].max(axis=0)), y[:15]
+    subject = direct.subject(estimator, X, y, groups=groups, candidates=outside)
+    units = rng.permutation(len(subject.data.units))[:15].astype(np.int64)
+    queries = np.repeat(np.arange(15), 4), rng.integers(1, 75, 60)
+
+    made, handed_on = BY_NAME[name].leave_out(subject, units, (None,), fleet, queries=queries)
+
+    assert len(handed_on) == 0
+    assert direct.worst_difference(made, estimator, subject) <= tolerance
+
+
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+def test_permuting_the_records_permutes_the_results(direct, fleet, name, estimator, make, tolerance):
+    X, y, rng = design(make, 3)
+    order = rng.permutation(len(y))
+    engine, units = BY_NAME[name], np.arange(len(y))
+
+    first, _ = engine.leave_out(direct.subject(estimator, X, y), units, (None,), fleet)
+    second, _ = engine.leave_out(direct.subject(estimator, X[order], y[order]), units, (None,), fleet)
+
+    assert np.allclose(second.log_without[0], first.log_without[0][order], rtol=0, atol=tolerance)
+    assert (second.status == first.status[order]).all()
+
+
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+def test_a_subset_of_units_gets_the_same_answers(direct, fleet, name, estimator, make, tolerance):
+    X, y, _ = design(make, 4)
+    subject, some = direct.subject(estimator, X, y), np.array([7, 3, 50])
+
+    whole, _ = BY_NAME[name].leave_out(subject, np.arange(60), (None,), fleet)
+    part, _ = BY_NAME[name].leave_out(subject, some, (None,), fleet)
+
+    assert np.allclose(part.log_without[0], whole.log_without[0][some], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", FAST, ids=[e.name for e in FAST])
+def test_supports_says_why_for_what_it_does_not_cover(engine):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (30, 3)), rng.integers(0, 2, 30)
+    estimator = next(e for name, e, *_ in CASES if name == engine.name)
+    text = TrainingData(["a b", "c", "a"], [0, 1, 0])
+    subclass = type("Own", (type(estimator),), {"__module__": __name__})
+    globals()["Own"] = subclass
+
+    for recipe, data in [
+        (Recipe(RandomForestClassifier(3)), TrainingData(X, y)),
+        (Recipe(make_pipeline(StandardScaler(), estimator)), TrainingData(X, y)),
+        (Recipe(estimator), text),
+        (Recipe(estimator), TrainingData(np.where(X > 0, np.nan, 0.0), y)),
+        (Recipe(estimator, predict=own_predict), TrainingData(X, y)),
+    ]:
+        assert engine.supports(Subject.local(recipe, data)) != ""
+
+
+def own_predict(model, X):
+    return model.predict_proba(X)
+
+
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, name, estimator, make, tolerance):
+    X, y, _ = design(make, 5)
+    subject = direct.subject(estimator, X, y)
+
+    got = answer(subject, np.arange(60), (None,), fleet)
+
+    assert got.retrained.units.tolist() == list(range(60))
+    assert name in set(got.retrained.engine)
+    assert [c.outcome for c in got.rechecks] == ["passed"] * len(got.rechecks)
+    assert got.rechecks
+    assert fleet.calls >= 59
+
+
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+def test_subsets_equal_direct_fits(direct, fleet, name, estimator, make, tolerance):
+    X, y, rng = design(make, 6)
+    X = np.minimum(X, X[1:].max(axis=0))
+    subject = direct.subject(estimator, X, y, candidates=(X[:20][::-1], rng.integers(0, 3, 20)))
+    masks = rng.random((6, 80)) < 0.5
+    pool, labels = subject.data.pool()
+
+    made = BY_NAME[name].subsets(subject, masks, (None,) * 6, fleet)
+
+    if made is None:
+        pytest.skip(f"{name} has no fast way for subsets; refits answer")
+    for k, mask in enumerate(masks):
+        model = type(estimator)(**estimator.get_params())
+        try:
+            with np.errstate(all="ignore"):
+                expected = model.fit(pool[mask], labels[mask]).predict_log_proba(pool)
+        except IndexError:
+            expected = None
+        if expected is None or np.isnan(expected).any():
+            assert made.status[k] == "failed"
+        else:
+            assert made.status[k] == "exact"
+            assert np.allclose(made.log_p[k], expected, rtol=0, atol=tolerance)

@@ -1,0 +1,132 @@
+"""The re-check catches an engine that is wrong, and says so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB
+
+from privgate.engines import ALL, answer
+from privgate.engines.recheck import choose, recheck
+from privgate.retrain.retrained import Retrained, Status, direct_rows
+
+BY_NAME = {engine.name: engine for engine in ALL}
+
+
+class Slow:
+    """Answers by the fleet alone: stands in for the refit engine."""
+
+    name = "refit"
+    version = 1
+
+    def supports(self, subject):
+        return ""
+
+    def leave_out(self, subject, units, seeds, fleet, *, queries=None):
+        from privgate.retrain.fit import Fit
+
+        row_unit, row_query = queries or direct_rows(units, subject.data.units)
+        fits = [Fit(seeds[0], row_query[row_unit == k], left_out=subject.data.units[u]) for k, u in enumerate(units)]
+        full = fleet.fits(subject, [Fit(seeds[0], row_query, left_out=np.zeros(0, dtype=np.int64))])[0]
+        got = fleet.fits(subject, fits)
+        made = Retrained(
+            units,
+            seeds,
+            row_unit,
+            row_query,
+            full.log_p[None],
+            np.concatenate([a.log_p for a in got])[None],
+            np.zeros(len(units)),
+            np.full(len(units), Status.EXACT, dtype=object),
+            np.full(len(units), self.name, dtype=object),
+        )
+        return made, np.zeros(0, dtype=np.int64)
+
+
+class Wrong:
+    """The real engine, altered after it has answered."""
+
+    name = "wrong"
+    version = 1
+
+    def __init__(self, alter):
+        self.alter = alter
+        self.engine = BY_NAME["bernoulli_nb"]
+
+    def supports(self, subject):
+        return self.engine.supports(subject)
+
+    def leave_out(self, subject, units, seeds, fleet, *, queries=None):
+        made, rest = self.engine.leave_out(subject, units, seeds, fleet, queries=queries)
+        return self.alter(made), rest
+
+
+@pytest.fixture
+def subject(direct):
+    rng = np.random.default_rng(0)
+    return direct.subject(BernoulliNB(), rng.integers(0, 2, (300, 6)), rng.integers(0, 3, 300))
+
+
+def shift_all(made):
+    return replace(made, log_without=made.log_without + 1e-4)
+
+
+def shift_worst(made):
+    """One record in 300 is wrong, and it is the one that decides."""
+    log = made.log_without.copy()
+    log[0, 17] -= 1.0
+    return replace(made, log_without=log)
+
+
+def shift_full(made):
+    return replace(made, log_with=made.log_with - 1e-3)
+
+
+def call_undefined(made):
+    status = made.status.copy()
+    status[4] = Status.UNDEFINED
+    return replace(made, status=status)
+
+
+@pytest.mark.parametrize("alter", [shift_all, shift_worst, shift_full, call_undefined])
+def test_an_engine_that_is_wrong_is_not_used_and_that_is_said(subject, fleet, direct, alter):
+    got = answer(subject, np.arange(300), (None,), fleet, engines=(Wrong(alter), Slow()))
+
+    assert set(got.retrained.engine) == {"refit"}
+    assert direct.worst_difference(got.retrained, BernoulliNB(), subject) < 1e-12
+    assert [c.outcome for c in got.rechecks] == ["warned"]
+    assert "wrong disagrees with the training function" in got.declined["wrong"]
+
+
+def test_a_right_engine_is_used(subject, fleet):
+    got = answer(subject, np.arange(300), (None,), fleet, engines=(Wrong(lambda made: made), Slow()))
+
+    assert set(got.retrained.engine) == {"bernoulli_nb"}
+    assert got.rechecks[0].outcome == "passed"
+    assert got.rechecks[0].detail["units_checked"] >= 59
+
+
+def test_an_undefined_unit_that_retraining_finds_undefined_agrees(direct, fleet):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (80, 3))
+    X[5, 1] = 9
+    subject = direct.subject(CategoricalNB(), X, rng.integers(0, 2, 80))
+    engine = BY_NAME["categorical_nb"]
+
+    made, _ = engine.leave_out(subject, np.arange(80), (None,), fleet)
+    checked = recheck(engine, subject, made, fleet)
+
+    assert made.status[5] == "undefined"
+    assert checked.outcome == "passed"
+
+
+def test_the_same_units_are_chosen_in_every_run_and_the_worst_are_among_them(subject, fleet):
+    made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
+    pdtp = np.abs(made.log_with[0] - made.log_without[0]).max(axis=1)
+
+    chosen = choose(subject, made, (0.01,))
+
+    assert chosen.tolist() == choose(subject, made, (0.01,)).tolist()
+    assert set(np.argsort(-pdtp)[:5]) <= set(chosen)
+    assert np.argmin(np.abs(pdtp - 0.01)) in chosen
+    assert len(choose(subject, made)) >= 59
