@@ -1,0 +1,182 @@
+"""What is checked of the training data before anything is retrained."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privgate.data import TrainingData
+from privgate.measure import fingerprints
+from privgate.measure.preconditions import overlap, preconditions
+
+
+def found(data):
+    return {p.name: p for p in preconditions(data)}
+
+
+def clean(n=60, **options):
+    rng = np.random.default_rng(1)
+    return TrainingData(rng.normal(size=(n, 3)), np.arange(n) % 2, **options)
+
+
+def test_clean_data_passes_every_check():
+    checks = preconditions(clean())
+
+    assert [p.name for p in checks] == [
+        "labels",
+        "class_of_one",
+        "duplicates",
+        "near_duplicates",
+        "several_records",
+        "overlap",
+    ]
+    assert {p.outcome for p in checks} == {"passed"}
+
+
+def test_one_label_fails():
+    assert found(TrainingData(np.eye(4), [1, 1, 1, 1]))["labels"].outcome == "failed"
+
+
+def test_a_numeric_target_is_inconclusive():
+    data = TrainingData(np.eye(50), np.random.default_rng(0).normal(size=50))
+
+    assert found(data)["labels"].outcome == "inconclusive"
+
+
+def test_a_candidate_with_an_unknown_label_is_inconclusive():
+    data = clean(candidates=(np.zeros((2, 3)), [0, 7]))
+
+    check = found(data)["labels"]
+    assert (check.outcome, check.detail["unknown"]) == ("inconclusive", 1)
+
+
+def test_a_class_of_one_person_is_named_as_such_however_many_records_the_person_has():
+    y = ["a"] * 4 + ["b"] * 2
+
+    assert found(TrainingData(np.eye(6), y))["class_of_one"].outcome == "passed"
+    grouped = found(TrainingData(np.eye(6), y, groups=[0, 1, 2, 3, 4, 4]))["class_of_one"]
+    assert (grouped.outcome, grouped.detail["labels_of_one"]) == ("warned", 1)
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "sparse", "text", "image", "object columns"])
+def test_equal_records_of_different_units_are_counted_in_every_container(kind):
+    base = np.random.default_rng(0).integers(0, 50, size=(20, 4)).astype(float)
+    base[:, 0] = np.arange(20)
+    base[7] = base[3]
+    X = {
+        "array": base,
+        "frame": pd.DataFrame(base, columns=list("abcd")),
+        "sparse": sp.csr_matrix(base),
+        "text": [str(r) for r in base.tolist()],
+        "image": base.reshape(20, 2, 2),
+        "object columns": pd.DataFrame(base, columns=list("abcd")).astype(str),
+    }[kind]
+    y = np.arange(20) % 2
+
+    check = found(TrainingData(X, y))["duplicates"]
+    assert (check.outcome, check.detail["records"]) == ("warned", 2)
+    one_person = np.arange(20)
+    one_person[7] = 3
+    assert found(TrainingData(X, y, groups=one_person))["duplicates"].outcome == "passed"
+
+
+def test_equal_features_with_another_label_are_no_duplicate():
+    data = TrainingData(np.array([[1.0], [1.0], [2.0], [3.0]]), [0, 1, 0, 1])
+
+    assert found(data)["duplicates"].outcome == "passed"
+
+
+def test_records_that_differ_by_rounding_are_near_duplicates_and_not_duplicates():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[9] = X[2] * (1 + 1e-9)
+    data = TrainingData(X, np.r_[0, 1, np.zeros(36), 1, 1].astype(int))
+
+    checks = found(data)
+    assert checks["duplicates"].outcome == "passed"
+    assert (checks["near_duplicates"].outcome, checks["near_duplicates"].detail["records"]) == ("warned", 2)
+
+
+def test_text_is_near_without_case_and_punctuation():
+    data = TrainingData(["My account is late!", "my  account is LATE", "other", "more"], [0, 1, 0, 1])
+
+    assert found(data)["near_duplicates"].detail["records"] == 2
+
+
+@pytest.mark.parametrize("name", ["patient_id", "customerId", "EMAIL", "person"])
+def test_a_repeating_identifier_column_asks_for_groups(name):
+    X = pd.DataFrame({name: np.arange(40) // 2, "x": np.arange(40.0)})
+
+    check = found(TrainingData(X, np.arange(40) % 2))["several_records"]
+    assert check.outcome == "warned"
+    assert name in check.message
+    assert found(TrainingData(X, np.arange(40) % 2, groups=np.arange(40) // 2))["several_records"].outcome == "passed"
+
+
+@pytest.mark.parametrize("name", ["width", "idle", "valid", "height", "renamed"])
+def test_a_column_that_only_contains_the_letters_is_no_identifier(name):
+    X = pd.DataFrame({name: np.arange(40) // 2, "x": np.arange(40.0)})
+
+    assert found(TrainingData(X, np.arange(40) % 2))["several_records"].outcome == "passed"
+
+
+def test_ids_that_share_their_beginnings_ask_for_groups():
+    ids = [f"p{i // 2}-{i % 2}" for i in range(40)]
+    single = [f"row-{i}" for i in range(40)]
+
+    assert found(clean(40, ids=ids))["several_records"].outcome == "warned"
+    assert found(clean(40, ids=single))["several_records"].outcome == "passed"
+
+
+def test_the_overlap_names_the_positions_of_candidates():
+    data = clean()
+    X = np.concatenate([np.full((1, 3), 9.0), data.X[[4, 5]]])
+    with_candidates = clean(candidates=(X, [0, data.y[4], 1 - data.y[5]]))
+
+    assert overlap(with_candidates).tolist() == [1]
+    check = found(with_candidates)["overlap"]
+    assert (check.outcome, check.detail["candidates"]) == ("warned", [1])
+
+
+def test_candidates_that_are_all_members_are_inconclusive():
+    data = clean()
+    check = found(clean(candidates=(data.X[:5], data.y[:5])))["overlap"]
+
+    assert check.outcome == "inconclusive"
+
+
+def test_an_integer_frame_overlaps_with_the_same_numbers_as_floats():
+    X = pd.DataFrame({"a": [1, 2, 3, 4]})
+    others = pd.DataFrame({"a": [4.0, 9.0]})
+
+    assert overlap(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]))).tolist() == [0]
+
+
+def test_no_message_or_detail_holds_a_value_a_label_or_an_id():
+    secret = "sick-secret"
+    X = pd.DataFrame({"diagnosis": [secret, secret, "x", "y"], "person_id": ["s-secret", "s-secret", "q", "r"]})
+    data = TrainingData(
+        X, [secret, secret, "a", "b"], ids=[f"secret{i}" for i in range(4)], candidates=(X, [secret] * 4)
+    )
+
+    assert all("secret" not in f"{p.message}{dict(p.detail)}" for p in preconditions(data))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=30))
+def test_equal_fingerprints_mean_equal_records(rows):
+    X = np.array(rows, dtype=float)
+    codes = np.unique(X, axis=0, return_inverse=True)[1].ravel()
+
+    for container in (X, pd.DataFrame(X), sp.csr_matrix(X), [str(r) for r in rows]):
+        prints = np.unique(fingerprints.exact(container), return_inverse=True)[1].ravel()
+        assert len(set(zip(prints.tolist(), codes.tolist(), strict=True))) == len(set(codes.tolist()))
+        assert prints.max() == codes.max()
+
+
+def test_negative_zero_and_nan_are_one_value_each():
+    prints = fingerprints.exact(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
+
+    assert prints[0] == prints[1]
+    assert prints[2] == prints[3]
+    assert len(set(prints.tolist())) == 3
