@@ -1,0 +1,110 @@
+"""Recomputing ε: against Opacus, closed forms, and the hazards of sampling."""
+
+import math
+import warnings
+
+import pytest
+
+from privgate.dp import accountant
+from privgate.dp.accountant import Mechanism, recompute
+from privgate.dp.tradeoff import Gaussian
+from privgate.errors import UsageError
+
+SETTINGS = [(1.0, 0.01, 1000), (1.1, 256 / 60000, 15_000), (0.7, 0.02, 500), (2.0, 0.05, 2000), (4.0, 0.1, 300)]
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), SETTINGS)
+def test_within_one_percent_of_opacus_for_standard_settings(sigma, rate, steps):
+    from opacus.accountants import PRVAccountant, RDPAccountant
+
+    ours = recompute(Mechanism(sigma, rate, steps, "poisson", "add_remove"), 1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prv, rdp = PRVAccountant(), RDPAccountant()
+        prv.history = rdp.history = [(sigma, rate, steps)]
+        assert ours.epsilon == pytest.approx(prv.get_epsilon(1e-5), rel=0.01)
+        assert ours.rdp_epsilon == pytest.approx(rdp.get_epsilon(1e-5), rel=0.01)
+    assert ours.epsilon <= ours.rdp_epsilon
+
+
+def test_full_batches_are_one_gaussian():
+    found = recompute(Mechanism(5.0, 1.0, 25, "poisson", "add_remove"), 1e-5)
+    assert found.epsilon == pytest.approx(Gaussian(1.0).epsilon(1e-5), abs=1e-9)
+    assert found.epsilon == pytest.approx(4.377, abs=1e-3)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "shuffled", "unknown"])
+def test_replacing_a_record_costs_more_than_adding_one_and_no_more_than_two_steps(sampling):
+    one, two = (recompute(Mechanism(6.0, 0.1, 50, sampling, a), 1e-5) for a in ("add_remove", "replace_one"))
+    assert one.epsilon < two.epsilon
+    for x in (0.2, 0.5, 1.0):
+        delta = one.curve.hockey_stick(x)
+        assert two.curve.hockey_stick(2 * x) <= (1 + math.exp(x)) * delta + 1e-9
+
+
+def test_shuffled_batches_get_no_amplification():
+    poisson = recompute(Mechanism(1.0, 0.01, 1000, "poisson", "add_remove"), 1e-5)
+    shuffled = recompute(Mechanism(1.0, 0.01, 1000, "shuffled", "add_remove"), 1e-5)
+    assert shuffled.epsilon > 5 * poisson.epsilon
+    assert shuffled.curve == Gaussian(math.sqrt(10))
+    assert "no amplification" in " ".join(shuffled.assumptions)
+
+
+def test_unknown_sampling_counts_every_step():
+    unknown = recompute(Mechanism(50.0, 0.01, 1000, "unknown", "add_remove"), 1e-5)
+    assert unknown.curve == Gaussian(math.sqrt(1000) / 50)
+
+
+def test_fixed_size_batches_are_accounted_for_replacement_alone():
+    found = recompute(Mechanism(1.0, 0.01, 1000, "fixed_size", "replace_one", records=5000), 1e-5)
+    assert math.isfinite(found.epsilon)
+    with pytest.raises(accountant.MeasurementError, match="replace-one"):
+        recompute(Mechanism(1.0, 0.01, 1000, "fixed_size", "add_remove", records=5000), 1e-5)
+
+
+def test_no_noise_is_infinite():
+    found = recompute(Mechanism(0.0, 0.01, 1000, "poisson", "add_remove"), 1e-5)
+    assert math.isinf(found.epsilon)
+    assert found.curve is None
+
+
+def test_delta_at_the_recomputed_epsilon_is_the_delta_asked_for():
+    found = recompute(Mechanism(1.0, 0.01, 1000, "poisson", "add_remove"), 1e-5)
+    assert found.curve.hockey_stick(found.epsilon) == pytest.approx(1e-5, rel=1e-3)
+
+
+def test_basic_composition_and_groups():
+    assert accountant.pure_composition([(0.5, 0.0), (0.25, 1e-6)]) == (0.75, 1e-6)
+    assert accountant.pure_composition([(0.5, 0.0), (math.nan, 0.0)]) == (math.inf, 1.0)
+    assert accountant.for_groups(1.0, 0.0, 3) == (3.0, 0.0)
+    epsilon, delta = accountant.for_groups(0.5, 1e-6, 4)
+    assert epsilon == 2.0
+    assert delta == pytest.approx(1e-6 * sum(math.exp(0.5 * i) for i in range(4)))
+
+
+def test_a_declared_epsilon_may_round_but_not_understate():
+    assert not accountant.understates(2.0, 2.01)
+    assert accountant.understates(1.0, 2.3)
+    assert accountant.understates(1.0, math.inf)
+    assert accountant.understates(math.nan, 1.0)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        lambda: Mechanism(-1.0, 0.1, 10, "poisson", "add_remove"),
+        lambda: Mechanism(math.nan, 0.1, 10, "poisson", "add_remove"),
+        lambda: Mechanism(1.0, 0.0, 10, "poisson", "add_remove"),
+        lambda: Mechanism(1.0, 0.1, 0, "poisson", "add_remove"),
+        lambda: Mechanism(1.0, 0.1, 10, "", "add_remove"),
+        lambda: Mechanism(1.0, 0.1, 10, "poisson", "unknown"),
+    ],
+)
+def test_what_is_no_mechanism_is_refused(mechanism):
+    with pytest.raises(UsageError):
+        mechanism()
+
+
+def test_gaussian_noise_needs_a_delta():
+    with pytest.raises(UsageError, match="delta"):
+        recompute(Mechanism(1.0, 0.1, 10, "poisson", "add_remove"), 0.0)

@@ -1,0 +1,136 @@
+"""Empirical lower bounds on ε: coverage on mechanisms whose ε is known."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from privgate.dp import audit
+from privgate.dp.bounds import sigmoid
+from privgate.dp.tradeoff import Gaussian
+from privgate.errors import UsageError
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_many_run_exceeds_the_truth_no_more_often_than_nominal(epsilon):
+    rng = np.random.default_rng(int(epsilon * 10))
+    miss = 1 - sigmoid(epsilon)
+    over = sum(
+        audit.many_run(rng.binomial(500, miss), 500, rng.binomial(500, miss), 500, delta=0, confidence=0.95) > epsilon
+        for _ in range(1000)
+    )
+    assert over <= binom.ppf(0.999, 1000, 0.05)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_one_run_exceeds_the_truth_no_more_often_than_nominal(epsilon):
+    rng = np.random.default_rng(int(epsilon * 10))
+    right = rng.binomial(400, sigmoid(epsilon), 1000)
+    bound = {
+        v: audit.one_run(canaries=400, guesses=400, right=int(v), delta=0, confidence=0.95) for v in np.unique(right)
+    }
+    over = sum(bound[v] > epsilon for v in right)
+    assert over <= binom.ppf(0.999, 1000, 0.05)
+
+
+def test_the_delta_term_keeps_a_leaking_mechanism_at_nominal():
+    # (0, 0.02)-DP: each of 160 canaries is given away with probability 0.02; the 5 most confident guesses are counted
+    rng, delta, m, r = np.random.default_rng(0), 0.02, 160, 5
+    bound = {
+        d: [audit.one_run(canaries=m, guesses=r, right=v, delta=d, confidence=0.95) for v in range(r + 1)]
+        for d in (0.0, delta)
+    }
+    naive = sound = 0
+    for _ in range(1000):
+        known = min(r, int((rng.random(m) < delta).sum()))
+        right = known + rng.binomial(r - known, 0.5)
+        naive += bound[0.0][right] > 0
+        sound += bound[delta][right] > 0
+    assert 0.35 < naive / 1000 < 0.43  # what copies without the term do at a nominal 5 %
+    assert sound / 1000 <= 0.05
+
+
+def test_all_right_gives_the_closed_form():
+    for r in (10, 100, 1000):
+        found = audit.one_run(canaries=r, guesses=r, right=r, delta=0, confidence=0.95)
+        q = 0.05 ** (1 / r)
+        assert found == pytest.approx(math.log(q / (1 - q)), abs=1e-8)
+
+
+def test_the_ceiling_without_errors():
+    found = [audit.many_run(0, n, 0, n, delta=0, confidence=0.95) for n in (100, 1000, 5000)]
+    assert [round(v, 2) for v in found] == [3.28, 5.60, 7.21]
+
+
+def test_the_p_value_equals_enumeration_of_the_theorem():
+    m, r, v, delta, epsilon = 30, 12, 9, 0.01, 0.4
+    q = sigmoid(epsilon)
+    p = [math.comb(r, k) * q**k * (1 - q) ** (r - k) for k in range(r + 1)]
+    term = max(sum(p[max(0, v - i) : v]) / i for i in range(1, v + 1))
+    expected = sum(p[v:]) + 2 * m * delta * term
+    found = audit.one_run_p_value(epsilon, canaries=m, guesses=r, right=v, delta=delta)
+    assert found == pytest.approx(min(1.0, expected), abs=1e-12)
+
+
+def test_all_canaries_count_in_the_delta_term_not_only_the_guessed():
+    few = audit.one_run_p_value(0.0, canaries=100, guesses=100, right=90, delta=1e-4)
+    many = audit.one_run_p_value(0.0, canaries=1000, guesses=100, right=90, delta=1e-4)
+    assert many > few
+
+
+def test_gaussian_type_is_sharper_and_covers():
+    rng, mu = np.random.default_rng(3), 1.0
+    truth = Gaussian(mu).epsilon(1e-5)
+    plain, sharp = [], []
+    for _ in range(300):
+        misses = int((rng.normal(mu, 1, 1000) < mu / 2).sum())
+        alarms = int((rng.normal(0, 1, 1000) > mu / 2).sum())
+        plain.append(audit.many_run(misses, 1000, alarms, 1000, delta=1e-5, confidence=0.95))
+        sharp.append(audit.gaussian_type(misses, 1000, alarms, 1000, delta=1e-5, confidence=0.95)[1])
+    assert np.median(sharp) > 2 * np.median(plain)
+    assert np.mean(np.array(sharp) > truth) <= binom.ppf(0.999, 300, 0.05) / 300
+    assert max(plain) <= truth
+
+
+def test_a_test_chosen_on_the_counted_runs_inflates_the_bound():
+    rng = np.random.default_rng(0)
+    split, reused = [], []
+    for _ in range(200):
+        a, b = rng.normal(size=60), rng.normal(size=60)  # no difference at all
+        for sample, found in (((a[:30], b[:30]), split), ((a[30:], b[30:]), reused)):
+            test = audit.choose_test(*sample)
+            misses, alarms = int((~test.fires(a[30:])).sum()), int(test.fires(b[30:]).sum())
+            found.append(audit.many_run(misses, 30, alarms, 30, delta=0, confidence=0.8))
+    assert np.mean(np.array(split) > 0) <= 0.2
+    assert np.mean(np.array(reused) > 0) > np.mean(np.array(split) > 0)
+
+
+def test_guesses_are_the_most_confident_and_ties_are_drawn():
+    rng = np.random.default_rng(0)
+    scores = np.arange(10.0)
+    assert audit.guess(scores, scores >= 5, 4, rng) == (4, 4)
+    tied = [audit.guess(np.zeros(10), np.arange(10) < 5, 10, rng)[1] for _ in range(300)]
+    assert 4.5 < np.mean(tied) < 5.5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: audit.many_run(3, 2, 0, 10, delta=0, confidence=0.95),
+        lambda: audit.many_run(0, 0, 0, 0, delta=0, confidence=0.95),
+        lambda: audit.one_run(canaries=5, guesses=6, right=6, delta=0, confidence=0.95),
+        lambda: audit.one_run(canaries=5, guesses=5, right=5, delta=0, confidence=1.0),
+        lambda: audit.guess(np.zeros(4), np.zeros(4, bool), 3, np.random.default_rng(0)),
+        lambda: audit.guess(np.array([0.0, np.nan]), np.zeros(2, bool), 2, np.random.default_rng(0)),
+        lambda: audit.choose_test(np.zeros(0), np.zeros(3)),
+    ],
+)
+def test_impossible_counts_are_refused(call):
+    with pytest.raises(UsageError):
+        call()
+
+
+def test_nothing_is_learned_from_chance():
+    assert audit.many_run(50, 100, 50, 100, delta=0, confidence=0.95) == 0
+    assert audit.one_run(canaries=100, guesses=100, right=50, delta=0, confidence=0.95) == 0

@@ -1,0 +1,161 @@
+"""Deletion capacity, against enumeration of mechanisms; one test shows why the published proof step is wrong."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privgate.dp.capacity import deletion_capacity, fixed_size_capacity, group_capacity, sekhari_capacity
+from privgate.dp.solve import epsilon_for_capacity
+from privgate.errors import UsageError
+
+
+def random_mechanism(rng, records, outputs, epsilon):
+    """Return Pr[output | data set] of a mechanism that is ε-DP for add/remove, shape (2,)*records + (outputs,)."""
+    # a sum of per-record tilts, each moving a log-probability by at most ε/2 before normalization
+    base = rng.normal(size=outputs)
+    tilts = rng.uniform(-epsilon / 4, epsilon / 4, (records, outputs))
+    pairs = rng.uniform(-epsilon / 4, epsilon / 4, (records, records, outputs)) / max(1, records - 1)
+    found = np.zeros((2,) * records + (outputs,))
+    for bits in product((0, 1), repeat=records):
+        b = np.array(bits)
+        score = (
+            base + b @ tilts + np.einsum("i,j,ijo->o", b, b, np.triu(pairs.transpose(2, 0, 1), 1).transpose(1, 2, 0))
+        )
+        found[bits] = np.exp(score) / np.exp(score).sum()
+    return found
+
+
+def exact_epsilon(mechanism, records):
+    worst = 0.0
+    for i in range(records):
+        with_it, without = np.take(mechanism, 1, axis=i), np.take(mechanism, 0, axis=i)
+        worst = max(worst, float(np.abs(np.log(with_it / without)).max()))
+    return worst
+
+
+def none_in(mechanism, p, records, asked):
+    """Return Pr[none of the first ``asked`` records in D | output], shape (outputs,)."""
+    joint = np.zeros_like(mechanism)
+    for bits in product((0, 1), repeat=records):
+        joint[bits] = mechanism[bits] * math.prod(p if b else 1 - p for b in bits)
+    total = joint.reshape(-1, mechanism.shape[-1]).sum(axis=0)
+    out = joint[(0,) * asked].reshape(-1, mechanism.shape[-1]).sum(axis=0)
+    return out / total
+
+
+def test_the_chain_rule_bound_holds_for_random_mechanisms_and_every_output():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        p = float(rng.uniform(0.01, 0.6))
+        mechanism = random_mechanism(rng, 4, 3, float(rng.uniform(0.1, 6)))
+        factor = 1 / (1 + math.exp(exact_epsilon(mechanism, 4)) * p / (1 - p))
+        for asked in (1, 2, 3, 4):
+            assert none_in(mechanism, p, 4, asked).min() >= factor**asked - 1e-12
+
+
+def test_posteriors_of_independent_records_do_not_multiply():
+    # the published proof step: a mechanism that answers the parity of two records
+    tell = 0.9
+    mechanism = np.array([[[tell, 1 - tell], [1 - tell, tell]], [[1 - tell, tell], [tell, 1 - tell]]])
+    joint = none_in(mechanism, 0.5, 2, 2)
+    single = none_in(mechanism, 0.5, 2, 1)
+    assert abs(joint[0] - single[0] ** 2) > 0.15
+
+
+def test_randomized_response_a_record_attains_the_capacity():
+    epsilon, p, rho = 1.0, 0.05, 0.7
+    tell = 1 / (1 + math.exp(-epsilon))
+    out = (1 - p) * (1 - tell) / ((1 - p) * (1 - tell) + p * tell)  # answered "in" for every record
+    m = deletion_capacity(epsilon, p, rho).records
+    assert out**m >= rho - 1e-12
+    assert out ** (m + 1) < rho
+
+
+@pytest.mark.parametrize(
+    ("prior", "rho", "records"),
+    [(0.5, 0.9, 0), (0.01, 0.9, 3), (0.01, 0.5, 25), (0.001, 0.9, 38), (0.001, 0.5, 255)],
+)
+def test_the_reference_table_at_epsilon_1(prior, rho, records):
+    assert deletion_capacity(1.0, prior, rho).records == records
+
+
+@given(st.floats(0, 5), st.floats(1e-5, 0.5), st.floats(0.05, 0.99), st.sampled_from([0.0, 1e-8, 1e-5]))
+def test_the_capacity_is_the_largest_number_that_is_covered(epsilon, prior, rho, delta):
+    m = deletion_capacity(epsilon, prior, rho, delta=delta).records
+    assert m <= deletion_capacity(epsilon, prior, rho).records
+    odds = prior / (1 - prior)
+
+    def covered(k):
+        return (1 + (math.exp(epsilon) + k * delta / (rho * 0.001)) * odds) ** -k >= rho * (1 - 1e-9)
+
+    assert m == 0 or covered(m)
+    assert not (1 + (math.exp(epsilon) + (m + 1) * delta / (rho * 0.001)) * odds) ** -(m + 1) >= rho * (1 + 1e-9)
+
+
+def test_with_delta_the_statement_fails_for_no_more_models_than_stated():
+    # the worst (ε, δ) mechanism a record: with probability δ it gives membership away
+    epsilon, delta, p, rho, failure = 0.5, 1e-3, 0.005, 0.8, 0.05
+    found = deletion_capacity(epsilon, p, rho, delta=delta, failure=failure)
+    m = found.records
+    assert m >= 2
+    tell = (1 - delta) / (1 + math.exp(-epsilon))
+    # answers of one record: gives "in" away, says in, says out, gives "out" away
+    inside = np.array([delta, tell, 1 - delta - tell, 0.0])
+    outside = np.array([0.0, 1 - delta - tell, tell, delta])
+    posterior_out = (1 - p) * outside / ((1 - p) * outside + p * inside)
+    rng = np.random.default_rng(0)
+    answers = rng.choice(4, size=(20_000, m), p=outside)  # models given that none of them was used
+    ok = posterior_out[answers].prod(axis=1) >= rho
+    assert (~ok).mean() <= failure + 4 * math.sqrt(failure / 20_000)
+
+
+def test_epsilon_for_a_capacity_is_its_inverse():
+    for m, rho, p, delta in ((100, 0.9, 0.0001, 0.0), (38, 0.9, 0.001, 0.0), (20, 0.8, 0.002, 1e-6)):
+        epsilon = epsilon_for_capacity(m, rho, p, delta=delta)
+        assert deletion_capacity(epsilon * (1 - 1e-9), p, rho, delta=delta).records == m
+        assert deletion_capacity(epsilon + 1e-3, p, rho, delta=delta).records <= m
+    with pytest.raises(UsageError, match="cannot be promised"):
+        epsilon_for_capacity(100, 0.9, 0.01)
+
+
+def test_a_known_size_counts_what_is_left_of_the_pool():
+    found = fixed_size_capacity(1.0, 50, 50_000, 0.9).records
+    spent = 0.0
+    for i in range(found + 1):
+        p = 50 / (50_000 - i)
+        spent += math.log1p(math.e * p / (1 - p))
+        assert (spent <= math.log(1 / 0.9)) == (i < found)
+    with pytest.raises(UsageError):
+        fixed_size_capacity(1.0, 10, 10, 0.9)
+
+
+def test_capacity_falls_with_training_size_where_the_published_rate_grows():
+    sizes = [50, 500, 5000, 25_000]
+    ours = [deletion_capacity(1.0, n / 50_000, 0.8).records for n in sizes]
+    theirs = [sekhari_capacity(n, 100, 1.0, 1e-5) for n in sizes]
+    assert ours == sorted(ours, reverse=True)
+    assert ours[0] > 50
+    assert np.allclose(np.diff(np.log(theirs)), np.diff(np.log(sizes)))
+
+
+def test_group_privacy_capacity_has_explicit_constants():
+    assert [group_capacity(e, 1.0) for e in (0.1, 0.3, 1.0, 2.0)] == [10, 3, 1, 0]
+    with pytest.raises(UsageError):
+        group_capacity(0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "prior", "rho"), [(-1, 0.1, 0.9), (1, 0, 0.9), (1, 0.1, 1.0), (math.nan, 0.1, 0.9)]
+)
+def test_numbers_that_mean_nothing_are_refused(epsilon, prior, rho):
+    with pytest.raises(UsageError):
+        deletion_capacity(epsilon, prior, rho)
+
+
+def test_the_sentence_names_what_may_fail():
+    assert deletion_capacity(1.0, 0.001, 0.9).sentence == "at ρ = 0.9 this model covers 38 deletion requests"
+    assert "except with probability 0.001" in deletion_capacity(1.0, 0.001, 0.9, delta=1e-6).sentence
