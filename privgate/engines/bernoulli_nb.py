@@ -28,11 +28,14 @@ class _Model:
     def width(self) -> int:
         return int(self.X.shape[1]) * 4
 
-    def full(self, queries: Index) -> Float:
-        weight, constant = _linear(self.ones, self.totals, self.alpha)
-        return np.asarray(self.X[queries] @ weight.T + constant)
+    def prepare(self, removal: Removal) -> None:
+        return None
 
-    def without(self, queries: Index, pair: Index, removal: Removal) -> Float:
+    def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
+        weight, constant = _linear(self.ones, self.totals, self.alpha)
+        return self.X[queries] @ weight.T + constant, None
+
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
         if removal.single:
             return self._without_record(queries, removal.rows[pair], removal.label[pair])
         label, lost = removal.label[pair], removal.lost[pair].astype(np.float64)

@@ -35,7 +35,10 @@ class _Model:
     def width(self) -> int:
         return int(self.codes.shape[1]) * 2
 
-    def full(self, queries: Index) -> Float:
+    def prepare(self, removal: Removal) -> None:
+        return None
+
+    def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
         out = np.zeros((len(queries), len(self.totals)))
         for j, table in enumerate(self.tables):
             V = len(table)
@@ -43,9 +46,9 @@ class _Model:
                 log = np.vstack([np.log(table + self.alpha) - np.log(self.totals + self.alpha * V), _beyond(table)])
             code = self.codes[queries, j]
             out += log[np.where((code >= 0) & (code < V), code, V)]
-        return out
+        return out, None
 
-    def without(self, queries: Index, pair: Index, removal: Removal) -> Float:
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
         out = np.zeros(len(queries))
         label, lost = removal.label[pair], removal.lost[pair].astype(np.float64)
         for j, table in enumerate(self.tables):

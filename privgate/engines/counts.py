@@ -130,19 +130,29 @@ def removal(subject: Subject, units: Index, labels: Index, K: int) -> Removal:
 
 
 class ClassModel(Protocol):
-    """A log-likelihood of features given the class, as a function of counts."""
+    """A log-likelihood of features given the class, with and without the records of a unit."""
 
     @property
     def width(self) -> int:
-        """Numbers that one row of ``without`` touches: sets the block size."""
+        """Numbers that one row touches: sets the block size."""
         ...
 
-    def full(self, queries: Index) -> Float:
-        """Return log p(x | c) of the full model at pool rows, shape (Q, K)."""
+    def prepare(self, removal: Removal) -> Any:
+        """Return whatever the other two methods share for the units of one block."""
         ...
 
-    def without(self, queries: Index, pair: Index, removal: Removal) -> Float:
-        """Return log p(x | c) without the records of each pair, shape (C,); ``pair`` indexes ``removal``."""
+    def scores(self, queries: Index, unit: Index, prepared: Any) -> tuple[Float, Float | None]:
+        """Return log p(x | c) of the full model at pool rows, shape (Q, K), and the same without each row's unit.
+
+        The second is None where only the classes that lose records change. ``unit`` (Q,) indexes ``removal.first``.
+        """
+        ...
+
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> Float | None:
+        """Return log p(x | c) without the records of each pair, shape (C,); None where ``scores`` said it all.
+
+        ``pair`` (C,) indexes ``removal``.
+        """
         ...
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
@@ -221,17 +231,21 @@ def _evaluate(
     for part, rows in _blocks(row_unit, len(units), max(model.width, K)):
         query = row_query[rows]
         lost = removal(subject, units[part], labels, K)
-        joint = model.full(query) + log_prior
-        changed = joint.copy()
         own = row_unit[rows] - part.start
+        prepared = model.prepare(lost)
+        full, rest = model.scores(query, own, prepared)
+        joint = full + log_prior
+        changed = joint.copy() if rest is None else rest + log_prior
         pairs = np.diff(lost.first)[own]
         row = np.repeat(np.arange(len(query), dtype=np.int64), pairs)
         pair = lost.first[own][row] + np.arange(len(row)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
         label = lost.label[pair]
         left = prior.counts[label] - lost.lost[pair]
         with np.errstate(divide="ignore", invalid="ignore"):
-            base = np.log(left) if prior.fixed is None else np.where(left > 0, prior.fixed[label], -np.inf)
-            changed[row, label] = np.where(left > 0, model.without(query[row], pair, lost) + base, -np.inf)
+            touched = model.without(query[row], pair, lost, prepared)
+            base = np.log(left) if prior.fixed is None else prior.fixed[label]
+            value = changed[row, label] - log_prior[label] if touched is None else touched
+            changed[row, label] = np.where(left > 0, value + base, -np.inf)
         with_[rows], without[rows] = normalized(joint), normalized(changed)
     return with_, without
 

@@ -27,10 +27,13 @@ class _Model:
     def width(self) -> int:
         return int(self.X.shape[1]) * 3
 
-    def full(self, queries: Index) -> Float:
-        return np.asarray(self.X[queries] @ _weights(self.tokens, self.alpha).T)
+    def prepare(self, removal: Removal) -> None:
+        return None
 
-    def without(self, queries: Index, pair: Index, removal: Removal) -> Float:
+    def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
+        return self.X[queries] @ _weights(self.tokens, self.alpha).T, None
+
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
         x, gone = self.X[queries], removal.sums(self.X)
         total = self.tokens.sum(axis=1)[removal.label] - gone.sum(axis=1) + self.alpha.sum()
         # a difference of sums of fractions may come out as -1e-17 where it is 0

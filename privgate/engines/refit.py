@@ -51,11 +51,11 @@ class Refit:
         """
         members = subject.data.units
         row_unit, row_query = direct_rows(units, members) if queries is None else queries
-        wanted = np.split(row_query, np.searchsorted(row_unit, np.arange(1, len(units)))) if len(units) else []
+        bounds = np.searchsorted(row_unit, np.arange(len(units) + 1)).tolist()
         gone = vanishing(subject, units)
         tried = np.flatnonzero(~gone)
         without = [
-            Fit(seed, wanted[u], left_out=members[units[u]], repeat=_repeat(seed, s))
+            Fit(seed, row_query[bounds[u] : bounds[u + 1]], left_out=members[units[u]], repeat=_repeat(seed, s))
             for s, seed in enumerate(seeds)
             for u in tried
         ]
@@ -65,7 +65,6 @@ class Refit:
         status = np.full(len(units), Status.EXACT, dtype=object)
         status[gone] = Status.UNDEFINED
         reason = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
-        bounds = np.searchsorted(row_unit, np.arange(len(units) + 1))
         for i, answer in enumerate(answers):
             s, u = divmod(i, len(tried))
             unit = int(tried[u])

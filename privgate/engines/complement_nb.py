@@ -1,0 +1,161 @@
+"""Complement naive Bayes without a unit, in closed form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.engines import counts, design
+from privgate.engines.base import Cost
+from privgate.engines.counts import Float, Prior, Removal
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.subject import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Token counts of everything but each class, smoothed."""
+
+    X: Float  # pool, (P, d)
+    complement: Float  # (K, d), alpha included
+    norm: bool
+    floor: Float  # (d,) the smoothing: what is left of a count of 0
+
+    @property
+    def width(self) -> int:
+        return int(self.X.shape[1]) * 4
+
+    def prepare(self, removal: Removal) -> tuple[Removal, Float, Float]:
+        """Return what each pair and each unit takes away, (T, d) and (U, d)."""
+        own = removal.sums(self.X)
+        unit = own if removal.single else np.add.reduceat(own, removal.first[:-1], axis=0)
+        return removal, own, unit
+
+    def scores(self, queries: Index, unit: Index, prepared: tuple[Removal, Float, Float]) -> tuple[Float, Float]:
+        """Return scores; records of one class belong to the complement of every other class."""
+        removal, own, gone = prepared
+        x = self.X[queries]
+        full = x @ _weights(self.complement, norm=self.norm).T
+        rest = np.empty_like(full)
+        kept_by = np.full((len(gone), len(self.complement)), -1)
+        kept_by[np.repeat(np.arange(len(gone)), np.diff(removal.first)), removal.label] = np.arange(len(own))
+        alone = removal.single and (np.diff(removal.first) == 1).all()
+        for c, complement in enumerate(self.complement):
+            pair = kept_by[unit, c]
+            same = pair >= 0
+            if alone:  # a record of class c is no part of c's complement
+                rest[same, c] = full[same, c]
+                at = np.flatnonzero(~same)
+                taken = gone[unit[at]]
+            else:
+                at = np.arange(len(x))
+                taken = gone[unit] - np.where(same[:, None], own[np.maximum(pair, 0)], 0.0)
+            left = np.maximum(complement - taken, self.floor)
+            rest[at, c] = _score(x[at], left, norm=self.norm)
+        return full, rest
+
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> None:
+        return None
+
+    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
+        return {}
+
+    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
+        return None
+
+
+def _weights(complement: Float, *, norm: bool) -> Float:
+    logged = np.log(complement / complement.sum(axis=-1, keepdims=True))
+    return np.asarray(logged / logged.sum(axis=-1, keepdims=True) if norm else -logged)
+
+
+def _score(x: Float, complement: Float, *, norm: bool) -> Float:
+    """Return w . x row by row, for one table of complement counts a row."""
+    total = np.log(complement.sum(axis=1))
+    logged = np.log(complement)
+    score = np.einsum("ij,ij->i", x, logged) - x.sum(axis=1) * total
+    return np.asarray(score / (logged.sum(axis=1) - x.shape[1] * total) if norm else -score)
+
+
+def _alpha(estimator: Any, d: int) -> Float:
+    return np.broadcast_to(np.asarray(counts.smoothing(estimator), dtype=np.float64), (d,))
+
+
+class ComplementNb:
+    """Leave-one-out for ``sklearn.naive_bayes.ComplementNB``, normalised or not; exact, O(n d K) logarithms.
+
+    Identity: the weights of class c come from the counts of all other classes; removing t takes x_t off the
+    complement of every class but its own (mathematical reference, section 3.4). Priors play no part (Rennie et al.
+    2003).
+    """
+
+    name = "complement_nb"
+    version = 1
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        from sklearn.naive_bayes import ComplementNB
+
+        estimator = subject.recipe.library_estimator
+        if type(estimator) is not ComplementNB:
+            return "the recipe is not scikit-learn's ComplementNB"
+        why = design.refusal(subject, non_negative=True) or counts.prior_refusal(estimator, subject)
+        if why:
+            return why
+        alpha = np.asarray(counts.smoothing(estimator), dtype=np.float64)
+        d = design.matrix(subject).shape[1]
+        if alpha.shape not in ((), (d,)) or alpha.min() <= 0:
+            return "alpha is not above 0 for each feature"
+        if d == 1:
+            return "with one feature every weight is ln 1 = 0"
+        return "there is one class only" if len(subject.classes) < 2 else ""
+
+    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+        """Return the cost of n d K logarithms."""
+        n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
+        return Cost(0, 8e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 32)
+
+    def leave_out(
+        self,
+        subject: Subject,
+        units: Index,
+        seeds: tuple[int | None, ...],
+        fleet: Fleet,
+        *,
+        queries: tuple[Index, Index] | None = None,
+    ) -> tuple[Retrained, Index]:
+        """Return every unit, exactly; nothing is handed on."""
+        estimator, n = subject.recipe.library_estimator, subject.data.n
+        X, K = design.matrix(subject).astype(np.float64), len(subject.classes)
+        hot = (subject.label_codes[:, None] == np.arange(K)).astype(np.float64)
+        tokens, alpha = hot.T @ X[:n], _alpha(estimator, X.shape[1])
+        model = _Model(X, tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha)
+        prior = Prior(hot.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
+        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
+        return made, np.zeros(0, dtype=np.int64)
+
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
+    ) -> Shadows | None:
+        """Return models on subsets of the pool: one product of masks and records a class."""
+        estimator = subject.recipe.library_estimator
+        prepared = counts.subset_counts(subject, masks)
+        if prepared is None:
+            return None
+        label, totals = prepared
+        X, K = design.matrix(subject).astype(np.float64), totals.shape[1]
+        tokens = np.stack([masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(K)], 1)
+        complement = tokens.sum(axis=1, keepdims=True) - tokens + _alpha(estimator, X.shape[1])
+        prior = Prior(totals.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
+        weight, constant = _weights(complement, norm=bool(estimator.norm)), prior.log(totals)
+        joint = np.stack([X @ w.T + b for w, b in zip(weight, constant, strict=True)])
+        failed = np.zeros(len(masks), dtype=bool)
+        return counts.shadows(
+            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why=""
+        )
+
+
+ENGINE = ComplementNb()

@@ -1,0 +1,226 @@
+"""Gaussian naive Bayes without a unit, in closed form: means, variances and the variance floor go back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.engines import counts, design
+from privgate.engines.base import Cost
+from privgate.engines.counts import Float, Prior, Removal
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.subject import Subject
+
+#: taking records off a sum of squares loses digits where little is left of it: there, compute anew from the records
+CANCELLED = 1e-4
+#: relative change of a variance below which two terms of its Taylor series are right to 1e-12
+LINEAR = 1e-6
+
+
+class _Prepared(NamedTuple):
+    mean: Float  # (T, d) of each pair's class without the lost records, centred
+    variance: Float  # (T, d) without the floor
+    floor: Float  # (U,) var_smoothing * largest variance of the remaining records
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    X: Float  # pool, centred at the mean of the training records, (P, d)
+    labels: Index  # (n,)
+    totals: Float  # (K,)
+    mean: Float  # (K, d)
+    squares: Float  # (K, d) sums of squares about the class means
+    all_squares: Float  # (d,) about the overall mean
+    smoothing: float
+
+    @property
+    def n(self) -> int:
+        return len(self.labels)
+
+    @property
+    def floor(self) -> float:
+        return self.smoothing * float(self.all_squares.max()) / self.n
+
+    @property
+    def variance(self) -> Float:
+        return self.squares / self.totals[:, None] + self.floor
+
+    @property
+    def width(self) -> int:
+        return int(self.X.shape[1]) * 8
+
+    def prepare(self, removal: Removal) -> _Prepared:
+        lost = removal.lost[:, None].astype(np.float64)
+        gone = removal.sums(self.X) / lost
+        scatter = _scatter(self.X, gone, removal)
+        total = self.totals[removal.label][:, None]
+        left = np.maximum(total - lost, 1)
+        shift = self.mean[removal.label] - gone
+        squares = self.squares[removal.label] - scatter - (total * lost / left) * shift**2
+        mean = self.mean[removal.label] + (lost / left) * shift
+        doubtful = (squares < CANCELLED * self.squares[removal.label]).any(axis=1) & (total > lost)[:, 0]
+        for p in np.flatnonzero(doubtful):
+            kept = self.labels == removal.label[p]
+            kept[removal.rows[removal.start[p] : removal.start[p + 1]]] = False
+            mean[p] = self.X[: self.n][kept].mean(axis=0)
+            squares[p] = ((self.X[: self.n][kept] - mean[p]) ** 2).sum(axis=0)
+        return _Prepared(mean, np.maximum(squares, 0) / left, self._floors(removal))
+
+    def _floors(self, removal: Removal) -> Float:
+        """Return the variance floor without each unit, shape (U,)."""
+        whole = Removal(removal.label, removal.start[removal.first], removal.rows, removal.first)
+        lost = np.diff(whole.start)[:, None].astype(np.float64)
+        gone = np.add.reduceat(self.X[whole.rows], whole.start[:-1], axis=0) / lost
+        left = np.maximum(self.n - lost, 1)
+        squares = self.all_squares - _scatter(self.X, gone, whole) - (self.n * lost / left) * gone**2
+        best = squares.max(axis=1)
+        cancelled = squares < CANCELLED * self.all_squares
+        doubtful = (cancelled & (CANCELLED * self.all_squares >= best[:, None])).any(axis=1)
+        for u in np.flatnonzero(doubtful):
+            kept = np.ones(self.n, dtype=bool)
+            kept[whole.rows[whole.start[u] : whole.start[u + 1]]] = False
+            remaining = self.X[: self.n][kept]
+            best[u] = ((remaining - remaining.mean(axis=0)) ** 2).sum(axis=0).max() if len(remaining) else 0.0
+        return np.asarray(self.smoothing * best / left[:, 0])
+
+    def scores(self, queries: Index, unit: Index, prepared: _Prepared) -> tuple[Float, Float]:
+        """Every class changes without a unit, because the variance floor is a function of all records."""
+        x, variance = self.X[queries], self.variance
+        full, rest = np.empty((len(x), len(variance))), np.empty((len(x), len(variance)))
+        change = prepared.floor[unit] - self.floor
+        exact = np.abs(change) > LINEAR * variance.min()
+        for c, (mean, v) in enumerate(zip(self.mean, variance, strict=True)):
+            square = (x - mean) ** 2
+            full[:, c] = -0.5 * (square @ (1 / v) + np.log(2 * np.pi * v).sum())
+            slope = 0.5 * (square @ (1 / v**2) - (1 / v).sum())
+            bend = -0.5 * (2 * square @ (1 / v**3) - (1 / v**2).sum())
+            rest[:, c] = full[:, c] + (slope + 0.5 * bend * change) * change
+            if exact.any():
+                moved = v + change[exact, None]
+                rest[exact, c] = -0.5 * (square[exact] / moved + np.log(2 * np.pi * moved)).sum(axis=1)
+        return full, rest
+
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: _Prepared) -> Float:
+        unit = np.searchsorted(removal.first, pair, side="right") - 1
+        variance = prepared.variance[pair] + prepared.floor[unit][:, None]
+        square = (self.X[queries] - prepared.mean[pair]) ** 2
+        return np.asarray(-0.5 * (square / variance + np.log(2 * np.pi * variance)).sum(axis=1))
+
+    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
+        return {}
+
+    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
+        return None
+
+
+def _scatter(X: Float, means: Float, removal: Removal) -> Float:
+    """Return the sum of squares of each pair's lost records about their own mean, shape (T, d)."""
+    size = np.diff(removal.start)
+    if (size == 1).all():
+        return np.zeros_like(means)
+    square = (X[removal.rows] - np.repeat(means, size, axis=0)) ** 2
+    return np.asarray(np.add.reduceat(square, removal.start[:-1], axis=0))
+
+
+def _model(subject: Subject, smoothing: float) -> _Model:
+    n, labels = subject.data.n, subject.label_codes
+    X = design.matrix(subject).astype(np.float64)
+    X = X - X[:n].mean(axis=0)  # a large common offset would eat the digits of the squares
+    totals = np.bincount(labels, minlength=len(subject.classes)).astype(np.float64)
+    hot = (labels[:, None] == np.arange(len(totals))).astype(np.float64)
+    mean = (hot.T @ X[:n]) / totals[:, None]
+    squares = hot.T @ (X[:n] - mean[labels]) ** 2
+    return _Model(X, labels, totals, mean, squares, (X[:n] ** 2).sum(axis=0), smoothing)
+
+
+class GaussianNb:
+    """Leave-one-out for ``sklearn.naive_bayes.GaussianNB``; exact, O(n d K), no retraining.
+
+    Identity: with m of N records gone, whose mean is g and scatter s, M' = M + m (M - g) / (N - m) and
+    SS' = SS - s - N m (M - g)^2 / (N - m) (Chan, Golub and LeVeque 1979, run backwards). The floor
+    ``var_smoothing * max_j Var(X_j)`` is a function of all records, so all classes change (mathematical reference,
+    section 3.5). Where SS' keeps fewer than four digits of SS it is computed anew from the records.
+    """
+
+    name = "gaussian_nb"
+    version = 1
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        from sklearn.naive_bayes import GaussianNB
+
+        estimator = subject.recipe.library_estimator
+        if type(estimator) is not GaussianNB:
+            return "the recipe is not scikit-learn's GaussianNB"
+        why = design.refusal(subject)
+        if why:
+            return why
+        if design.matrix(subject).dtype in (np.float32, np.float16):
+            return "records are of single precision, in which scikit-learn then computes; pass float64"
+        if not estimator.var_smoothing > 0:
+            return "var_smoothing is 0: a feature may lose all its variance without one unit"
+        if not np.ptp(design.matrix(subject)[: subject.data.n], axis=0).any():
+            return "every feature is constant"
+        priors = estimator.priors
+        if priors is not None:
+            array = np.asarray(priors, dtype=np.float64)
+            if array.shape != (len(subject.classes),) or (array < 0).any() or not np.isclose(array.sum(), 1.0):
+                return "priors do not list one probability for each class"
+        return ""
+
+    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+        """Return the cost of a few passes over n d K numbers."""
+        n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
+        return Cost(0, 6e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 64)
+
+    def leave_out(
+        self,
+        subject: Subject,
+        units: Index,
+        seeds: tuple[int | None, ...],
+        fleet: Fleet,
+        *,
+        queries: tuple[Index, Index] | None = None,
+    ) -> tuple[Retrained, Index]:
+        """Return every unit, exactly; nothing is handed on."""
+        estimator = subject.recipe.library_estimator
+        model = _model(subject, float(estimator.var_smoothing))
+        with np.errstate(divide="ignore"):
+            fixed = None if estimator.priors is None else np.log(np.asarray(estimator.priors, dtype=np.float64))
+        prior = Prior(model.totals, fixed, listed=fixed is not None)
+        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
+        return made, np.zeros(0, dtype=np.int64)
+
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
+    ) -> Shadows | None:
+        """Return models on subsets of the pool, from two-pass moments of each."""
+        estimator = subject.recipe.library_estimator
+        prepared = counts.subset_counts(subject, masks)
+        if prepared is None:
+            return None
+        label, totals = prepared
+        with np.errstate(divide="ignore"):
+            fixed = None if estimator.priors is None else np.log(np.asarray(estimator.priors, dtype=np.float64))
+        prior = Prior(np.bincount(label).astype(np.float64), fixed, listed=fixed is not None)
+        X = design.matrix(subject).astype(np.float64)
+        X = X - X.mean(axis=0)
+        joint = np.full((len(masks), len(X), totals.shape[1]), -np.inf)
+        log_prior = prior.log(totals)
+        for i, mask in enumerate(masks):
+            floor = estimator.var_smoothing * X[mask].var(axis=0).max() if mask.any() else 1.0
+            for c in np.flatnonzero(totals[i]):
+                own = X[mask & (label == c)]
+                variance = own.var(axis=0) + floor
+                square = (X - own.mean(axis=0)) ** 2
+                joint[i, :, c] = -0.5 * (square @ (1 / variance) + np.log(2 * np.pi * variance).sum()) + log_prior[i, c]
+        failed = np.asarray(~masks.any(axis=1))
+        return counts.shadows(
+            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why="no record"
+        )
+
+
+ENGINE = GaussianNb()
