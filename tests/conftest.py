@@ -1,6 +1,15 @@
 """Fixtures that every part of the suite shares."""
 
-from collections.abc import Callable
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,3 +28,58 @@ def shared_data() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running_mlflow(
+    folder: Path, *options: str, env: dict[str, str] | None = None, python: str = sys.executable, wait: bool = True
+) -> Iterator[str]:
+    """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group."""
+    port = free_port()
+    command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
+    if "--workers" not in options:
+        command += ["--workers", "1"]
+    if "--backend-store-uri" not in options:
+        command += ["--backend-store-uri", f"sqlite:///{folder}/tracking.db"]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
+    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **(env or {})}
+    log = (folder / "server.log").open("wb")
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        if wait:
+            _await_health(process, f"http://127.0.0.1:{port}/health", folder / "server.log")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        log.close()
+
+
+def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    pytest.fail(f"mlflow server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a real MLflow server for the whole session; use names of your own in it."""
+    with running_mlflow(tmp_path_factory.mktemp("mlflow-server")) as address:
+        yield address

@@ -101,6 +101,7 @@ def _log_generic(model: Any, *, name: str, requirements: list[str]) -> Any:
                     return getattr(held, way)(model_input)
             return held(model_input)
 
+    Native.predict.__annotations__.clear()  # MLflow would read them as a schema
     try:
         return mlflow.pyfunc.log_model(name=name, python_model=Native(model), pip_requirements=requirements)
     except (TypeError, AttributeError) as exc:

@@ -1,5 +1,7 @@
 """A registry of its own for every test, and a small model that trains in milliseconds."""
 
+import shutil
+
 import mlflow
 import numpy as np
 import pytest
@@ -7,11 +9,20 @@ import pytest
 from privgate import Domain, Recipe, TrainingData
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """A migrated database to copy: migrating takes seconds."""
+    path = tmp_path_factory.mktemp("database") / "empty.db"
+    mlflow.MlflowClient(f"sqlite:///{path}").search_registered_models()
+    return path
+
+
 @pytest.fixture
-def registry(tmp_path, monkeypatch):
+def registry(empty_database, tmp_path, monkeypatch):
     """A fresh SQLite registry whose artifacts lie in tmp_path; MLflow's process-wide address points at it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(empty_database, tmp_path / "registry.db")
     uri = f"sqlite:///{tmp_path}/registry.db"
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)

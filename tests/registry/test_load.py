@@ -1,0 +1,410 @@
+"""Loading from the registry alone: complete, verified, and without running anything."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+
+from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate.errors import DigestMismatchError, RegistryError, SubjectError
+
+
+def stored(tmp_path, pattern):
+    found = sorted((tmp_path / "artifacts").rglob(pattern))
+    assert found, f"no stored file matches {pattern}"
+    return found[0]
+
+
+def worker(code, *arguments):
+    """Run code in a fresh process that knows nothing of this one's modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A module whose import leaves a trace, and a helper of its own."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    trace = tmp_path / "imported"
+    (folder / "pg_user_scale.py").write_text("FACTOR = 2.0\n")
+    (folder / "pg_user_train.py").write_text(
+        textwrap.dedent(f"""
+            import pathlib
+            pathlib.Path({str(trace)!r}).write_text("yes")
+            from sklearn.base import BaseEstimator, TransformerMixin
+            from sklearn.linear_model import LogisticRegression
+            from sklearn.pipeline import make_pipeline
+            from pg_user_scale import FACTOR
+
+            class Scale(TransformerMixin, BaseEstimator):
+                def fit(self, X, y=None):
+                    self.fitted_ = True
+                    return self
+                def transform(self, X):
+                    return X * FACTOR
+
+            class Odd:
+                def __init__(self, model): self.model = model
+
+            def fit(X, y, *, seed, C):
+                return make_pipeline(Scale(), LogisticRegression(C=C, random_state=seed)).fit(X, y)
+
+            def fit_odd(X, y, *, seed):
+                return Odd(fit(X, y, seed=seed, C=1.0))
+
+            def predict(model, X):
+                return model.model.predict_proba(X)
+        """)
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    import pg_user_train
+
+    yield pg_user_train, trace
+    for name in ("pg_user_train", "pg_user_scale"):
+        sys.modules.pop(name, None)
+
+
+OPEN = """
+    import pickle, sys, numpy as np
+    subject, X, classes = pickle.load(open(sys.argv[1], "rb"))
+    model = subject.model.load()
+    again = subject.recipe.train(subject.data.X, subject.data.y, seed=subject.recipe.seed)
+    p, q = (subject.recipe.probabilities(m, X, classes) for m in (model, again))
+    print(float(np.abs(p - q).max()), type(model).__name__)
+"""
+
+
+def reproduces(subject, tmp_path):
+    """Open the stored model and train again in a fresh process; return the largest difference."""
+    path = tmp_path / "subject.pickle"
+    path.write_bytes(pickle.dumps((subject, subject.data.X[:5], subject.classes)))
+    return float(worker(OPEN, str(path)).split()[0])
+
+
+@pytest.mark.parametrize("form", ["version", "alias", "copy", "model id"])
+def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, data, form):
+    info = log_model(recipe, data, registered_model_name="credit", release=Release("rounded", step=0.1))
+    client = mlflow.MlflowClient()
+    client.set_registered_model_alias("credit", "candidate", "1")
+    client.copy_model_version("models:/credit/1", "prod.credit")
+    uri = {
+        "version": "models:/credit/1",
+        "alias": "models:/credit@candidate",
+        "copy": "models:/prod.credit/1",
+        "model id": f"models:/{info.model_id}",
+    }[form]
+
+    subject = Subject.load(uri)
+
+    reference = Subject.load("models:/credit/1")
+    assert subject.digests == reference.digests
+    assert subject.recipe.digest == recipe.digest
+    assert subject.data.digest == data.digest
+    assert subject.release == Release("rounded", step=0.1)
+    assert (subject.name, subject.version) == {
+        "copy": ("prod.credit", "1"), "model id": ("", ""),
+    }.get(form, ("credit", "1"))  # fmt: skip
+    np.testing.assert_array_equal(subject.data.candidates[0], data.candidates[0])
+
+
+def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, data, tmp_path):
+    module, _ = trained
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    assert reproduces(Subject.load("models:/credit/1"), tmp_path) == 0.0
+
+
+def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, tmp_path):
+    module, _ = trained
+    log_model(Recipe(module.fit_odd, seed=7, predict=module.predict), data, registered_model_name="odd")
+    subject = Subject.load("models:/odd/1")
+    assert subject.detail["flavor"] == "python_function"
+    assert reproduces(subject, tmp_path) == 0.0
+
+
+def test_a_torch_module_keeps_its_flavor(registry, data, tmp_path, monkeypatch):
+    folder = tmp_path / "user"
+    folder.mkdir()
+    (folder / "pg_torch_train.py").write_text(
+        textwrap.dedent("""
+            import torch
+            class Net(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.inner = torch.nn.Linear(4, 2)
+                def forward(self, x):
+                    return self.inner(x)
+            def fit(X, y, *, seed):
+                torch.manual_seed(seed)
+                return Net()
+            def predict(model, X):
+                with torch.no_grad():
+                    return torch.softmax(model(torch.as_tensor(X, dtype=torch.float32)), 1).numpy()
+        """)
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    import pg_torch_train
+
+    log_model(Recipe(pg_torch_train.fit, seed=1, predict=pg_torch_train.predict), data, registered_model_name="net")
+    subject = Subject.load("models:/net/1")
+    assert subject.detail["flavor"] == "pytorch"
+    assert reproduces(subject, tmp_path) == 0.0
+    sys.modules.pop("pg_torch_train")
+
+
+def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path):
+    script = tmp_path / "train_script.py"
+    script.write_text(
+        textwrap.dedent("""
+            import numpy as np
+            from sklearn.base import BaseEstimator, TransformerMixin
+            from sklearn.linear_model import LogisticRegression
+            from sklearn.pipeline import make_pipeline
+
+            class Center(TransformerMixin, BaseEstimator):
+                def fit(self, X, y=None):
+                    self.mean_ = np.mean(X, axis=0)
+                    return self
+                def transform(self, X):
+                    return X - self.mean_
+
+            def fit(X, y, *, seed):
+                return make_pipeline(Center(), LogisticRegression()).fit(X, y)
+
+            if __name__ == "__main__":
+                from privgate import Recipe, TrainingData, log_model
+                import mlflow, sys
+                mlflow.set_experiment(experiment_id=sys.argv[1])
+                X = np.arange(40.0).reshape(20, 2) % 7
+                log_model(Recipe(fit, seed=1), TrainingData(X, np.arange(20) % 2), registered_model_name="script")
+        """)
+    )
+    experiment = mlflow.MlflowClient().get_experiment_by_name("tests").experiment_id
+    subprocess.run(
+        [sys.executable, str(script), experiment],
+        env={**os.environ, "MLFLOW_TRACKING_URI": registry}, check=True, capture_output=True,
+    )  # fmt: skip
+    assert reproduces(Subject.load("models:/script/1"), tmp_path) == 0.0
+
+
+def test_loading_executes_nothing_of_the_model(registry, trained, data):
+    module, trace = trained
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    trace.unlink()
+    sys.modules.pop("pg_user_train")
+
+    subject = Subject.load("models:/credit/1")
+    subject.recipe.digest, subject.digests, subject.recipe.library_estimator
+
+    assert not trace.exists()
+
+
+def test_a_changed_or_added_file_is_named(registry, trained, data, tmp_path):
+    module, _ = trained
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    for pattern in ("MLmodel", "model.*", "pg_user_train.py", "recipe.json", "X.npy", "y.npy", "data.json"):
+        path = stored(tmp_path, pattern)
+        content = path.read_bytes()
+        changed = content.replace(b'"C": 0.5', b'"C": 0.9') if pattern == "recipe.json" else content + b"\n"
+        path.write_bytes(changed)
+        with pytest.raises(DigestMismatchError, match=path.name):
+            Subject.load("models:/credit/1")
+        path.write_bytes(content)
+    root = stored(tmp_path, "MLmodel").parent
+    own = next((root / "privgate/src").iterdir())
+    for path in (root / "extra.bin", own / "__pycache__" / "pg_user_train.cpython-311.pyc"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+        with pytest.raises(DigestMismatchError, match="was added"):
+            Subject.load("models:/credit/1")
+        path.unlink()
+    Subject.load("models:/credit/1")
+
+
+def test_a_missing_file_is_named(registry, recipe, data, tmp_path):
+    log_model(recipe, data, registered_model_name="credit")
+    stored(tmp_path, "X.npy").unlink()
+    with pytest.raises(DigestMismatchError, match=r"'X\.npy' is missing"):
+        Subject.load("models:/credit/1")
+
+
+def test_a_model_changed_after_loading_is_not_opened(registry, recipe, data):
+    log_model(recipe, data, registered_model_name="credit")
+    subject = Subject.load("models:/credit/1")
+    Path(subject.model.folder, "MLmodel").write_text("flavors: {}")
+    with pytest.raises(DigestMismatchError, match="MLmodel"):
+        subject.model.load()
+
+
+def test_attached_reports_change_no_digest(registry, recipe, data, tmp_path):
+    log_model(recipe, data, registered_model_name="credit")
+    before = Subject.load("models:/credit/1").digests
+    reports = stored(tmp_path, "MLmodel").parent / "privgate" / "reports" / "p"
+    reports.mkdir(parents=True)
+    (reports / "report.json").write_text("{}")
+    assert Subject.load("models:/credit/1").digests == before
+
+
+def test_a_model_that_serves_from_our_folder_is_refused(registry, recipe, data, tmp_path):
+    info = log_model(recipe, data, registered_model_name="credit")
+    path = stored(tmp_path, "MLmodel")
+    path.write_text(path.read_text() + "\nextra: privgate/reports/code\n")
+    with pytest.raises(SubjectError, match="own folder"):
+        log_recipe(info, recipe, data)
+
+
+def test_a_model_without_recipe_says_what_to_run(registry, data):
+    from sklearn.naive_bayes import GaussianNB
+
+    with mlflow.start_run():
+        info = mlflow.sklearn.log_model(
+            GaussianNB().fit(data.X, data.y), name="own", registered_model_name="own", pip_requirements=[]
+        )
+    with pytest.raises(SubjectError, match="log_recipe"):
+        Subject.load("models:/own/1")
+
+    log_recipe(info, Recipe(GaussianNB()), data)
+    log_recipe("models:/own/1", Recipe(GaussianNB()), data)  # twice is harmless
+
+    subject = Subject.load("models:/own/1")
+    assert subject.data.digest == data.digest
+    assert type(subject.model.load()).__name__ == "GaussianNB"
+
+
+def test_a_second_recipe_replaces_the_first(registry, trained, recipe, data):
+    module, _ = trained
+    info = log_model(recipe, data, registered_model_name="credit")
+    other = Recipe(module.fit, params={"C": 0.5}, seed=7)
+    log_recipe(info, other, data)
+    assert Subject.load("models:/credit/1").recipe.digest == other.digest
+
+
+@pytest.mark.parametrize(
+    "uri", ["runs:/abc/model", "models:/credit/latest", "models:/credit/Production", "credit", "models:/"]
+)
+def test_a_uri_that_names_no_fixed_version_is_refused(registry, uri):
+    with pytest.raises(SubjectError, match=r"models:/name|moving target"):
+        Subject.load(uri)
+
+
+@pytest.mark.parametrize("uri", ["models:/absent/1", "models:/absent@x", "models:/m-00000000000000000000000000000000"])
+def test_an_unknown_model_is_a_registry_error(registry, uri):
+    with pytest.raises(RegistryError, match=r"reading|downloading"):
+        Subject.load(uri)
+
+
+def test_a_frame_with_text_and_missing_values_comes_back(registry, tmp_path):
+    import pandas as pd
+    from sklearn.compose import make_column_transformer
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    frame = pd.DataFrame({"job": ["a", None, "b", "a"] * 5, "age": np.arange(20.0)})
+    frame["kind"] = frame["job"].astype("category")
+    recipe = Recipe(
+        make_pipeline(
+            make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="drop"), GaussianNB()
+        )
+    )
+    log_model(
+        recipe, TrainingData(frame, ["yes", "no"] * 10, ids=[f"p{i}" for i in range(20)]), registered_model_name="f"
+    )
+    subject = Subject.load("models:/f/1")
+    assert list(subject.data.X.columns) == ["job", "age", "kind"]
+    assert reproduces(subject, tmp_path) == 0.0
+
+
+def test_data_that_the_user_stores_is_referred_to_and_verified(registry, recipe, data, tmp_path):
+    place = tmp_path / "warehouse"
+    data.save(place)
+    log_model(recipe, data, registered_model_name="credit", data_uri=place.as_uri())
+    assert not list((tmp_path / "artifacts").rglob("X.npy"))
+    assert Subject.load("models:/credit/1").data.digest == data.digest
+
+    (place / "y.npy").write_bytes((place / "y.npy").read_bytes()[:-1] + b"\x07")
+    with pytest.raises(DigestMismatchError, match=r"y\.npy"):
+        Subject.load("models:/credit/1")
+
+
+def test_other_data_than_what_lies_at_the_uri_is_refused(registry, recipe, data, tmp_path):
+    TrainingData(data.X, 1 - data.y).save(tmp_path / "warehouse")
+    with pytest.raises(DigestMismatchError, match="not the data given"):
+        log_model(recipe, data, data_uri=(tmp_path / "warehouse").as_uri())
+
+
+def test_a_loader_runs_only_if_the_operator_allows_it(registry, recipe, data, tmp_path, monkeypatch):
+    (tmp_path / "pg_warehouse.py").write_text(
+        "import numpy as np\nfrom privgate import TrainingData\n"
+        "def load(shift=0):\n    X = np.arange(40).reshape(10, 4) % 3\n"
+        "    return TrainingData(X, (X[:, 0] + shift) % 2)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loaded = TrainingData.from_loader("pg_warehouse:load", shift=1)
+    log_model(recipe, loaded, registered_model_name="credit")
+    assert not list((tmp_path / "artifacts").rglob("X.npy"))
+    monkeypatch.delenv("PRIVGATE_LOADERS", raising=False)
+    with pytest.raises(SubjectError, match="PRIVGATE_LOADERS"):
+        Subject.load("models:/credit/1")
+
+    monkeypatch.setenv("PRIVGATE_LOADERS", "pg_other:load pg_warehouse:load")
+    assert Subject.load("models:/credit/1").data.digest == loaded.digest
+
+    import pg_warehouse
+
+    monkeypatch.setattr(pg_warehouse, "load", lambda shift: TrainingData(loaded.X, 1 - loaded.y))
+    with pytest.raises(DigestMismatchError, match="training data"):
+        Subject.load("models:/credit/1")
+
+
+def test_another_environment_is_a_finding(registry, recipe, data, tmp_path):
+    from privgate import digest
+
+    log_model(recipe, data, registered_model_name="credit")
+    assert Subject.load("models:/credit/1").detail["preconditions"][0].outcome == "passed"
+    path = stored(tmp_path, "recipe.json")
+    document = json.loads(path.read_text())
+    document["environment"]["packages"] |= {"numpy": "0.1", "absent-package": "1"}
+    del document["digest"]
+    path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
+
+    found = Subject.load("models:/credit/1").detail["preconditions"][0]
+
+    assert (found.name, found.outcome) == ("environment", "warned")
+    assert "recorded with numpy 0.1" in found.message
+    assert "absent-package 1 is not installed" in found.message
+
+
+HOSTILE = [
+    (("sources", "files"), {"../../evil.py": "sha256:0"}),
+    (("sources", "folder"), "privgate/src/../../.."),
+    (("data", "path"), "../../../etc"),
+    (("data", "kind"), "pickle"),
+    (("data", "files"), {"/etc/passwd": "sha256:0"}),
+]
+
+
+def test_a_consistently_forged_recipe_reaches_no_other_file(registry, trained, data, tmp_path):
+    from privgate import digest
+
+    module, _ = trained
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    path = stored(tmp_path, "recipe.json")
+    original = path.read_text()
+    for (part, key), value in HOSTILE:
+        document = json.loads(original)
+        document[part][key] = value
+        del document["digest"]
+        path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
+        with pytest.raises(SubjectError):
+            Subject.load("models:/credit/1")
