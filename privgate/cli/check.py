@@ -1,5 +1,6 @@
 """``privgate check`` and ``privgate promote``."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,8 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         run.policy, run.subject, fleet=run.fleet, limits=run.limits, observe=bool(settings["observe"])
     )
     folder = Path(settings["report_dir"])
-    written = report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]))
-    console.print_verdict(verdict, folder, written)
+    report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]))
+    console.print_document(json.loads((folder / "report.json").read_text(encoding="utf-8")), folder / "report.html")
     if attach:
         try:
             registry.attach(run.subject, folder, verdict, tracking_uri=settings["tracking_uri"])

@@ -1,13 +1,13 @@
 """What the terminal shows: progress, plan, verdict."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from privgate.verdict import Outcome, Verdict
+from privgate.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
     from privgate.cli.options import Run
@@ -28,7 +28,7 @@ def plain(text: str) -> str:
 
 def progress(done: int, total: int, seconds_left: float, label: str = "retraining") -> None:
     """Draw one line of progress on stderr; a line every tenth where stderr is no terminal."""
-    left = "" if seconds_left <= 0 else f", about {_span(seconds_left)} left"
+    left = "" if not seconds_left > 0 else f", about {_span(seconds_left)} left"
     line = f"{label}: {done} of {total}{left}"
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[2K{line}", nl=done >= total, err=True)
@@ -42,22 +42,28 @@ def _span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def print_verdict(verdict: Verdict, folder: Path, written: Iterable[Path]) -> None:
-    """Print the decision, one line a finding, worst first, and where the report is."""
-    word, color = _WORDS[verdict.outcome]
-    subject = verdict.evidence.subject
+def print_document(document: Mapping[str, Any], where: Path) -> None:
+    """Print the decision, one line a finding, worst first, and where the report is.
+
+    Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
+    """
+    outcome = Outcome(document["outcome"])
+    word, color = _WORDS[outcome]
+    subject = document["subject"]
     what = plain(f"{subject['name']} version {subject['version']}" if subject["version"] else str(subject["name"]))
-    click.secho(f"{word}  {what}  by policy {plain(str(verdict.policy['name']))}", fg=color, bold=True)
-    for finding in sorted(verdict.findings, key=lambda f: -f.outcome.rank):
+    click.secho(f"{word}  {what}  by policy {plain(str(document['policy']['name']))}", fg=color, bold=True)
+    if document["approved"]:
+        click.echo(f"  {plain(document['decision'])}")
+    findings = [Finding.from_payload(f) for f in document["findings"]]
+    for finding in sorted(findings, key=lambda f: -f.outcome.rank):
         if finding.outcome is Outcome.PASSED and finding.rule.startswith("precondition:"):
             continue
         click.echo(f"  {_MARKS[finding.outcome]} {plain(finding.title)}: {plain(finding.message)}")
         if finding.advice:
             click.echo(f"      {plain(finding.advice)}")
-    for why in verdict.evidence.detail.get("cannot_conclude", ()):
+    for why in document["evidence"]["detail"].get("cannot_conclude", ()):
         click.echo(f"  note: {plain(str(why))}")
-    names = {p.suffix: p for p in written}
-    click.echo(f"  report: {names.get('.html', folder)}")
+    click.echo(f"  report: {where}")
 
 
 def print_plan(run: "Run") -> int:

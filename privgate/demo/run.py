@@ -1,5 +1,6 @@
 """Register three models on real data in a real registry, judge each by DTP-1, promote the one that passes."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -51,11 +52,13 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
         uri = f"models:/{name}/{info.registered_model_version}"
         subject = registry.load_subject(uri, tracking_uri=store)
         verdict = gate.evaluate(policy, subject, fleet=Fleet(ledger=folder / "ledger", progress=console.progress))
-        written = report.write(verdict, folder / "reports" / name, hash_key=options.hash_key(str(folder / "hash.key")))
-        console.print_verdict(verdict, folder / "reports" / name, written)
-        for row in report.riskiest(folder / "reports" / name / "report.json", 3):
-            click.echo(f"  riskiest: {row}")
-        registry.attach(subject, folder / "reports" / name, verdict, tracking_uri=store)
+        place = folder / "reports" / name
+        report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
+        document = json.loads((place / "report.json").read_text(encoding="utf-8"))
+        console.print_document(document, place / "report.html")
+        for unit in (document["units"] or {"worst": []})["worst"][:3]:
+            click.echo(f"  riskiest: {unit['unit']}  influence on any answer at least {unit['dtp_lower']} nats")
+        registry.attach(subject, place, verdict, tracking_uri=store)
         if verdict.approved:
             registry.promote(subject, "production", tracking_uri=store)
             click.echo(f"  {uri} is now @production")
