@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_mlflow(
+def _running_mlflow(
     folder: Path, *options: str, env: dict[str, str] | None = None, python: str = sys.executable, wait: bool = True
 ) -> Iterator[str]:
     """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group."""
@@ -81,5 +81,11 @@ def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None
 @pytest.fixture(scope="session")
 def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a real MLflow server for the whole session; use names of your own in it."""
-    with running_mlflow(tmp_path_factory.mktemp("mlflow-server")) as address:
+    with _running_mlflow(tmp_path_factory.mktemp("mlflow-server")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def running_mlflow() -> Callable[..., contextlib.AbstractContextManager[str]]:
+    """Return the context manager behind ``mlflow_server``: (folder, *options, env=..., python=..., wait=...)."""
+    return _running_mlflow

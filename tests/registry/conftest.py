@@ -29,7 +29,14 @@ def registry(empty_database, tmp_path, monkeypatch):
     client = mlflow.MlflowClient(uri)
     experiment = client.create_experiment("tests", artifact_location=(tmp_path / "artifacts").as_uri())
     mlflow.set_experiment(experiment_id=experiment)
-    yield uri
+    return uri
+
+
+@pytest.fixture(autouse=True)
+def no_experiment_of_another_registry():
+    """MLflow keeps the experiment's number when its address changes; forget it."""
+    yield
+    mlflow.tracking.fluent._active_experiment_id = None
     mlflow.set_tracking_uri(None)
     mlflow.set_registry_uri(None)
 

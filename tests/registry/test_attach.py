@@ -1,0 +1,152 @@
+"""Attaching and promoting: on a SQLite registry and behind a real server."""
+
+import math
+
+import mlflow
+import pytest
+
+from privgate import Subject, log_model
+from privgate.errors import DigestMismatchError, ExitCode, RegistryError
+from privgate.evidence import Evidence
+from privgate.registry import attach, promote
+from privgate.verdict import Finding, Outcome, Verdict
+
+
+def verdict(outcome=Outcome.PASSED, **detail):
+    findings = (
+        Finding("dtp", "DTP", outcome, "measured", metric="dtp", value=0.75, limit=1.0),
+        Finding("open", "Open <b>", Outcome.PASSED, "no certificate", metric="dtp", value=math.inf),
+    )
+    policy = {"name": "../dtp-1", "version": "1", "digest": "sha256:00"}
+    return Verdict(policy, findings, Evidence({}, (), {}), detail={"decided_at": "2026-01-02T03:04:05+00:00", **detail})
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet", "notes.txt"):
+        (folder / name).write_text(name)
+    return folder
+
+
+@pytest.fixture(params=["sqlite", pytest.param("server", marks=pytest.mark.server)])
+def address(request, monkeypatch):
+    """A SQLite registry, or a real server over HTTP."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("registry")
+    uri = request.getfixturevalue("mlflow_server")
+    monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment(experiment_id=mlflow.MlflowClient().create_experiment(request.node.name))
+    return uri
+
+
+def named(request):
+    return "m-" + "".join(c for c in request.node.name if c.isalnum())
+
+
+def test_a_verdict_is_attached_once_however_often(address, request, recipe, data, out):
+    name = named(request)
+    log_model(recipe, data, registered_model_name=name)
+    subject = Subject.load(f"models:/{name}/1")
+    client = mlflow.MlflowClient()
+    model_id = subject.detail["model_id"]
+
+    for _ in range(2):
+        place = attach(subject, out, verdict())
+
+    assert place == "privgate/reports/dtp-1"
+    held = sorted(f.path.rpartition("/")[2] for f in client.list_logged_model_artifacts(model_id, place))
+    assert held == ["junit.xml", "report.html", "report.json", "summary.md"]
+    metrics = [(m.key, m.value) for m in client.get_logged_model(model_id).metrics]
+    assert metrics == [("privgate/dtp", 0.75)]
+    version = client.get_model_version(name, "1")
+    assert version.tags["privgate.outcome"] == "passed"
+    assert version.tags["privgate.report"] == "privgate/reports/dtp-1/report.html"
+    assert version.description.startswith("privgate: approved under policy ../dtp-1 on 2026-01-02")
+    assert client.get_logged_model(model_id).tags["privgate.outcome"] == "passed"
+    assert Subject.load(f"models:/{name}/1").digests == subject.digests
+
+
+def test_a_promoted_version_carries_the_alias(address, request, recipe, data):
+    name = named(request)
+    log_model(recipe, data, registered_model_name=name)
+    subject = Subject.load(f"models:/{name}/1", tracking_uri=address)
+    promote(subject, "production")
+    assert Subject.load(f"models:/{name}@production").version == "1"
+
+
+def test_records_are_attached_only_when_asked(registry, recipe, data, out):
+    log_model(recipe, data, registered_model_name="credit")
+    subject = Subject.load("models:/credit/1")
+    place = attach(subject, out, verdict(), include_records=True)
+    held = mlflow.MlflowClient().list_logged_model_artifacts(subject.detail["model_id"], place)
+    assert "records.parquet" in {f.path.rpartition("/")[2] for f in held}
+
+
+def test_a_description_of_somebody_is_left_alone(registry, recipe, data, out):
+    log_model(recipe, data, registered_model_name="credit")
+    mlflow.MlflowClient().update_model_version("credit", "1", description="ours")
+    attach(Subject.load("models:/credit/1"), out, verdict(Outcome.FAILED))
+    version = mlflow.MlflowClient().get_model_version("credit", "1")
+    assert version.description == "ours"
+    assert version.tags["privgate.findings"] == "DTP: failed"
+
+
+def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, out):
+    info = log_model(recipe, data)
+    subject = Subject.load(f"models:/{info.model_id}")
+    attach(subject, out, verdict())
+    assert mlflow.MlflowClient().get_logged_model(info.model_id).tags["privgate.outcome"] == "passed"
+    with pytest.raises(RegistryError, match="no registered version"):
+        promote(subject, "production")
+
+
+def test_a_local_subject_has_nothing_to_attach_to(recipe, data, out):
+    with pytest.raises(RegistryError, match="log_model"):
+        attach(Subject.local(recipe, data), out, verdict())
+
+
+@pytest.mark.parametrize(
+    "call", ["log_model_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"]
+)
+def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch, call):
+    log_model(recipe, data, registered_model_name="credit")
+    subject = Subject.load("models:/credit/1")
+
+    def refuse(*args, **kwargs):
+        raise mlflow.MlflowException("PERMISSION_DENIED: not yours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, call, refuse)
+        with pytest.raises(RegistryError, match=f"attaching the report.*stays in {out}.*not yours") as caught:
+            attach(subject, out, verdict())
+    assert caught.value.exit_code is ExitCode.SUBJECT
+    assert (out / "report.json").read_text() == "report.json"
+
+    attach(subject, out, verdict())  # completing it later is possible
+    assert mlflow.MlflowClient().get_model_version("credit", "1").tags["privgate.outcome"] == "passed"
+
+
+@pytest.mark.server
+def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out, monkeypatch, running_mlflow):
+    monkeypatch.chdir(tmp_path)
+    with running_mlflow(tmp_path) as address:
+        info = log_model(recipe, data, registered_model_name="gone", tracking_uri=address)
+        assert info.registered_model_version == 1
+        subject = Subject.load("models:/gone/1", tracking_uri=address)
+    with pytest.raises(RegistryError, match="attaching"):
+        attach(subject, out, verdict())
+    with pytest.raises(RegistryError, match="reading"):
+        promote(subject, "production")
+    assert (out / "report.html").is_file()
+
+
+def test_a_model_that_changed_since_it_was_checked_is_not_promoted(registry, recipe, data, tmp_path):
+    log_model(recipe, data, registered_model_name="credit")
+    subject = Subject.load("models:/credit/1")
+    path = next((tmp_path / "artifacts").rglob("model.skops"))
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(DigestMismatchError, match="changed while"):
+        promote(subject, "production")
