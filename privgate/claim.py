@@ -1,7 +1,16 @@
 """The claim of a recipe trained with differential privacy: what is asserted, before anything was observed."""
 
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
+
+from privgate.errors import SubjectError
+
+#: beyond this many nats a guarantee allows certainty for every practical purpose, and is more likely a typing error
+ABSURD = 100.0
+#: mechanisms whose noise is Gaussian: no finite epsilon exists at delta 0
+GAUSSIAN = ("dp-sgd", "gaussian")
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,22 +21,27 @@ class Claim:
     ----------
     mechanism : str
         For example ``"dp-sgd"`` or ``"objective-perturbation"``.
+    adjacency : {"add_remove", "replace_one"}
+        Never guessed: a claim without it is refused.
     epsilon, delta : float, optional
-        The claimed guarantee; epsilon in nats.
+        The claimed guarantee; epsilon in nats. Both or neither: a pure guarantee says ``delta=0``.
     noise_multiplier, sample_rate, steps, max_grad_norm : optional
         The mechanism's parameters, from which the guarantee is recomputed.
     accountant : str, optional
         Which accountant gave epsilon.
-    adjacency : {"add_remove", "replace_one"}
-        Never guessed: a claim without it is refused.
     sampling : {"poisson", "fixed_size", "shuffled"}, optional
-        How batches were drawn.
+        How batches were drawn; needed with a ``sample_rate`` below 1.
     unit : str
-        What one neighbour differs in, for example ``"record"`` or ``"person"``.
+        What one neighbor differs in, for example ``"record"`` or ``"person"``.
+
+    Raises
+    ------
+    SubjectError
+        A number is missing, absurd, or contradicts another.
     """
 
     mechanism: str
-    adjacency: Literal["add_remove", "replace_one"]
+    adjacency: Literal["add_remove", "replace_one"] | None = None
     epsilon: float | None = None
     delta: float | None = None
     noise_multiplier: float | None = None
@@ -38,11 +52,87 @@ class Claim:
     sampling: Literal["poisson", "fixed_size", "shuffled"] | None = None
     unit: str = "record"
 
+    def __post_init__(self) -> None:
+        if not self.mechanism or not self.unit:
+            raise SubjectError("a differential-privacy claim needs the name of its mechanism and of its unit")
+        if self.adjacency not in ("add_remove", "replace_one"):
+            raise SubjectError(
+                f"the differential-privacy claim has adjacency {self.adjacency!r}; say 'add_remove' (neighbors differ "
+                "in one record more or less) or 'replace_one' (in one record exchanged): epsilon means another thing"
+            )
+        if self.sampling not in (None, "poisson", "fixed_size", "shuffled"):
+            raise SubjectError(f"sampling {self.sampling!r} is unknown; say 'poisson', 'fixed_size' or 'shuffled'")
+        for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "max_grad_norm"):
+            _check_number(name, getattr(self, name))
+        self._check_guarantee()
+        self._check_parameters()
+
+    def _check_guarantee(self) -> None:
+        if self.epsilon is None and None in (self.noise_multiplier, self.sample_rate, self.steps):
+            raise SubjectError(
+                "the claim states neither epsilon nor all of noise_multiplier, sample_rate and steps; "
+                "one of them must be there to be checked"
+            )
+        if self.delta is None:
+            raise SubjectError("the claim states no delta; say delta=0 if the guarantee is pure")
+        if self.epsilon is not None and self.epsilon > ABSURD:
+            raise SubjectError(
+                f"the claim's epsilon of {self.epsilon:g} guarantees nothing: odds may change {ABSURD:g} nats and more; "
+                "state a real guarantee or no claim"
+            )
+        if self.delta == 0 and (self.mechanism in GAUSSIAN or self.noise_multiplier is not None):
+            raise SubjectError(
+                "the claim contradicts itself: Gaussian noise has no finite epsilon at delta 0; state its delta"
+            )
+
+    def _check_parameters(self) -> None:
+        if self.epsilon is not None and self.noise_multiplier == 0:
+            raise SubjectError("the claim contradicts itself: without noise no epsilon is finite")
+        if self.sample_rate is not None and self.sample_rate < 1 and self.sampling is None:
+            raise SubjectError(
+                f"the claim samples {self.sample_rate:g} of the records a step but does not say how; say "
+                "sampling='poisson', 'fixed_size' or 'shuffled': their guarantees differ"
+            )
+
+    def doubts(self, records: int) -> tuple[str, ...]:
+        """Return what makes this claim weaker than it reads for a training set of so many records."""
+        found = []
+        if self.delta is not None and self.delta * records >= 1:
+            found.append(
+                f"delta {self.delta:g} is at least 1/n = {1 / records:.2g}: publishing one random record outright "
+                "would satisfy such a claim"
+            )
+        if self.sampling == "shuffled":
+            found.append("batches are shuffled, for which no amplification by sampling is proved")
+        return tuple(found)
+
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
         return asdict(self)
 
     @classmethod
-    def from_payload(cls, payload: dict[str, Any]) -> Self:
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the claim that ``payload`` describes."""
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(payload) - known)
+        if unknown or "mechanism" not in payload:
+            what = f"has unknown entries {', '.join(unknown)}" if unknown else "names no mechanism"
+            raise SubjectError(f"the recorded differential-privacy claim {what}; it has {', '.join(sorted(known))}")
         return cls(**payload)
+
+
+def _check_number(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise SubjectError(f"the claim's {name} must be a finite number, not {value!r}")
+    if name == "steps" and (value < 1 or value != int(value)):
+        raise SubjectError(f"the claim's steps must be a whole number, at least 1, not {value!r}")
+    if name == "delta" and not 0 <= value < 1:
+        raise SubjectError(f"the claim's delta must lie in [0, 1), not {value!r}")
+    if name == "sample_rate" and not 0 < value <= 1:
+        raise SubjectError(f"the claim's sample_rate must lie in (0, 1], not {value!r}")
+    if name == "max_grad_norm" and value <= 0:
+        raise SubjectError(f"the claim's max_grad_norm must be above 0, not {value!r}")
+    if name in ("epsilon", "noise_multiplier") and value < 0:
+        raise SubjectError(f"the claim's {name} must not be negative, and is {value!r}")
