@@ -74,7 +74,8 @@ def evaluate(
 
 def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Limits | None) -> Bench:
     """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
-    bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=unit_limits(policy))
+    thresholds = unit_limits(policy)
+    bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=thresholds, suites=policy.suites)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     bench.detail["cannot_conclude"] = never

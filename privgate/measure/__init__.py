@@ -11,6 +11,11 @@ from privgate.measure.bench import Bench
 CATALOGUE: dict[str, tuple[str, bool]] = {
     "dtp": ("dtp", True),
     "pdtp": ("dtp", True),
+    "table": ("table", True),
+    "generalization_gap": ("generalization_gap", True),
+    "attack_tpr": ("attacks", True),
+    "attack_advantage": ("attacks", True),
+    "attack_accuracy": ("attacks", True),
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from privgate.evidence import Precondition
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Retrained, Shadows
 from privgate.subject import Subject
+
+if TYPE_CHECKING:
+    from privgate.measure.attacked import Attacked
+    from privgate.measure.pool import Pool
 
 Index = NDArray[np.int64]
 
@@ -53,6 +57,8 @@ class Bench:
         Paired seeds for leave-one-out; set by the controls before anything is measured.
     thresholds : tuple of float
         Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
+    suites : mapping
+        Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
     detail : dict
         JSON values collected for the report: plan, re-checks, certificates, attacks, curves.
     preconditions : list of Precondition
@@ -64,6 +70,7 @@ class Bench:
     limits: Limits = field(default_factory=Limits)
     seeds: tuple[int | None, ...] = (None,)
     thresholds: tuple[float, ...] = ()
+    suites: Mapping[str, str] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
     preconditions: list[Precondition] = field(default_factory=list)
 
@@ -97,3 +104,24 @@ class Bench:
         from privgate.measure import shadows
 
         return shadows.train(self)
+
+    @cached_property
+    def attack_pool(self) -> "Pool":
+        """Who may be a trial of an attack: training records and the candidates that are fit for it."""
+        from privgate.measure import pool
+
+        return pool.of(self.subject.data)
+
+    @cached_property
+    def attacked(self) -> "Attacked":
+        """What every attack scored against the subject's model, self-tested."""
+        from privgate.measure import attacked
+
+        return attacked.run(self)
+
+    @cached_property
+    def attack_targets(self) -> Shadows:
+        """Target models on independent random halves, disjoint from the shadow models, for single records."""
+        from privgate.measure import targets
+
+        return targets.train(self)

@@ -43,7 +43,7 @@ class Audit(Part):
 class Data(Part):
     """What must hold of the training data before anything is retrained."""
 
-    suite: Text | None = Field(default=None, description="Great Expectations suite (JSON), relative to this file.")
+    suite: tuple[Text, ...] = Field(default=(), description="Great Expectations suites (JSON), relative to this file.")
     min_rows: PositiveInt = Field(default=1, description="Least number of training records.")
 
 

@@ -1,36 +1,98 @@
 """Judging: evidence in, findings out; pure."""
 
-from dataclasses import replace
-from datetime import UTC, date, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from privgate.evidence import Evidence, Measurement, Precondition
+from privgate.policy import waive
+from privgate.policy.document import Audit
 from privgate.rules.base import Rule
+from privgate.rules.leave_one_out import LeaveOneOutRule
+from privgate.rules.membership import MembershipRule
 from privgate.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
     from privgate.policy.policy import Policy
 
 
-def findings(policy: "Policy", evidence: Evidence, *, today: date | None = None) -> tuple[Finding, ...]:
+@dataclass(frozen=True)
+class Judged:
+    """Findings, and what became of every waiver of the policy."""
+
+    findings: tuple[Finding, ...]
+    waivers: tuple[waive.Waived, ...]
+
+
+def judge(policy: "Policy", evidence: Evidence, today: date) -> Judged:
     """Return one finding a precondition, then one a rule; nothing can go missing."""
-    day = today or datetime.now(UTC).date()
-    del day
-    before = [_precondition(p) for p in evidence.preconditions]
-    return tuple(before + [_judged(policy, rule, evidence) for rule in policy.rules])
+    findings = [_precondition(p) for p in evidence.preconditions]
+    waivers: list[waive.Waived] = []
+    for rule in policy.rules:
+        measurement = _measurement(rule, evidence)
+        finding = replace(_judged(policy, rule, measurement, evidence), line=policy.lines.get(rule.name, 0))
+        for waiver in policy.waivers:
+            if waiver.rule == rule.name:
+                finding, became = waive.apply(waiver, rule, finding, measurement, subject=evidence.subject, today=today)
+                waivers.append(became)
+        findings.append(finding)
+    return Judged(tuple(findings), tuple(waivers))
 
 
 def _precondition(found: Precondition) -> Finding:
     try:
         outcome = Outcome(found.outcome)
-    except ValueError:
+    except ValueError:  # a word we do not know is doubt
         outcome = Outcome.INCONCLUSIVE
-    return Finding(f"precondition:{found.name}", found.name.replace("_", " "), outcome, found.message)
+    title = found.name.replace("_", " ")
+    return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message)
 
 
-def _judged(policy: "Policy", rule: Rule, evidence: Evidence) -> Finding:
+def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
     request = rule.request()
-    measurement = evidence.measurements.get(request)
-    if measurement is None:
-        measurement = Measurement(request, problem=f"{request.key} was not measured")
-    return replace(rule.judge(measurement), line=policy.lines.get(rule.name, 0))
+    found = evidence.measurements.get(request)
+    return found if found is not None else Measurement(request, problem=f"{request.key} was not measured")
+
+
+def _judged(policy: "Policy", rule: Rule, measurement: Measurement, evidence: Evidence) -> Finding:
+    """Return the rule's finding; too little effort is doubt, but takes no failure back."""
+    finding = rule.judge(measurement)
+    if measurement.problem or not finding.outcome.releases:
+        return finding
+    if not rule.required and measurement.detail.get("applicable") is False:
+        return finding
+    short = shortfall(policy.audit, rule, measurement, evidence)
+    return rule.finding(Outcome.INCONCLUSIVE, f"{short}: inconclusive", measurement) if short else finding
+
+
+def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
+    """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
+    if isinstance(rule, LeaveOneOutRule):
+        covered = measurement.n / measurement.population if measurement.population else 0.0
+        if measurement.n < audit.min_units:
+            return f"{measurement.n} units were measured, the policy wants {audit.min_units}"
+        if covered < audit.min_coverage:
+            return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
+        seeds = _seeds(evidence.detail)
+        if seeds < audit.min_seeds:
+            return f"{seeds:g} paired seeds were used, the policy wants {audit.min_seeds}"
+    if isinstance(rule, MembershipRule):
+        shadows = measurement.detail.get("shadow_models", 0)
+        if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
+            return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
+        people = evidence.subject.get("n_candidates", 0)
+        if audit.min_candidates > 1 and people < audit.min_candidates:
+            return f"{people} candidates stand behind this, the policy wants {audit.min_candidates}"
+    return ""
+
+
+def _seeds(detail: Mapping[str, object]) -> float:
+    """Return the number of paired seeds; unlimited where training does not depend on its seed."""
+    found = detail.get("seeds")
+    if not isinstance(found, Mapping):
+        return 1
+    if found.get("dependent") is False:
+        return float("inf")
+    used = found.get("used", 1)
+    return float(len(used)) if isinstance(used, list | tuple) else float(used)

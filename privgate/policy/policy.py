@@ -1,7 +1,9 @@
 """The policy as it is judged: resolved, frozen, named by digest."""
 
+import json
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -9,20 +11,24 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from privgate import digest
-from privgate.evidence import Evidence
+from privgate.data import TrainingData
+from privgate.evidence import Evidence, Precondition
+from privgate.measure import suites
 from privgate.policy import judge, locate, read
 from privgate.policy.document import Document, plain
+from privgate.policy.strict_yaml import Mark
+from privgate.policy.waive import Waived
 from privgate.verdict import Finding
 
 
 class Policy(Document):
     """A policy file, together with everything it extends.
 
-    ``Policy.load`` is the door; a policy is never built from anything but a file.
+    ``Policy.load`` is the door: a policy is never built from anything but a file.
     """
 
     _path: Path = PrivateAttr(default=Path())
-    _lines: Mapping[str, int] = PrivateAttr(default_factory=dict)
+    _source: read.Resolved = PrivateAttr()
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Self:
@@ -39,10 +45,10 @@ class Policy(Document):
             The file cannot be used; the message names line, key and what was expected. Nothing was trained.
         """
         path = locate.find(name_or_path)
-        resolved = read.resolve(path, str(name_or_path))
-        made = cls.model_validate_json(resolved.json)
+        source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name)
+        made = cls.model_validate_json(json.dumps(source.tree.value))
         made._path = path  # noqa: SLF001  its own class
-        made._lines = resolved.rule_lines  # noqa: SLF001
+        made._source = source  # noqa: SLF001
         return made
 
     @property
@@ -51,19 +57,74 @@ class Policy(Document):
         return self._path
 
     @property
+    def suites(self) -> Mapping[str, str]:
+        """``file@sha256:<digest> -> JSON text`` of every Great Expectations suite that the policy names."""
+        return self._source.suites
+
+    @cached_property
     def lines(self) -> Mapping[str, int]:
-        """Line of each rule in its file, by the rule's id."""
-        return self._lines
+        """Line of each rule by id; for an inherited rule, the line of ``extends``."""
+        own = self._source.tree.file
+        extends = self._source.tree.mark(("extends",))
+        return {name: (mark if mark.file == own else extends).line for name, mark in self.places.items()}
+
+    @cached_property
+    def places(self) -> Mapping[str, Mark]:
+        """File and line of each rule by id, wherever it stands."""
+        return {rule.name: self._source.tree.mark(("rules", i)) for i, rule in enumerate(self.rules)}
+
+    def origin(self, rule: str, key: str) -> Mark | None:
+        """Return the file and line that a rule's key comes from; None where it is a default."""
+        position = [r.name for r in self.rules].index(rule)
+        return self._source.tree.marks.get(("rules", position, key))
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
         """JSON values of the policy with everything it extends and every default written out."""
-        return plain(self)
+        conditions = [plain(c) for c in self._source.conditions]
+        return {**plain(self), "extends": list(self._source.chain), "applies_to": conditions}
 
     @cached_property
     def digest(self) -> str:
         """Digest of the resolved policy: the same whoever stores it, wherever."""
         return digest.of_json(self.resolved)
+
+    def refusal(self, model: str, alias: str | None = None) -> str:
+        """Return why this policy is not for a model, or not for setting an alias; empty if it is.
+
+        Parameters
+        ----------
+        model : str
+            Registered name.
+        alias : str, optional
+            What a promotion would set; not looked at if absent.
+        """
+        for condition in self._source.conditions:
+            for word, value, patterns in (("model", model, condition.models), ("alias", alias, condition.aliases)):
+                if value is not None and not any(fnmatchcase(value, p) for p in patterns):
+                    wanted = ", ".join(patterns)
+                    return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
+        return ""
+
+    def check_data(self, data: TrainingData) -> list[Precondition]:
+        """Return what the policy demands of the training data, before anything is trained.
+
+        Raises
+        ------
+        PolicyError
+            A suite holds an expectation that does not exist, or with arguments that it does not take.
+        """
+        least = self.data.min_rows
+        found = []
+        if least > 1:
+            enough = data.n >= least
+            text = f"{data.n} records, at least {least} are asked for"
+            found.append(Precondition("min_rows", "passed" if enough else "failed", text, {"rows": data.n}))
+        for name in self.data.suite:
+            file = name.partition("@")[0]
+            suite = suites.parse(self.suites[name], file)
+            found.append(suites.check(data, suite, file=file, min_rows=least))
+        return found
 
     def judge(self, evidence: Evidence, *, today: date | None = None) -> tuple[Finding, ...]:
         """Return the findings: preconditions first, then one a rule, in the policy's order.
@@ -75,4 +136,18 @@ class Policy(Document):
         today : date, optional
             For waivers; the present day (UTC) if absent.
         """
-        return judge.findings(self, evidence, today=today)
+        return judge.judge(self, evidence, today or _today()).findings
+
+    def waived(self, evidence: Evidence, *, today: date | None = None) -> tuple[Waived, ...]:
+        """Return what became of every waiver: applied, not needed, above ceiling, expired, not yet, other model."""
+        return judge.judge(self, evidence, today or _today()).waivers
+
+    def expires(self, evidence: Evidence, *, today: date | None = None) -> date:
+        """Return the last day of an approval made today: never later than a waiver that it rests on."""
+        day = today or _today()
+        ends = [date.fromisoformat(w.expires) for w in self.waived(evidence, today=day) if w.state == "applied"]
+        return min([day + timedelta(days=self.valid_days), *ends])
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

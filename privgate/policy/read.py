@@ -1,36 +1,59 @@
-"""From a file to a checked document: every mistake is named with its line."""
+"""From a file to a resolved document: what it extends laid under it, suites read in, every mistake named by line."""
 
+import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from privgate import rules
-from privgate.policy.document import Document
+from privgate import attacks
+from privgate.errors import PolicyError
+from privgate.measure import suites
+from privgate.policy import extend, locate, shape
+from privgate.policy.document import AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted, read
+
+_DEEPEST = 8  # files that extend one another; more is a mistake
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A document that is known to be valid.
+    """A policy with everything it extends.
 
     Parameters
     ----------
-    json : str
-        The document with everything it extends.
-    rule_lines : mapping
-        Line of each rule, by id.
+    tree : Tree
+        Its values, each with the file and line it comes from.
+    document : Document
+        The same, checked.
+    conditions : tuple of AppliesTo
+        All of them must hold: its own and those of what it extends.
+    chain : tuple of str
+        ``name version`` of what it extends, nearest first.
+    suites : mapping
+        ``file@sha256:<digest> -> JSON text`` of every suite that is named.
     """
 
-    json: str
-    rule_lines: dict[str, int]
+    tree: Tree
+    document: Document
+    conditions: tuple[AppliesTo, ...]
+    chain: tuple[str, ...] = ()
+    suites: dict[str, str] = field(default_factory=dict)
 
 
-def resolve(path: Path, name: str) -> Resolved:
-    """Return the file's document, with everything it extends.
+def resolve(path: Path, name: str, above: tuple[Path, ...] = ()) -> Resolved:
+    """Return the file's policy, with everything it extends.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : str
+        How messages call it.
+    above : tuple of Path
+        Files that led here by ``extends``.
 
     Raises
     ------
@@ -38,95 +61,121 @@ def resolve(path: Path, name: str) -> Resolved:
         With every problem found.
     """
     tree = read(path, name)
-    document = validated(tree)
-    lines = {rule.name: tree.line(("rules", i)) for i, rule in enumerate(document.rules)}
-    return Resolved(json.dumps(tree.value), lines)
+    found = _read_suites(tree, path.parent)
+    parent = _parent(tree, path, above)
+    if parent is None:
+        document = shape.validated(tree)
+        _refuse(_cross_checks(document, tree))
+        return Resolved(tree, document, (document.applies_to,), suites=found)
+    merged = extend.lay_over(tree, parent.tree)
+    document = shape.validated(merged)
+    _refuse([*extend.weakened(document, parent.document, merged), *_cross_checks(document, merged)])
+    chain = (f"{parent.document.name} {parent.document.version}", *parent.chain)
+    conditions = (document.applies_to, *parent.conditions)
+    return Resolved(merged, document, conditions, chain, {**parent.suites, **found})
 
 
-def validated(tree: Tree) -> Document:
-    """Return the document, or raise with every mistake that its shape has."""
+def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved | None:
+    """Return what the file extends, if anything."""
+    base = tree.value.get("extends")
+    if base is None:
+        return None
+    mark = tree.mark(("extends",))
+    here = (*above, path.resolve())
+    if not isinstance(base, str):
+        raise PolicyFileError(Problem(*mark, "extends", "is not text", "one policy: a shipped name or a file"))
     try:
-        return Document.model_validate_json(json.dumps(tree.value))
-    except ValidationError as exc:
-        errors = exc.errors(include_url=False)
-        # a list whose items are wrong is also reported as too short; the item is the news
-        errors = [e for e in errors if not (e["type"] == "too_short" and e["input"])]
-        found = [_problem(tree, error) for error in errors]
-        raise PolicyFileError(*sorted(set(found), key=lambda p: (p.line, p.key))) from exc
+        target = locate.find(base, beside=path.parent)
+    except PolicyFileError as exc:
+        first = exc.problems[0]
+        text = f"{base!r}: {first.what}"
+        raise PolicyFileError(Problem(*mark, "extends", text, first.expected, first.nearest)) from exc
+    if target.resolve() in here:
+        raise PolicyFileError(
+            Problem(*mark, "extends", f"{base!r} leads back to itself", "a policy that ends somewhere")
+        )
+    if len(here) > _DEEPEST:
+        raise PolicyFileError(Problem(*mark, "extends", f"more than {_DEEPEST} policies deep", "a shorter chain"))
+    return resolve(target, base, here)
 
 
-def _problem(tree: Tree, error: Any) -> Problem:
-    """Translate one error of pydantic into line, key, expectation and nearest name."""
-    place = _without_tag(tree, error["loc"])
-    kind, ctx = error["type"], error.get("ctx", {})
-    if kind == "extra_forbidden":
-        known = _keys_beside(place, tree)
-        key = str(place[-1])
-        what, expected, near = f"unknown key {key!r}", f"one of {', '.join(known)}", nearest(key, known)
-    elif kind == "missing":
-        what, expected, near = "missing", _expected(place, tree), ""
-    elif kind == "union_tag_not_found":
-        place = (*place, "metric")
-        what, expected, near = "missing", f"one of {', '.join(rules.ALL)}", ""
-    elif kind == "union_tag_invalid":
-        place = (*place, "metric")
-        what, expected = f"unknown metric {ctx['tag']!r}", f"one of {', '.join(rules.ALL)}"
-        near = nearest(ctx["tag"], rules.ALL)
-    elif kind == "literal_error":
-        given = error["input"]
-        choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
-        what, expected, near = f"{given!r} is not known", f"one of {', '.join(choices)}", nearest(given, choices)
-    elif kind == "privgate":
-        if (*place, ctx["key"]) in tree.lines:
-            place = (*place, ctx["key"])
-        what, expected, near = ctx["text"], "", ""
-    else:
-        what, expected, near = f"{_shown(error['input'])} cannot be used", _sentence(error), ""
-    return Problem(tree.file, tree.line(place), dotted(place), what, expected, near)
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise PolicyFileError(*problems)
 
 
-def _without_tag(tree: Tree, loc: tuple[Any, ...]) -> Place:
-    """Return a location without the union's tag, which pydantic puts behind the rule's position."""
-    if len(loc) > 2 and loc[0] == "rules" and loc[2] in rules.ALL:
-        loc = (*loc[:2], *loc[3:])
-    del tree
-    return tuple(loc)
+def _cross_checks(document: Document, tree: Tree) -> list[Problem]:
+    """Return what is wrong although every part is right by itself."""
+    return [Problem(*tree.mark(p), dotted(p), what, expected, near) for p, what, expected, near in _crossed(document)]
 
 
-def _model_at(place: Place, tree: Tree) -> Any:
-    """Return the model whose keys stand at ``place``."""
-    if place[:1] == ("rules",) and len(place) == 2:
-        return rules.ALL[tree.value["rules"][place[1]]["metric"]]
-    model: Any = Document
-    for step in place:
-        if isinstance(step, int):
+def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
+    names = {rule.name: rule for rule in document.rules}
+    known = ["any", *attacks.BY_NAME]
+    for i, rule in enumerate(document.rules):
+        attack = getattr(rule, "attack", "any")
+        if attack not in known:
+            yield (
+                ("rules", i, "attack"),
+                f"unknown attack {attack!r}",
+                f"one of {', '.join(known)}",
+                nearest(attack, known),
+            )
+    for i, name in enumerate(document.never_waivable):
+        if name not in names:
+            yield (
+                ("never_waivable", i),
+                f"no rule is called {name!r}",
+                f"one of {', '.join(names)}",
+                nearest(name, names),
+            )
+    for i, waiver in enumerate(document.waivers):
+        place = ("waivers", i)
+        if waiver.rule not in names:
+            text = f"no rule is called {waiver.rule!r}"
+            yield (*place, "rule"), text, f"one of {', '.join(names)}", nearest(waiver.rule, names)
             continue
-        model = _inner(model.model_fields[step].annotation)
-    return model
+        if waiver.rule in document.never_waivable:
+            yield (*place, "rule"), f"rule {waiver.rule!r} may never be waived", "no waiver for it", ""
+        rule = names[waiver.rule]
+        beyond = waiver.ceiling - rule.limit if rule.direction == "max" else rule.limit - waiver.ceiling
+        if beyond <= 0:
+            side = "above" if rule.direction == "max" else "below"
+            text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
+            yield (*place, "ceiling"), text, f"a number {side} the limit", ""
 
 
-def _inner(annotation: Any) -> Any:
-    """Return the model inside ``tuple[Model, ...]``, or the model itself."""
-    return getattr(annotation, "__args__", (annotation,))[0]
+def _read_suites(tree: Tree, folder: Path) -> dict[str, str]:
+    """Read every suite that the file names, and put ``file@sha256:…`` in the place of its path."""
+    found: dict[str, str] = {}
+    for holder, key, place in list(_suite_places(tree)):
+        path = folder / holder[key]
+        mark = tree.mark(place)
+        try:
+            text = path.read_text(encoding="utf-8")
+            suite = suites.parse(text, path.name)
+        except OSError as exc:
+            what = f"{holder[key]!r} cannot be read: {exc.strerror}"
+            raise PolicyFileError(Problem(*mark, dotted(place), what, "a file beside the policy")) from exc
+        except (PolicyError, UnicodeDecodeError) as exc:
+            raise PolicyFileError(Problem(*mark, dotted(place), str(exc), "a Great Expectations suite")) from exc
+        plain = json.dumps(suite, sort_keys=True, separators=(",", ":"))
+        name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
+        found[name] = plain
+        holder[key] = name
+    return found
 
 
-def _keys_beside(place: Place, tree: Tree) -> list[str]:
-    fields = _model_at(place[:-1], tree).model_fields
-    return [field.alias or name for name, field in fields.items()]
-
-
-def _expected(place: Place, tree: Tree) -> str:
-    fields = {f.alias or n: f for n, f in _model_at(place[:-1], tree).model_fields.items()}
-    return fields[str(place[-1])].description or "a value"
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _sentence(error: Any) -> str:
-    text = str(error["msg"])
-    for head in ("Input should be ", "Value error, ", "String should ", "Tuple should "):
-        text = text.removeprefix(head)
-    return text[:1].lower() + text[1:]
+def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:
+    """Return (container, key, place) of every path of a suite that is text; the shape check finds the rest."""
+    data = tree.value.get("data")
+    if isinstance(data, dict):
+        if isinstance(data.get("suite"), str):
+            data["suite"] = [data["suite"]]
+        if isinstance(data.get("suite"), list):
+            for i, one in enumerate(data["suite"]):
+                if isinstance(one, str):
+                    yield data["suite"], i, ("data", "suite", i)
+    for i, rule in enumerate(tree.value.get("rules") or []):
+        if isinstance(rule, dict) and rule.get("metric") == "table" and isinstance(rule.get("suite"), str):
+            yield rule, "suite", ("rules", i, "suite")

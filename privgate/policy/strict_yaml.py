@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from privgate.policy.problems import PolicyFileError, Problem
 
@@ -19,6 +19,13 @@ Place = tuple[Key, ...]
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*|(?=\.[0-9]))(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _LARGEST = 1 << 20  # bytes; a policy is a page or two
+
+
+class Mark(NamedTuple):
+    """A file, as the user named it, and a line in it, counted from 1."""
+
+    file: str
+    line: int
 
 
 @dataclass(frozen=True)
@@ -31,19 +38,19 @@ class Tree:
         As the user named it.
     value : mapping
         Text, numbers, booleans, null, lists and mappings.
-    lines : mapping of path to line
-        Lines count from 1; the path is a tuple of keys and positions.
+    marks : mapping of path to mark
+        Where each key and list item stands; the path is a tuple of keys and positions.
     """
 
     file: str
     value: dict[str, Any]
-    lines: dict[Place, int] = field(default_factory=dict)
+    marks: dict[Place, Mark] = field(default_factory=dict)
 
-    def line(self, place: Place) -> int:
-        """Return the line of a key, or of the nearest key around it."""
-        while place and place not in self.lines:
+    def mark(self, place: Place) -> Mark:
+        """Return where a key stands, or the nearest key around it."""
+        while place and place not in self.marks:
             place = place[:-1]
-        return self.lines.get(place, 1)
+        return self.marks.get(place, Mark(self.file, 1))
 
 
 def read(path: Path, name: str | None = None) -> Tree:
@@ -90,26 +97,26 @@ def parse(text: str, file: str) -> Tree:
         ) from exc
     except (YAMLError, RecursionError) as exc:
         raise PolicyFileError(Problem(file, 0, "", f"is not YAML: {' '.join(str(exc).split())}", "YAML 1.2")) from exc
-    lines: dict[Place, int] = {}
-    value = _Builder(file, lines).build(root, ()) if root is not None else None
+    marks: dict[Place, Mark] = {}
+    value = _Builder(file, marks).build(root, ()) if root is not None else None
     if not isinstance(value, dict):
         raise PolicyFileError(
             Problem(file, 1, "", "is empty" if value is None else "is not a mapping", "keys such as 'name' and 'rules'")
         )
-    return Tree(file, value, lines)
+    return Tree(file, value, marks)
 
 
 class _Builder:
     """Turns nodes into plain values; refuses aliases, so the size of the result is that of the file."""
 
-    def __init__(self, file: str, lines: dict[Place, int]) -> None:
+    def __init__(self, file: str, marks: dict[Place, Mark]) -> None:
         self.file = file
-        self.lines = lines
+        self.marks = marks
         self.seen: set[int] = set()
 
     def build(self, node: Any, place: Place) -> Any:
         line = node.start_mark.line + 1
-        self.lines.setdefault(place, line)
+        self.marks.setdefault(place, Mark(self.file, line))
         if id(node) in self.seen:
             raise self.refuse(line, place, "an alias (*name)", "the value itself, or 'extends'")
         self.seen.add(id(node))
@@ -131,7 +138,7 @@ class _Builder:
             if key in first:
                 raise self.refuse(line, here, f"duplicate key; the first is on line {first[key]}", "each key once")
             first[key] = line
-            self.lines[here] = line
+            self.marks[here] = Mark(self.file, line)
             yield key, self.build(value_node, here)
 
     def scalar(self, node: Any, kind: str, line: int, place: Place) -> Any:

@@ -10,9 +10,9 @@ def test_reads_plain_values_and_remembers_every_line():
     tree = parse("a: 1\nb:\n  - x: 1e-6\n  - yes\nc: 2026-11-21\n", "p.yaml")
 
     assert tree.value == {"a": 1, "b": [{"x": 1e-6}, "yes"], "c": "2026-11-21"}
-    assert tree.line(("b", 0, "x")) == 3
-    assert tree.line(("b", 1)) == 4
-    assert tree.line(("b", 1, "unknown")) == 4
+    assert tree.mark(("b", 0, "x")) == ("p.yaml", 3)
+    assert tree.mark(("b", 1)).line == 4
+    assert tree.mark(("b", 1, "unknown")).line == 4
 
 
 @pytest.mark.parametrize(

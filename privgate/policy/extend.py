@@ -1,0 +1,109 @@
+"""``extends``: a policy laid over another; what the result says more weakly than the other is refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from privgate.policy.document import Document
+from privgate.policy.problems import Problem
+from privgate.policy.strict_yaml import Place, Tree, dotted
+
+#: mappings that are merged key by key, and lists that are joined
+_MERGED = ("audit", "data")
+_JOINED = ("waivers", "never_waivable")
+
+
+def lay_over(child: Tree, parent: Tree) -> Tree:
+    """Return the child's values over the parent's; every value remembers the file and line it comes from.
+
+    Rules are matched by id. The child's rules come first, so that positions in messages are those of the child's file.
+    """
+    value = {k: v for k, v in parent.value.items() if k not in ("extends", "description", "applies_to")}
+    marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in ("rules", *_JOINED)}
+    value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, *_JOINED, "rules")})
+    for name in _MERGED:
+        value[name] = {**_mapping(parent, name), **_mapping(child, name)}
+        if name == "data":
+            value[name]["suite"] = [*_listed(parent, name, "suite"), *_listed(child, name, "suite")]
+    merged = Tree(child.file, value, {**marks, **child.marks})
+    _join_lists(merged, child, parent)
+    _merge_rules(merged, child, parent)
+    return merged
+
+
+def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
+    """Return a problem for everything that the child says more weakly than its parent."""
+    own = {rule.name: (i, rule) for i, rule in enumerate(child.rules)}
+    for theirs in parent.rules:
+        position, ours = own[theirs.name]
+        for key, why in ours.loosened(theirs).items():
+            yield _problem(tree, ("rules", position, key), f"{getattr(ours, key, None)!r} {why}")
+    for part in ("audit", "data"):
+        mine, other = getattr(child, part), getattr(parent, part)
+        for key in type(mine).model_fields:
+            if key != "suite" and getattr(mine, key) < getattr(other, key):
+                text = f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
+                yield _problem(tree, (part, key), text)
+    if child.valid_days > parent.valid_days:
+        text = f"{child.valid_days} may only be lowered: the parent has {parent.valid_days}"
+        yield _problem(tree, ("valid_days",), text)
+
+
+def _problem(tree: Tree, place: Place, what: str) -> Problem:
+    mark = tree.mark(place)
+    return Problem(mark.file, mark.line, dotted(place), what, "a tighter value, or a waiver for one model version")
+
+
+def _mapping(tree: Tree, name: str) -> dict[str, Any]:
+    found = tree.value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(tree: Tree, name: str, key: str) -> list[Any]:
+    found = _mapping(tree, name).get(key)
+    return found if isinstance(found, list) else ([] if found is None else [found])
+
+
+def _join_lists(merged: Tree, child: Tree, parent: Tree) -> None:
+    """Put the parent's waivers and never-waivable rules behind the child's."""
+    for name in _JOINED:
+        mine, theirs = child.value.get(name) or [], parent.value.get(name) or []
+        if not isinstance(mine, list):
+            merged.value[name] = mine  # not a list: the shape check says so
+            continue
+        merged.value[name] = [*mine, *(v for v in theirs if v not in mine)]
+        kept = [i for i, v in enumerate(theirs) if v not in mine]
+        for new, old in enumerate(kept, start=len(mine)):
+            _move(merged, parent, (name, old), (name, new))
+
+
+def _merge_rules(merged: Tree, child: Tree, parent: Tree) -> None:
+    """Lay the child's rules over the parent's rules of the same id, and put the parent's other rules behind them."""
+    mine = child.value.get("rules", [])
+    if not isinstance(mine, list) or not all(isinstance(r, dict) for r in mine):
+        merged.value["rules"] = mine
+        return
+    theirs = {_id(r): (k, r) for k, r in enumerate(parent.value["rules"])}
+    rules: list[Any] = []
+    for i, rule in enumerate(mine):
+        k, base = theirs.pop(_id(rule), (None, {}))
+        if k is not None:
+            own = {place: mark for place, mark in merged.marks.items() if place[:2] == ("rules", i)}
+            _move(merged, parent, ("rules", k), ("rules", i))
+            merged.marks.update(own)
+        rules.append({**base, **rule})
+    for k, base in theirs.values():
+        _move(merged, parent, ("rules", k), ("rules", len(rules)))
+        rules.append(base)
+    merged.value["rules"] = rules
+    merged.marks.setdefault(("rules",), parent.mark(("rules",)))
+
+
+def _id(rule: dict[str, Any]) -> Any:
+    return str(rule.get("id") or rule.get("metric"))
+
+
+def _move(merged: Tree, source: Tree, old: Place, new: Place) -> None:
+    """Copy the marks of everything below ``old`` of the source to below ``new``."""
+    for place, mark in source.marks.items():
+        if place[: len(old)] == old:
+            merged.marks[(*new, *place[len(old) :])] = mark
