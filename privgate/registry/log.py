@@ -77,7 +77,7 @@ def log_model(
         log_recipe(info, recipe, data, release=release, tracking_uri=tracking_uri, data_uri=data_uri, run_id=run_id)
         if registered_model_name is not None:
             made = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
-            info.registered_model_version = made.version
+            info.registered_model_version = int(made.version)
     return info
 
 

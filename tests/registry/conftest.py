@@ -1,5 +1,6 @@
 """A registry of its own for every test, and a small model that trains in milliseconds."""
 
+import os
 import shutil
 
 import mlflow
@@ -37,6 +38,7 @@ def no_experiment_of_another_registry():
     """MLflow keeps the experiment's number when its address changes; forget it."""
     yield
     mlflow.tracking.fluent._active_experiment_id = None
+    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
     mlflow.set_tracking_uri(None)
     mlflow.set_registry_uri(None)
 
