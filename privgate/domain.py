@@ -70,7 +70,7 @@ class Domain:
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
         return {
-            "categories": list(self.categories) if self.categories is not None else None,
+            "categories": [int(v) for v in self.categories] if self.categories is not None else None,
             "box": [list(side) for side in self.box] if self.box is not None else None,
             "max_length": self.max_length,
             "norm": self.norm,

@@ -59,9 +59,12 @@ class Certificate(Protocol):
         """Return "does not apply, because …" or an empty text."""
         ...
 
-    def bound(self, subject: Subject, units: Index, retrained: Retrained | None) -> Certified:
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
         """Return the bound for each of ``units`` (positions in ``subject.data.units``).
 
-        ``retrained`` covers exactly these units, in this order, where it is given.
+        ``retrained`` covers exactly these units, in this order, where it is given. ``limit`` is the policy's, nats:
+        a certificate that can trade time for tightness spends it first on units that lie on both sides of it.
         """
         ...

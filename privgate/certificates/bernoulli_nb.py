@@ -1,0 +1,98 @@
+"""Bernoulli naive Bayes: categorical naive Bayes with two values a feature."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.certificates import library
+from privgate.certificates.base import Certified
+from privgate.certificates.counts import Counts
+from privgate.certificates.discrete import certify
+from privgate.domain import Domain
+from privgate.retrain.retrained import Index, Retrained
+from privgate.subject import Subject
+
+
+class BernoulliNB:
+    """The library's smoothing (alpha, 2 alpha) is the categorical formula with V_j = 2."""
+
+    name = "bernoulli_nb"
+    source = "mathematical reference, section 3.1 (V_j = 2)"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := library.refusal(subject, "BernoulliNB"):
+            return problem
+        estimator = library.estimator_of(subject, "BernoulliNB")
+        X = library.dense(subject.data.X)
+        if X is None:
+            return "does not apply, because the features are not finite numbers"
+        if library.smoothing(estimator) is None:
+            return "does not apply, because the smoothing alpha is not one number"
+        domain = subject.data.domain
+        if estimator.binarize is None:
+            if not np.isin(X, (0.0, 1.0)).all():
+                return "does not apply, because binarize is None and the training data hold values other than 0 and 1"
+            if domain is not None and (domain.categories is None or max(domain.categories) > 2):
+                return "does not apply, because binarize is None and the domain allows values other than 0 and 1"
+        return _outside(domain, X)
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``; see ``discrete.certify``."""
+        del retrained
+        members = tuple(subject.data.units[int(u)] for u in units)
+        estimator, domain = library.estimator_of(subject, "BernoulliNB"), subject.data.domain
+        if domain is not None:
+            where = "the endpoint refuses queries outside the declared domain"
+        elif estimator.binarize is None:
+            where = "the domain is inferred: every feature is 0 or 1, and the endpoint refuses anything else"
+        else:
+            where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
+        assumptions = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
+        return certify(self.counts(subject), members, limit=limit, assumptions=assumptions)
+
+    def counts(self, subject: Subject) -> Counts:
+        """Return the count tables of the model that the recipe trains."""
+        estimator = library.estimator_of(subject, "BernoulliNB")
+        X, alpha = library.dense(subject.data.X), library.smoothing(estimator)
+        if X is None or alpha is None:
+            raise ValueError("bound() without applies(): the features are not numbers")
+        threshold = 0.5 if estimator.binarize is None else float(estimator.binarize)
+        bits = (threshold < X).astype(np.int64)
+        two = np.full(bits.shape[1], 2, dtype=np.int64)
+        learnt, log_prior = library.prior(estimator)
+        allowed = _reachable(subject.data.domain, threshold, bits.shape[1]).ravel()
+        return Counts(bits, subject.label_codes, len(subject.classes), two, two, allowed, alpha, learnt, log_prior)
+
+
+def _outside(domain: Domain | None, X: NDArray[np.float64]) -> str:
+    """Return why the declared domain cannot be this data's; empty if it can."""
+    if domain is None:
+        return ""
+    sides = _sides(domain, X.shape[1])
+    if sides is None:
+        return "does not apply, because the domain declares neither categories nor a box for these features"
+    low, high = sides
+    if (low > X).any() or (high < X).any():
+        return "does not apply, because training records lie outside the declared domain"
+    return ""
+
+
+def _sides(domain: Domain, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    if domain.categories is not None and len(domain.categories) == n_features:
+        return np.zeros(n_features), np.array(domain.categories, dtype=np.float64) - 1
+    if domain.box is not None and len(domain.box) == n_features:
+        low, high = np.array(domain.box, dtype=np.float64).T
+        return low, high
+    return None
+
+
+def _reachable(domain: Domain | None, threshold: float, n_features: int) -> NDArray[np.bool_]:
+    """Return whether queries reach 0 and 1 in each feature, shape (d, 2)."""
+    sides = None if domain is None else _sides(domain, n_features)
+    if sides is None:
+        return np.ones((n_features, 2), dtype=bool)
+    low, high = sides
+    return np.column_stack([low <= threshold, high > threshold])

@@ -1,0 +1,70 @@
+"""The best bound of every unit over all certificates that apply."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import certificates
+from privgate.certificates.base import Certificate, Certified
+from privgate.retrain.retrained import Index, Retrained
+from privgate.subject import Subject
+
+
+def applicable(subject: Subject) -> tuple[list[Certificate], list[str]]:
+    """Return the certificates that apply, and a sentence for each that does not."""
+    good, notes = [], []
+    for name, certificate in certificates.ALL.items():
+        if problem := certificate.applies(subject):
+            notes.append(f"{name} {problem}")
+        else:
+            good.append(certificate)
+    return good, notes
+
+
+def bound(
+    subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+) -> tuple[Certified, NDArray[Any], list[str]]:
+    """Return the best upper and lower bound of each unit.
+
+    Parameters
+    ----------
+    subject : Subject
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``.
+    retrained : Retrained, optional
+        Exactly these units, in this order; certificates that need it are left out without it.
+    limit : float, optional
+        Policy limit, nats: effort goes first to units that lie on both sides of it.
+
+    Returns
+    -------
+    Certified
+        Smallest upper, largest lower over all that apply; infinite and 0 where none does.
+    object array of shape (U,) of str
+        Whose upper bound it is; empty where none applies.
+    list of str
+        Why the others do not apply.
+    """
+    upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
+    exact = np.zeros(len(units), dtype=bool)
+    by = np.full(len(units), "", dtype=object)
+    assumptions: list[str] = []
+    detail: dict[str, Any] = {}
+    good, notes = applicable(subject)
+    for certificate in good:
+        if certificate.needs_retrained and retrained is None:
+            notes.append(f"{certificate.name} does not apply, because it needs retrained models and there are none")
+            continue
+        found = certificate.bound(subject, units, retrained, limit=limit)
+        if np.isnan(found.upper).any() or np.isnan(found.lower).any():
+            raise FloatingPointError(f"certificate {certificate.name} returned NaN: a bug, not a bound")
+        better = (found.upper < upper) | (by == "")
+        upper = np.where(better, found.upper, upper)
+        by[better] = certificate.name
+        lower = np.maximum(lower, found.lower)
+        exact |= found.exact
+        assumptions += [a for a in found.assumptions if a not in assumptions]
+        detail[certificate.name] = found.detail
+    # a real query above an upper bound would disprove the theorem; the larger number is the safe one
+    return Certified(np.maximum(upper, lower), lower, exact, tuple(assumptions), detail), by, notes
