@@ -19,13 +19,11 @@ from privgate.verdict import Verdict
 @options.run
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
-@click.pass_context
-def check(ctx: click.Context, *, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
+def check(*, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
     URI is models:/name/version, models:/name@alias or models:/<model_id>.
     """
-    del ctx
     if plan:
         return console.print_plan(options.build(uri, settings))
     verdict, _ = _checked(uri, attach=not no_attach, settings=settings)

@@ -1,15 +1,61 @@
-"""``privgate demo``: three models on real data, three decisions."""
+"""``privgate demo``: three models on real data in a real registry, judged by DTP-1; the one that passes is promoted."""
 
+import json
+import os
+import time
 from pathlib import Path
 
 import click
+
+from privgate.cli import console, options
+from privgate.verdict import Verdict
 
 
 @click.command()
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".demo"), show_default=True)
 def demo(*, folder: Path) -> int:
     """Register three models trained on a sample of UCI Adult in a registry below FOLDER, and judge each by dtp-1."""
-    from privgate.demo import run
-
-    run.demonstrate(folder)
+    demonstrate(folder)
     return 0
+
+
+def demonstrate(folder: Path) -> dict[str, Verdict]:
+    """Run the demonstration below ``folder`` and print what a user should look at; return the verdicts."""
+    from privgate import gate, registry, report
+    from privgate.demo import adult
+    from privgate.demo.recipes import recipes
+    from privgate.policy import Policy
+    from privgate.retrain.fleet import Fleet
+
+    folder = folder.resolve()
+    store = registry.local_registry(folder)
+    os.environ.setdefault("MLFLOW_DISABLE_AUTO_LOGGING", "true")
+    started = time.perf_counter()
+    data, policy = adult.load(), Policy.load("dtp-1")
+    click.echo(f"UCI Adult, {data.n} training records, {len(data.candidates[1])} candidates; registry {store}\n")
+    verdicts: dict[str, Verdict] = {}
+    for name, (what, recipe) in recipes().items():
+        click.secho(f"{name}: {what}", bold=True)
+        info = registry.log_model(recipe, data, registered_model_name=name, tracking_uri=store)
+        uri = f"models:/{name}/{info.registered_model_version}"
+        subject = registry.load_subject(uri, tracking_uri=store)
+        verdict = gate.evaluate(policy, subject, fleet=Fleet(ledger=folder / "ledger", progress=console.progress))
+        place = folder / "reports" / name
+        report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
+        document = json.loads((place / "report.json").read_text(encoding="utf-8"))
+        console.print_document(document, place / "report.html")
+        for unit in (document["units"] or {"worst": []})["worst"][:3]:
+            click.echo(f"  riskiest: {unit['unit']}  influence on any answer at least {unit['dtp_lower']} nats")
+        registry.attach(subject, place, verdict, tracking_uri=store)
+        if verdict.approved:
+            registry.promote(subject, "production", tracking_uri=store)
+            click.echo(f"  {uri} is now @production")
+        else:
+            click.echo(f"  {uri} was not promoted (exit code {int(verdict.exit_code)})")
+        click.echo("")
+        verdicts[name] = verdict
+    click.echo(f"done in {time.perf_counter() - started:.0f} s; reports: {folder / 'reports'}/*/report.html")
+    click.echo(
+        f"MLflow UI: mlflow ui --backend-store-uri {store}   (model version -> source model -> artifacts -> privgate)"
+    )
+    return verdicts
