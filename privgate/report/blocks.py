@@ -15,9 +15,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with values, in order."""
+    """Names with values, in order; ``wide`` for long values."""
 
     items: Sequence[tuple[str, str]]
+    wide: bool = False
     kind: str = field(default="facts", init=False)
 
 

@@ -1,10 +1,13 @@
 """The report document: the JSON from which every format is rendered."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from privgate import __version__
 from privgate.evidence import encode
 from privgate.report import words
+from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.units import summary
 from privgate.verdict import Verdict
@@ -14,7 +17,7 @@ SCHEMA = "privgate/report/v1"
 _OWN = ("decided_at", "expires", "signer", "waivers", "comparison", "next_steps")
 
 
-def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
+def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the report of a verdict as JSON values, the only source of everything rendered.
 
     Parameters
@@ -23,6 +26,8 @@ def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
         With its evidence and per-unit table.
     hash_key : bytes
         Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
+    baseline : mapping, optional
+        Report of the version approved before; what changed since is then part of this report.
 
     Returns
     -------
@@ -32,7 +37,7 @@ def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        The key is too short.
+        The key is too short, or ``baseline`` is no report.
     """
     evidence = verdict.evidence
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
@@ -51,23 +56,46 @@ def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
         "waivers": names.scrub(list(detail.get("waivers") or ())),
         "next_steps": names.scrub(list(detail.get("next_steps") or ())),
         "comparison": detail.get("comparison") or evidence.payload()["detail"].get("comparison"),
-        "subject": encode(evidence.subject),
+        "subject": _subject(evidence.subject),
         "policy": encode(verdict.policy),
         "findings": [names.scrub(f.payload(), where.get(f.request, "")) for f in verdict.findings],
         "evidence": _evidence(verdict, names),
-        "units": summary(evidence.records, names),
+        "units": summary(evidence.records, names, _limits(verdict)),
         "detail": names.scrub({k: v for k, v in detail.items() if k not in _OWN}),
     }
     doc["decision"] = words.decision(doc)
     doc["level"] = words.level(doc)
+    if baseline is not None:
+        doc["comparison"] = compare(baseline, doc)
     return doc
+
+
+def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the subject without the ends of an inferred feature box: they are values of single people."""
+    told = dict(encode(subject))
+    domain = told.get("domain")
+    if isinstance(domain, Mapping) and domain.get("inferred") and domain.get("box"):
+        told["domain"] = {**domain, "box": None, "withheld": f"inferred ranges of {len(domain['box'])} features"}
+    return told
+
+
+def _limits(verdict: Verdict) -> list[tuple[str, float]]:
+    """Return the limits that rules set on single units: (column of the per-unit table, nats)."""
+    columns = {"pdtp": ("pdtp",), "dtp": ("dtp_lower", "dtp_upper")}
+    found = [
+        (column, f.limit)
+        for f in verdict.findings
+        for column in columns.get(f.metric, ())
+        if f.unit == "nats" and math.isfinite(f.limit)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
     """Return the evidence's payload with every unit name replaced."""
     payload = verdict.evidence.payload()
     return {
-        "subject": payload["subject"],
+        "subject": _subject(payload["subject"]),
         "preconditions": names.scrub(payload["preconditions"]),
         "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
         "detail": names.scrub(payload["detail"]),

@@ -20,7 +20,12 @@ RECORDS = "records.parquet"
 
 
 def write(
-    verdict: Verdict, out_dir: str | os.PathLike[str], *, hash_key: bytes, raw_unit_names: bool = False
+    verdict: Verdict,
+    out_dir: str | os.PathLike[str],
+    *,
+    hash_key: bytes,
+    baseline: Mapping[str, Any] | None = None,
+    raw_unit_names: bool = False,
 ) -> list[Path]:
     """Write the report of a verdict in every format and return the files' paths.
 
@@ -31,6 +36,8 @@ def write(
         Folder, made if absent; files of an earlier report are replaced.
     hash_key : bytes
         Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
+    baseline : mapping, optional
+        Report of the version approved before, to say what changed since.
     raw_unit_names : bool
         Write names of records and people into ``records.parquet`` as they are: that file is then personal data.
 
@@ -46,7 +53,7 @@ def write(
     OSError
         The folder cannot be written; files of an earlier report are then untouched.
     """
-    doc = document(verdict, hash_key=hash_key)
+    doc = document(verdict, hash_key=hash_key, baseline=baseline)
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     names = None if raw_unit_names else Pseudonyms(hash_key)

@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privgate.report import words
+from privgate.report import reading, words
+from privgate.report.reading import Doc
 from privgate.report.text import number, plain, real
-
-Doc = Mapping[str, Any]
 
 #: rows of the rule table on page one; the full table is in the evidence
 ROWS = 8
@@ -34,7 +33,7 @@ def view(doc: Doc) -> dict[str, Any]:
         "more": max(0, len(unheld) + len(rules) - ROWS),
         "held": _held(held, unheld),
         "steps": steps(doc),
-        "waivers": [waiver(w) for w in _listed(doc.get("waivers"))][:LINES],
+        "waivers": [waiver(w) for w in reading.rows(doc.get("waivers"))][:LINES],
         "changes": changes(doc),
         "not_shown": [*_not_tested(doc), *words.NOT_SHOWN],
         "verify": verify(doc),
@@ -43,7 +42,7 @@ def view(doc: Doc) -> dict[str, Any]:
 
 def subject(doc: Doc) -> str:
     """Return "credit, version 3"."""
-    s = doc.get("subject") or {}
+    s = reading.subject(doc)
     name = plain(s.get("name"), 60) or "unnamed model"
     return f"{name}, version {plain(s.get('version'), 20)}" if s.get("version") else name
 
@@ -51,7 +50,7 @@ def subject(doc: Doc) -> str:
 def sentence(doc: Doc) -> str:
     """Return the verdict as one sentence that needs no knowledge of the field."""
     rules = words.rules(doc)
-    policy = plain((doc.get("policy") or {}).get("name"), 40) or "unnamed"
+    policy = plain(reading.mapping(doc.get("policy")).get("name"), 40) or "unnamed"
     outcome = doc.get("outcome")
     if not rules:
         return f"No rule of the policy {policy} was judged, so nothing was shown and the model may not be released."
@@ -98,9 +97,9 @@ def why(doc: Doc) -> str:
         return "No rule was judged."
     f = decided[0]
     if math.isnan(real(f.get("limit"))) or words.measured(f) == "not measured":
-        told = f"{plain(f.get('title'), 80)}: {plain(f.get('message'), 260)}"
+        told = f"{words.title(f)}: {plain(f.get('message'), 260)}"
     else:
-        told = f"{plain(f.get('title'), 80)} was measured as {words.measured(f)}; allowed is {words.limit(f)}"
+        told = f"{words.title(f)}: {words.measured(f)}; allowed is {words.limit(f)}"
     meaning = plain(f.get("meaning"), 240)
     others = f" {len(decided) - 1} more below." if len(decided) > 1 else ""
     return f"{_stop(told)}{f' {_stop(_capital(meaning))}' if meaning else ''}{others}"
@@ -109,7 +108,11 @@ def why(doc: Doc) -> str:
 def how_sure(doc: Doc) -> str:
     """Return how certain the deciding figures are, and for how many of all units they speak."""
     keys = {f.get("request") for f in deciding(doc)}
-    found = [m for m in _measurements(doc) if m["request"]["key"] in keys and not m.get("problem")]
+    found = [
+        m
+        for m in reading.measurements(doc)
+        if reading.mapping(m.get("request")).get("key") in keys and not m.get("problem")
+    ]
     if not found:
         return "No figure decided this: something that must hold, or be measured, was missing."
     levels = sorted({real(m.get("confidence")) for m in found if m.get("confidence") is not None})
@@ -131,7 +134,7 @@ def how_sure(doc: Doc) -> str:
 
 def facts(doc: Doc) -> list[tuple[str, str]]:
     """Return what was judged, by whom, until when."""
-    s, p = doc.get("subject") or {}, doc.get("policy") or {}
+    s, p = reading.subject(doc), reading.mapping(doc.get("policy"))
     digests = s.get("digests") or {}
     model = digests.get("model") or s.get("model_digest") or digests.get("recipe") or ""
     items = [
@@ -142,7 +145,7 @@ def facts(doc: Doc) -> list[tuple[str, str]]:
         ("Decided", plain(doc.get("decided_at"), 40) or "date not recorded"),
         ("Valid until", plain(doc.get("expires"), 40) or "no statement signed yet"),
         ("Signed by", signer(doc)),
-        ("Training data", _counts(s)),
+        ("Training data", counts(s)),
     ]
     return [(k, v) for k, v in items if v]
 
@@ -151,7 +154,8 @@ def _version(policy: Mapping[str, Any]) -> str:
     return f" {plain(policy['version'], 20)}" if policy.get("version") else ""
 
 
-def _counts(s: Mapping[str, Any]) -> str:
+def counts(s: Mapping[str, Any]) -> str:
+    """Return how many records and people the training data hold."""
     records, units = s.get("n_records"), s.get("n_units")
     if not records:
         return ""
@@ -185,7 +189,7 @@ def row(finding: Mapping[str, Any]) -> dict[str, str]:
     return {
         "tone": _TONE.get(outcome, "bad"),
         "result": words.RESULT.get(outcome, "Not decided") + (" (waived)" if waived else ""),
-        "title": _capital(plain(finding.get("title") or finding.get("rule"), 80)),
+        "title": words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
         "limit": "must hold" if precondition else words.limit(finding),
         "meaning": _stop(_capital(plain(meaning, 170))) + waived,
@@ -196,14 +200,14 @@ def _held(held: Sequence[Mapping[str, Any]], unheld: Sequence[Mapping[str, Any]]
     if not held:
         return "No precondition was checked."
     if not unheld:
-        return f"All {len(held)} preconditions hold: {', '.join(plain(f.get('title'), 40) for f in held)}."
+        return f"All {len(held)} preconditions hold: {', '.join(words.title(f) for f in held)}."
     return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others head the table."
 
 
 def steps(doc: Doc) -> list[str]:
     """Return what to do next: the gate's plan with effect and cost, else each rule's own advice."""
     told = []
-    for step in _listed(doc.get("next_steps")):
+    for step in reading.rows(doc.get("next_steps")):
         extra = [f"{k}: {plain(step[k], 120)}" for k in ("effect", "cost") if step.get(k)]
         told.append(_stop(_capital(plain(step.get("action"), 200)) + (f" ({'; '.join(extra)})" if extra else "")))
     advice = [plain(f.get("advice"), 220) for f in [*words.preconditions(doc), *words.rules(doc)] if f.get("advice")]
@@ -240,17 +244,9 @@ def _not_tested(doc: Doc) -> list[str]:
 
 def verify(doc: Doc) -> str:
     """Return the command that checks the statement attached to this version."""
-    s = doc.get("subject") or {}
+    s = reading.subject(doc)
     uri = plain(s.get("uri"), 120)
     return f"privgate verify {uri}" if uri else ""
-
-
-def _measurements(doc: Doc) -> list[Mapping[str, Any]]:
-    return list((doc.get("evidence") or {}).get("measurements") or ())
-
-
-def _listed(value: Any) -> list[Mapping[str, Any]]:
-    return [v for v in value or () if isinstance(v, Mapping)]
 
 
 def _capital(text: str) -> str:

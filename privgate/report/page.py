@@ -1,12 +1,13 @@
 """The HTML report: one file, no scripts, nothing fetched; page one decides, the rest proves."""
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from privgate.report import front
+from privgate.report import comparison, front
+from privgate.report.reading import Doc
 from privgate.report.sections import sections
+from privgate.report.sections.comparison import blocks
 from privgate.report.text import plain
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -34,7 +35,10 @@ def environment() -> Any:
     return env
 
 
-def render(doc: Mapping[str, Any]) -> str:
-    """Return the report as a self-contained HTML page."""
+def render(doc: Doc) -> str:
+    """Return the report, or the comparison of two, as a self-contained HTML page."""
+    if doc.get("schema") == comparison.SCHEMA:
+        told = comparison.view(doc)
+        return str(environment().get_template("comparison.html").render(title=told["title"], parts=blocks(doc)))
     shown = environment().get_template("report.html").render(front=front.view(doc), sections=sections(doc), doc=doc)
     return str(shown)

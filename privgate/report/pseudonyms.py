@@ -16,6 +16,8 @@ _DIGITS = 16
 _TOKEN = re.compile(r"[^\s()\[\]{}'\",;:=|]+")
 # fields whose text is ours, not found in the data
 _OURS = frozenset({"rule", "outcome", "metric", "direction", "unit", "mode", "kind", "name", "request", "status"})
+# where a feature vector or a row of the data could stand: left out of every report
+_WITHHELD = frozenset({"query", "queries", "position", "positions", "features", "rows"})
 # a row number is too common a word to be replaced wherever it stands; these phrases name one
 _NUMBERED = re.compile(r"\b(unit|record|person|row)s? (\d+)\b")
 
@@ -79,9 +81,12 @@ class Pseudonyms:
         return f"{match[1]} {self.of(match[2])}" if match[2] in self._names else match[0]
 
     def scrub(self, value: Any, also: str = "") -> Any:
-        """Return a JSON value with unit names replaced in every text that may quote the data."""
+        """Return a JSON value without unit names: replaced in every text that may quote the data.
+
+        Keys that hold queries or positions of rows are left out: a query may be a person's own features.
+        """
         if isinstance(value, Mapping):
-            return {k: self._field(k, v, also) for k, v in value.items()}
+            return {k: self._field(k, v, also) for k, v in value.items() if k not in _WITHHELD}
         if isinstance(value, list | tuple):
             return [self.scrub(v, also) for v in value]
         return self.text(value, also) if isinstance(value, str) else value

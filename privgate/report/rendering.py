@@ -14,6 +14,7 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 }
 #: schemas that this version still renders; a released one never leaves
 SCHEMAS = ("privgate/report/v1",)
+COMPARISON = "privgate/comparison/v1"
 _NEEDED = ("outcome", "subject", "policy", "findings", "evidence")
 
 
@@ -23,7 +24,7 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
     Parameters
     ----------
     document : mapping
-        What ``document`` returned or ``report.json`` holds.
+        What ``document`` or ``compare`` returned, or ``report.json`` holds.
     format : {"html", "markdown", "junit"}
         What to render.
 
@@ -34,9 +35,18 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
-    check(document)
+    if is_comparison(document):
+        if format == "junit":
+            raise UsageError("a comparison has no JUnit form; render it as html or markdown")
+    else:
+        check(document)
     renderer: Callable[[Mapping[str, Any]], str] = import_module(FORMATS[format][0]).render
     return renderer(document)
+
+
+def is_comparison(document: Any) -> bool:
+    """Whether this is what ``compare`` returned."""
+    return isinstance(document, Mapping) and document.get("schema") == COMPARISON
 
 
 def check(document: Any) -> None:

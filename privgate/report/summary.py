@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from privgate.report import front
+from privgate.report import comparison, front
+from privgate.report.blocks import Chart, Table, Text
+from privgate.report.sections.comparison import blocks
 from privgate.report.text import markdown
 
 #: bytes; a CI step's summary may hold 1 MiB, and a page is far less
@@ -12,7 +14,9 @@ _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": 
 
 
 def render(doc: Mapping[str, Any]) -> str:
-    """Return the report as one page of Markdown; no line begins with foreign text."""
+    """Return the report, or the comparison of two, as one page of Markdown; no line begins with foreign text."""
+    if doc.get("schema") == comparison.SCHEMA:
+        return _comparison(doc)
     page = front.view(doc)
     lines = [
         f"## {_SIGN[page['tone']]} {markdown(page['decision'])}: {markdown(page['subject'])}",
@@ -41,3 +45,17 @@ def render(doc: Mapping[str, Any]) -> str:
 def _row(row: Mapping[str, str]) -> str:
     cells = (f"{_SIGN[row['tone']]} {row['result']}", row["title"], row["measured"], row["limit"], row["meaning"])
     return f"| {' | '.join(markdown(c) for c in cells)} |"
+
+
+def _comparison(doc: Mapping[str, Any]) -> str:
+    lines = [f"## {markdown(comparison.view(doc)['title'])}", ""]
+    for block in blocks(doc):
+        if isinstance(block, Text):
+            lines += [f"**{markdown(block.text)}**", ""]
+        elif isinstance(block, Chart):
+            lines += [f"- {markdown(block.reading)}", ""]
+        elif isinstance(block, Table):
+            lines += [f"| {' | '.join(markdown(c) for c in block.columns)} |", f"|{' --- |' * len(block.columns)}"]
+            lines += [f"| {' | '.join(markdown(c) for c in row)} |" for row in block.rows]
+            lines.append("")
+    return "\n".join(lines)

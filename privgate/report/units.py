@@ -5,7 +5,7 @@ other count goes with it, because the total would give it away (complementary su
 "Elements of Statistical Disclosure Control", 2001, chapter 4). No label and no feature value is written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,9 @@ _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 _ROW = ("pdtp", "dtp_lower", "dtp_upper", "error", "noise_floor", "seeds", "engine", "status")
 
 
-def summary(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str, Any] | None:
+def summary(
+    records: Mapping[str, NDArray[Any]], names: Pseudonyms, limits: Iterable[tuple[str, float]] = ()
+) -> dict[str, Any] | None:
     """Return what charts and tables need of the per-unit table; None if there is none.
 
     Parameters
@@ -33,6 +35,8 @@ def summary(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str,
         ``Evidence.records``; values in nats.
     names : Pseudonyms
         Turns unit names into keyed hashes.
+    limits : iterable of (figure, nats)
+        For each, how many units lie above is counted.
     """
     if not records or len(records["unit"]) == 0:
         return None
@@ -42,6 +46,7 @@ def summary(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str,
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
         "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
+        "above": [_above(records, c, limit) for c, limit in limits if c in records],
         "worst": _worst(records, names),
         "status": _tally(records, "status"),
         "engine": _tally(records, "engine"),
@@ -84,6 +89,13 @@ def _figure(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str
         "unbounded": cells[-1],
         "quantiles": {str(q): encode(float(ranked[i])) for q, i in zip(_QUANTILES, at, strict=True)},
     }
+
+
+def _above(records: Mapping[str, NDArray[Any]], column: str, limit: float) -> dict[str, Any]:
+    values = np.asarray(records[column], dtype=float)
+    # no figure lies above every limit
+    count = int((~(values <= limit)).sum())
+    return {"figure": column, "limit": limit, "count": None if 0 < count < SMALL_CELL else count}
 
 
 def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privgate.report.text import fold, number, percent, real
-
-Doc = Mapping[str, Any]
+from privgate.report import reading
+from privgate.report.reading import Doc
+from privgate.report.text import fold, number, percent, plain, real
 
 #: worst first, as the rule table shows them
 ORDER = ("failed", "inconclusive", "warned", "passed")
@@ -18,47 +18,6 @@ RESULT: Mapping[str, str] = {
     "failed": "Broken",
 }
 
-GLOSSARY: tuple[tuple[str, str], ...] = (
-    ("Membership inference", "Guessing whether one person's record was used in training."),
-    ("Attack accuracy", "How often such guesses are right; 50 % is what tossing a coin achieves."),
-    (
-        "True-positive rate at 0.1 % false positives",
-        "How many people in the data are found when 1 in 1,000 accusations of people outside it is wrong.",
-    ),
-    (
-        "PDTP",
-        (
-            "Pointwise differential training privacy: how much the model's answer for a record changes if that record is "
-            "left out of training. Speaks of direct queries only."
-        ),
-    ),
-    ("DTP", "Differential training privacy: the same, over any question that may be asked of the model."),
-    (
-        "nats",
-        (
-            "The unit of PDTP, DTP and epsilon. 0 means no change, 1 means that some answer's probability changes at most "
-            "2.7-fold, 2 means 7.4-fold."
-        ),
-    ),
-    ("Noise floor", "Change seen between trainings with no record removed. Smaller changes cannot be told apart."),
-    ("Epsilon", "Upper limit on how much one record can shift the odds, for training with differential privacy."),
-    (
-        "Certificate",
-        "An upper limit that follows from a mathematical theorem whose conditions were checked on this model and data.",
-    ),
-    ("Deletion capacity", "How many records can be erased on request before a full retraining is due."),
-    ("Interval", "The range in which the true figure lies, with certainty or at the confidence stated."),
-    ("Inconclusive", "Not enough evidence to decide, so treated as not passed."),
-    (
-        "Keyed hash",
-        (
-            "A code in place of a person's or record's name. Only the holder of the key, the controller, can find the "
-            "record again."
-        ),
-    ),
-    ("Waiver", "A dated exception to one rule, with a reason, a ceiling, and an approver other than the requester."),
-)
-
 NOT_SHOWN: tuple[str, ...] = (
     "An attack that finds little is evidence against that attack at the sample size named, not against every attack.",
     "A theorem or a privacy bound holds under its conditions only; they are listed beside it.",
@@ -68,19 +27,27 @@ NOT_SHOWN: tuple[str, ...] = (
 
 
 def direct_only(doc: Doc) -> bool:
-    """Whether the approval rests on direct queries alone: a ``pdtp`` rule was met and no ``dtp`` rule was."""
-    met = [f.get("metric") for f in doc.get("findings", ()) if f.get("outcome") == "passed"]
-    judged = [f.get("metric") for f in doc.get("findings", ())]
-    return "pdtp" in judged and "dtp" not in met
+    """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
+    return any(f.get("metric") == "pdtp" for f in reading.findings(doc)) and not _met_for_all(doc)
+
+
+def _met_for_all(doc: Doc) -> list[Mapping[str, Any]]:
+    """Return the met ``dtp`` rules that limit every unit; a quantile or a share leaves some people out."""
+    return [
+        f
+        for f in reading.findings(doc)
+        if f.get("metric") == "dtp"
+        and f.get("outcome") == "passed"
+        and f.get("unit") == "nats"
+        and not f.get("waiver")
+        and "quantile" not in str(f.get("request"))
+        and "share" not in str(f.get("request"))
+    ]
 
 
 def level(doc: Doc) -> str:
     """Return the DTP level that was reached, such as ``"DTP-1"``; empty unless a ``dtp`` rule passed and all hold."""
-    limits = [
-        real(f.get("limit"))
-        for f in doc.get("findings", ())
-        if f.get("metric") == "dtp" and f.get("outcome") == "passed" and not f.get("waiver")
-    ]
+    limits = [real(f.get("limit")) for f in _met_for_all(doc)]
     if not doc.get("approved") or not limits or math.isnan(min(limits)):
         return ""
     return f"DTP-{number(min(limits))}"
@@ -104,38 +71,47 @@ def _bare(doc: Doc) -> str:
         return "blocked: not enough evidence"
     scope = " for direct queries only" if direct_only(doc) else ""
     if outcome == "warned":
-        waived = any(f.get("waiver") for f in doc.get("findings", ()))
+        waived = any(f.get("waiver") for f in reading.findings(doc))
         return f"approved{scope}, {'under a waiver' if waived else 'with warnings'}"
     return f"approved{scope}"
 
 
 def rules(doc: Doc) -> list[Mapping[str, Any]]:
     """Return the findings of rules, worst first, otherwise in the policy's order."""
-    found = [f for f in doc.get("findings", ()) if not str(f.get("rule", "")).startswith("precondition:")]
-    return sorted(found, key=_badness)
+    found = [f for f in reading.findings(doc) if not str(f.get("rule", "")).startswith("precondition:")]
+    return sorted(found, key=badness)
 
 
 def preconditions(doc: Doc) -> list[Mapping[str, Any]]:
     """Return the findings of preconditions, worst first."""
-    found = [f for f in doc.get("findings", ()) if str(f.get("rule", "")).startswith("precondition:")]
-    return sorted(found, key=_badness)
+    found = [f for f in reading.findings(doc) if str(f.get("rule", "")).startswith("precondition:")]
+    return sorted(found, key=badness)
 
 
-def _badness(finding: Mapping[str, Any]) -> int:
+def badness(finding: Mapping[str, Any]) -> int:
+    """Return the place in ``ORDER``; an outcome nobody knows is the worst."""
     outcome = finding.get("outcome")
     return ORDER.index(outcome) if outcome in ORDER else 0
 
 
 def figure(value: Any, unit: str, *, against: float = math.nan) -> str:
-    """Return a number with its unit; nats also as a factor, fractions as percentages."""
+    """Return a number with its unit; nats as a factor first, fractions as percentages.
+
+    Examples
+    --------
+    >>> figure(1.0, "nats"), figure(0.5, "fraction"), figure(12, "records")
+    ('2.72-fold (1 nat)', '50 %', '12 records')
+    """
     x = real(value)
     if math.isnan(x):
         return "not measured"
     if unit == "nats":
-        return "unlimited" if math.isinf(x) else f"{number(x, against=against)} nats ({fold(x)})"
-    if unit == "fraction":
-        return percent(x) if percent(x) != percent(against) or x == against else percent(x, 8)
-    return f"{number(x, against=against)} {unit}".strip()
+        return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else "unlimited"
+    return _short(x, unit, against) + (f" {unit}" if unit not in ("", "fraction") else "")
+
+
+def _nats(x: float, against: float = math.nan) -> str:
+    return f"{number(x, against=against)} nat{'' if x == 1 else 's'}"
 
 
 def measured(finding: Mapping[str, Any]) -> str:
@@ -145,23 +121,31 @@ def measured(finding: Mapping[str, Any]) -> str:
     if math.isnan(low) or math.isnan(high):
         return "not measured" if math.isnan(value) else f"about {figure(value, unit)}, no interval"
     if low == high:
-        return figure(low, unit, against=limit)
-    if math.isinf(high) and math.isinf(low):
-        return "no limit known"
+        return "unlimited" if math.isinf(low) else figure(low, unit, against=limit)
     if math.isinf(high):
-        return f"at least {figure(low, unit, against=limit)}; no upper limit known"
+        return (
+            "no limit known"
+            if math.isinf(low) or low == 0
+            else (f"at least {figure(low, unit, against=limit)}, no upper limit known")
+        )
     if math.isinf(low):
         return f"at most {figure(high, unit, against=limit)}"
-    bounds = f"{_short(low, unit, limit)} to {_short(high, unit, limit)}"
-    return f"{bounds} nats" if unit == "nats" else (bounds if unit == "fraction" else f"{bounds} {unit}".strip())
+    if unit == "nats":
+        # changes are never below 0: the lower end of an interval that reaches it says nothing
+        factors = f"up to {fold(high)}" if low <= 0 else f"{fold(low).removesuffix('-fold')}- to {fold(high)}"
+        return f"{factors} ({number(low, against=limit)} to {_nats(high, limit)})"
+    words = "" if unit in ("", "fraction") else f" {unit}"
+    return f"{_short(low, unit, limit)} to {_short(high, unit, limit)}{words}"
 
 
 def _short(x: float, unit: str, against: float) -> str:
-    return figure(x, unit, against=against) if unit == "fraction" else number(x, against=against)
+    if unit != "fraction":
+        return number(x, against=against)
+    return percent(x) if x == against or percent(x) != percent(against) else percent(x, 8)
 
 
 def limit(finding: Mapping[str, Any]) -> str:
-    """Return the limit in words: "at most 1 nats (2.72-fold)"."""
+    """Return the limit in words: "at most 2.72-fold (1 nat)"."""
     if math.isnan(real(finding.get("limit"))):
         return "none"
     word = "at least" if finding.get("direction") == "min" else "at most"
@@ -180,6 +164,33 @@ ATTACK_KINDS = (
 
 def kinds_tested(doc: Doc) -> set[str]:
     """Return the kinds of attack that really ran; leave-one-out figures are no attack."""
-    detail = (doc.get("evidence") or {}).get("detail") or {}
-    attacks = [a for a in detail.get("attacks") or () if isinstance(a, Mapping) and not a.get("problem")]
-    return {str(a.get("kind", "membership inference")) for a in attacks}
+    attacks = [a for a in reading.rows(reading.detail(doc).get("attacks")) if not a.get("problem")]
+    return {str(a.get("kind") or "membership inference") for a in attacks}
+
+
+#: names of preconditions, in words
+_CONDITIONS: Mapping[str, str] = {
+    "reproduces": "The recipe reproduces the registered model",
+    "depends_on_data": "The recipe depends on its data",
+    "recorded_seed": "The noise cannot be regenerated",
+    "environment": "Same environment as recorded",
+    "digests": "Files are those that were named",
+}
+
+
+def condition(name: Any) -> str:
+    """Return a precondition's name in words."""
+    raw = str(name or "")
+    if raw.startswith("recheck_"):
+        return f"Fast engine agrees with retraining ({plain(raw.removeprefix('recheck_').replace('_', ' '), 40)})"
+    told = _CONDITIONS.get(raw) or plain(raw.replace("_", " "), 60)
+    return told[:1].upper() + told[1:]
+
+
+def title(finding: Mapping[str, Any]) -> str:
+    """Return a finding's plain name."""
+    rule = str(finding.get("rule") or "")
+    if rule.startswith("precondition:"):
+        return condition(rule.removeprefix("precondition:"))
+    told = plain(finding.get("title") or rule, 80) or "unnamed rule"
+    return told[:1].upper() + told[1:]

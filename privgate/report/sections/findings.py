@@ -1,24 +1,31 @@
-"""All findings, with the measurement behind each."""
-
-from collections.abc import Mapping
-from typing import Any
+"""All findings, in full words, with their ids for engineers."""
 
 from privgate.report import words
 from privgate.report.blocks import Section, Table
+from privgate.report.reading import Doc
+from privgate.report.text import plain
 
 
-def section(doc: Mapping[str, Any]) -> Section:
-    """Return every finding of the verdict, worst first, in full words."""
-    found = [*words.preconditions(doc), *words.rules(doc)]
+def section(doc: Doc) -> Section:
+    """Return every finding of the verdict, worst first."""
     rows = [
         (
-            str(f.get("title") or f.get("rule")),
+            words.title(f),
             words.RESULT.get(str(f.get("outcome")), "Not decided"),
-            str(f.get("message", "")),
-            str(f.get("rule", "")),
-            str(f.get("mode", "")),
+            plain(f.get("message")),
+            plain(f.get("rule"), 80),
+            plain(f.get("mode"), 20),
         )
-        for f in found
+        for f in sorted([*words.preconditions(doc), *words.rules(doc)], key=words.badness)
     ]
-    table = Table("Preconditions and rules", ("Finding", "Result", "Message", "Id in the policy", "Mode"), rows)
-    return Section("findings", "All findings", [table])
+    return Section(
+        "findings",
+        "All findings",
+        [
+            Table(
+                "Preconditions and rules, worst first",
+                ("Finding", "Result", "Message", "Id in the policy", "Mode"),
+                rows,
+            )
+        ],
+    )

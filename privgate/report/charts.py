@@ -1,0 +1,228 @@
+"""The charts of the report; each draws what it is given and computes nothing about privacy."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privgate.report.drawing import DASHES, INK, LIMIT, PAPER, SERIES, SOFT, Drawing, label
+from privgate.report.text import number
+
+
+def histogram(
+    name: str, title: str, desc: str, *, edges: Sequence[float], counts: Sequence[int | None], unbounded: int | None,
+    small_cell: int, limit: float, unit: str = "nats",
+) -> str:  # fmt: skip
+    """Return a histogram with a logarithmic count axis; suppressed cells are hatched to the suppression limit."""
+    with Drawing(name, title, desc) as d:
+        ax = d.axes
+        width = edges[1] - edges[0]
+        known = [(e, c) for e, c in zip(edges, counts, strict=False) if c]
+        hidden = [e for e, c in zip(edges, counts, strict=False) if c is None]
+        ax.bar([e for e, _ in known], [c for _, c in known], width=width * 0.92, align="edge", color=SERIES[0],
+               label="people or records")  # fmt: skip
+        ax.bar(hidden, [small_cell] * len(hidden), width=width * 0.92, align="edge", facecolor="none", hatch="////",
+               edgecolor=SERIES[0], linewidth=1, label="suppressed cell")  # fmt: skip
+        end = edges[-1]
+        if unbounded is None or unbounded > 0:
+            ax.bar([end + 2 * width], [unbounded or small_cell], width=width * 2, align="edge", color=SERIES[1],
+                   hatch="" if unbounded else "////", label="no upper limit known")  # fmt: skip
+            end += 4 * width
+        ax.set_yscale("log")
+        ax.set_ylim(0.8, 2.2 * max([small_cell, *(c for _, c in known), unbounded or 0]))
+        ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}" if v >= 1 else "")
+        ax.set_xlim(0, max(end, limit * 1.12) if math.isfinite(limit) else end)
+        ax.set_xlabel(f"change of the model's answer without the person, {unit}")
+        ax.set_ylabel("how many")
+        ax.grid(axis="y")
+        if math.isfinite(limit):
+            d.limit(limit, f"limit {number(limit)}")
+        d.legend()
+    return d.svg
+
+
+def intervals(name: str, title: str, desc: str, *, rows: Sequence[Mapping[str, Any]], limit: float, top: float) -> str:
+    """Return one horizontal line a unit: PDTP, the certain range of DTP, the noise floor, the limit.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        ``unit``, ``pdtp``, ``low``, ``high``, ``noise``; nats; ``high`` may be infinite.
+    top : float
+        Right end of the axis, nats, finite; infinite figures are drawn as arrows to it.
+    """
+    with Drawing(name, title, desc, height=1.5 + 0.3 * len(rows)) as d:
+        ax = d.axes
+        for i, r in enumerate(rows):
+            y = len(rows) - i
+            high = min(r["high"], top)
+            ax.plot([r["low"], high], [y, y], color=SERIES[0], linewidth=5, alpha=0.45, solid_capstyle="butt",
+                    label="DTP lies in this range" if i == 0 else None)  # fmt: skip
+            if r["high"] > top:
+                ax.plot([top], [y], marker=">", markersize=9, color=SERIES[0], clip_on=False, linestyle="none",
+                        label=None if any(q["high"] > top for q in rows[:i]) else "no upper limit known")  # fmt: skip
+            ax.plot([min(r["pdtp"], top)], [y], marker="o", markersize=7, color=INK, linestyle="none",
+                    label="PDTP, direct queries" if i == 0 else None)  # fmt: skip
+            if r["noise"] > 0:
+                ax.plot([r["noise"]] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2], linewidth=2.5,
+                        label="noise floor" if not any(q["noise"] > 0 for q in rows[:i]) else None)  # fmt: skip
+        ax.set_yticks(range(len(rows), 0, -1), [str(r["unit"]) for r in rows], fontfamily="monospace")
+        ax.set_ylim(0.3, len(rows) + 0.7)
+        ax.set_xlim(0, top)
+        ax.set_xlabel("nats (0 is no change)")
+        ax.grid(axis="x")
+        if math.isfinite(limit):
+            d.limit(limit, f"limit {number(limit)}")
+        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
+    return d.svg
+
+
+def roc(name: str, title: str, desc: str, *, curves: Sequence[Mapping[str, Any]], floor: float) -> str:
+    """Return ROC curves on two logarithmic axes, with bands where known and the line of guessing.
+
+    Parameters
+    ----------
+    curves : sequence of mappings
+        ``label`` and ``points``: (fpr, tpr) or (fpr, tpr, low, high), fractions, ascending.
+    floor : float
+        Left and lower end of the axes, above 0.
+    """
+    with Drawing(name, title, desc, height=4.6) as d:
+        ax = d.axes
+        ax.plot([floor, 1], [floor, 1], color=SOFT, linewidth=1.2, linestyle=DASHES[2], label="guessing")
+        for i, curve in enumerate(curves[:4]):
+            points = [p for p in curve["points"] if p[0] > 0 and p[1] > 0]
+            x, y = [p[0] for p in points], [max(p[1], floor) for p in points]
+            if points and all(len(p) == 4 for p in points):
+                ax.fill_between(x, [max(p[2], floor) for p in points], [max(p[3], floor) for p in points], step="post",
+                                color=SERIES[i], alpha=0.18, linewidth=0)  # fmt: skip
+            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=label(curve["label"]))
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlim(floor, 1)
+        ax.set_ylim(floor, 1.05)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        ax.set_xlabel("people outside the data who are accused")
+        ax.set_ylabel("people in the data who are found")
+        ax.grid(which="major")
+        d.legend(loc="upper left")
+    return d.svg
+
+
+def groups(
+    name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float, float]], xlabel: str,
+    reference: float = math.nan, reference_text: str = "", percent: bool = True,
+) -> str:  # fmt: skip
+    """Return a value with its interval for each row.
+
+    Parameters
+    ----------
+    rows : sequence of (name, value, low, high)
+        ``low`` and ``high`` may be NaN where there is no interval.
+    reference : float
+        Where to draw a line, for example at guessing.
+    """
+    with Drawing(name, title, desc, height=1.2 + 0.32 * len(rows)) as d:
+        ax = d.axes
+        for i, (_, value, low, high) in enumerate(rows):
+            y = len(rows) - i
+            if math.isfinite(low) and math.isfinite(high):
+                ax.plot([low, high], [y, y], color=SERIES[0], linewidth=2.5)
+                ax.plot([low, high], [y, y], color=SERIES[0], linestyle="none", marker="|", markersize=10)
+            ax.plot([value], [y], color=INK, marker="o", markersize=7, linestyle="none")
+        ax.set_yticks(range(len(rows), 0, -1), [label(r[0]) for r in rows])
+        ax.set_ylim(0.3, len(rows) + 0.7)
+        ax.set_xlabel(xlabel)
+        if percent:
+            ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        ax.grid(axis="x")
+        if math.isfinite(reference):
+            d.limit(reference, reference_text)
+    return d.svg
+
+
+def against_pdtp(name: str, title: str, desc: str, *, rows: Sequence[tuple[float, float, float, float]]) -> str:
+    """Return attack accuracy over PDTP.
+
+    Parameters
+    ----------
+    rows : sequence of (pdtp, accuracy, low, high)
+        Nats and fractions; ascending in PDTP.
+    """
+    with Drawing(name, title, desc) as d:
+        ax = d.axes
+        ax.axhline(0.5, color=SOFT, linestyle=DASHES[2], linewidth=1.2, label="guessing")
+        for x, _, low, high in rows:
+            if math.isfinite(low) and math.isfinite(high):
+                ax.plot([x, x], [low, high], color=SERIES[0], marker="_", markersize=9, linewidth=2)
+        ax.plot([r[0] for r in rows], [r[1] for r in rows], color=SERIES[0], marker="o", label="attack accuracy")
+        ax.set_ylim(min(0.45, *(r[1] for r in rows)), 1.02)
+        ax.yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        ax.set_xlabel("PDTP of the records, nats")
+        ax.set_ylabel("guesses that are right")
+        ax.grid()
+        d.legend(loc="upper left")
+    return d.svg
+
+
+def pairs(
+    name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float]], first: str, second: str,
+    xlabel: str, limits: Sequence[float] = (), percent: bool = False,
+) -> str:  # fmt: skip
+    """Return two values a row, joined by a line: bound and measured, before and now.
+
+    Parameters
+    ----------
+    rows : sequence of (name, first value, second value)
+        NaN where one is missing.
+    limits : sequence of float
+        One a row, NaN for none.
+    """
+    with Drawing(name, title, desc, height=1.5 + 0.36 * len(rows)) as d:
+        ax = d.axes
+        finite = [v for r in rows for v in r[1:] if math.isfinite(v)] + [v for v in limits if math.isfinite(v)]
+        right = 1.08 * max(finite, default=1.0) or 1.0
+        for i, row in enumerate(rows):
+            y = len(rows) - i
+            a, b = (v if math.isnan(v) else min(v, right) for v in row[1:])
+            ax.plot([a, b], [y, y], color=SOFT, linewidth=1.5)
+            ax.plot([a], [y], color=SERIES[0], marker="o", markersize=8, linestyle="none", markerfacecolor=PAPER,
+                    markeredgewidth=2, label=first if i == 0 else None)  # fmt: skip
+            ax.plot(
+                [b], [y], color=SERIES[1], marker="D", markersize=7, linestyle="none", label=second if i == 0 else None
+            )
+            if limits and math.isfinite(limits[i]):
+                ax.plot([limits[i]] * 2, [y - 0.32, y + 0.32], color=LIMIT, linewidth=2.2, linestyle=(0, (3, 1)),
+                        label="limit" if i == 0 else None)  # fmt: skip
+        ax.set_yticks(range(len(rows), 0, -1), [label(r[0]) for r in rows])
+        ax.set_ylim(0.3, len(rows) + 0.7)
+        ax.set_xlim(0, right)
+        ax.set_xlabel(xlabel)
+        if percent:
+            ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        ax.grid(axis="x")
+        d.figure.legend(loc="outside lower center", ncols=3, fontsize=10)
+    return d.svg
+
+
+def curve(name: str, title: str, desc: str, *, points: Sequence[tuple[float, float]], xlabel: str, ylabel: str) -> str:
+    """Return a falling step line with its points, for example capacity over a required probability."""
+    with Drawing(name, title, desc) as d:
+        ax = d.axes
+        ax.plot([p[0] for p in points], [p[1] for p in points], color=SERIES[0], marker="o")
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel)
+        ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
+        ax.grid()
+    return d.svg
+
+
+def shift(
+    name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float]], limit: float, first: str, second: str
+) -> str:
+    """Return two distributions as quantiles side by side, nats."""
+    return pairs(
+        name, title, desc, rows=rows, first=first, second=second, xlabel="nats",
+        limits=[limit] * len(rows) if math.isfinite(limit) else (),
+    )  # fmt: skip

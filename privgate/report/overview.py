@@ -1,0 +1,111 @@
+"""The overview: every production model on one page, with verdict, policy, expiry, worst unit, last check."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from privgate.report import front, reading
+from privgate.report.page import environment
+from privgate.report.reading import Doc
+from privgate.report.text import fold, number, plain, real
+
+
+def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
+    """Return one HTML page over many models, those that need attention first.
+
+    Parameters
+    ----------
+    rows : iterable of mappings
+        One a model version: ``document`` (its report, None without), ``name``, ``version``, ``alias``,
+        ``href`` (relative address of its HTML report), ``problem`` (why its report could not be read, or does
+        not belong to it). A report document by itself is a row too.
+    now : str
+        RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
+
+    Returns
+    -------
+    str
+        A self-contained page; the same rows give the same bytes.
+    """
+    lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"]))
+    told = {
+        "lines": lines,
+        "now": plain(now, 40),
+        "summary": _summary(lines),
+    }
+    return str(environment().get_template("index.html").render(**told))
+
+
+def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
+    doc = row if "schema" in row else reading.mapping(row.get("document"))
+    named = {**reading.subject(doc), **{k: row[k] for k in ("name", "version") if row.get(k) and "schema" not in row}}
+    base = {
+        "model": front.subject({"subject": named}),
+        "alias": plain(row.get("alias"), 40),
+        "href": _href(row.get("href")),
+    }
+    problem = plain(row.get("problem"), 200)
+    if not doc or problem:
+        state = "report unusable" if problem else "never checked"
+        told = {"tone": "bad", "verdict": state.capitalize(), "note": problem, "order": 0}
+        return {**base, **told, "policy": "", "expires": "", "worst": "", "checked": ""}
+    page = front.view(doc)
+    late = _late(doc.get("expires"), now)
+    policy = reading.mapping(doc.get("policy"))
+    released = doc.get("approved") is True and not late
+    return {
+        **base,
+        "tone": page["tone"] if not late else "bad",
+        "verdict": page["decision"] + (", expired" if late else ""),
+        "note": "",
+        "order": 3 if released and doc.get("outcome") == "passed" else (2 if released else 1),
+        "policy": plain(policy.get("name"), 40),
+        "expires": plain(doc.get("expires"), 40) or "no statement",
+        "worst": _worst(doc),
+        "checked": plain(doc.get("decided_at"), 40) or "not recorded",
+    }
+
+
+def _worst(doc: Doc) -> str:
+    worst = reading.rows(reading.mapping(doc.get("units")).get("worst"))
+    if not worst:
+        return "not measured"
+    first = worst[0]
+    change = max(real(first.get(k)) for k in ("pdtp", "dtp_lower"))
+    return f"{plain(first.get('unit'), 16)[:8]}: {fold(change)} ({number(change)} nats)"
+
+
+def _late(expires: Any, now: str) -> bool:
+    """Whether a report's time is over; a date that cannot be read is over."""
+    if not expires or not now:
+        return False
+    try:
+        return _moment(str(expires)) <= _moment(now)
+    except ValueError:
+        return True
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _href(value: Any) -> str:
+    """Return a relative address, percent-encoded; anything with a scheme, host or way up is dropped."""
+    text = str(value or "")
+    if not text or ":" in text or text.startswith(("/", "\\")) or ".." in text.split("/"):
+        return ""
+    return quote(text)
+
+
+def _summary(lines: list[dict[str, Any]]) -> str:
+    if not lines:
+        return "No model version was found."
+    attention = sum(r["order"] < 2 for r in lines)
+    total = f"{number(len(lines))} model version{'' if len(lines) == 1 else 's'}"
+    return (
+        f"{total}; {number(attention)} not approved, expired or never checked."
+        if attention
+        else f"{total}, all approved."
+    )

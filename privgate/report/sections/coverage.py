@@ -1,0 +1,38 @@
+"""Coverage and limits: for whom the figures speak, what the run planned, and what it could never conclude."""
+
+from privgate.report import reading
+from privgate.report.blocks import Block, Facts, List, Section, Text
+from privgate.report.reading import Doc
+from privgate.report.text import number, plain
+
+
+def section(doc: Doc) -> Section | None:
+    """Return how many units were measured and what follows for the others."""
+    d = reading.detail(doc)
+    coverage, plan, seeds = (reading.mapping(d.get(k)) for k in ("coverage", "plan", "seeds"))
+    never = [plain(n, 400) for n in [*(plan.get("cannot_conclude") or ()), *(d.get("cannot_conclude") or ())]]
+    blocks: list[Block] = []
+    n, of = coverage.get("n_measured"), coverage.get("n_units")
+    if n is not None and of is not None:
+        every = n == of
+        blocks.append(Text(f"{'All' if every else number(n)} of {number(of)} people or records were measured."
+                           if not every else f"All {number(of)} people or records were measured."))  # fmt: skip
+        if coverage.get("claim"):
+            blocks.append(Text(plain(coverage["claim"], 400)))
+        elif not every:
+            blocks.append(Text("Nothing is claimed about the others."))
+    items = [(_PLAN[k], number(v)) for k, v in plan.items() if k in _PLAN]
+    items += [(str(k).replace("_", " "), plain(v, 160)) for k, v in seeds.items() if v not in (None, "", [])]
+    if items:
+        blocks.append(Facts(items))
+    if never:
+        blocks += [Text("Said before training: what this policy can never conclude for this model."), List(never)]
+    return Section("coverage", "Coverage and limits", blocks) if blocks else None
+
+
+_PLAN = {
+    "retrains": "Trainings planned",
+    "leave_one_out": "of these, without one person",
+    "shadows": "of these, on random halves",
+    "seconds": "Seconds expected",
+}

@@ -1,0 +1,96 @@
+"""Methods: which engine answered, how it was re-checked, which theorem applied, each with its source."""
+
+from privgate.report import reading
+from privgate.report.blocks import Block, Section, Table
+from privgate.report.reading import Doc
+from privgate.report.text import number, plain
+
+_SOURCES = (
+    ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),
+    ("Membership inference", "Shokri et al. (2017); Yeom et al. (2020); each attack names its own source"),
+    ("Bounds from differential privacy", "Thudi et al. (2023), Bounding Membership Inference"),
+)
+
+
+def section(doc: Doc) -> Section:
+    """Return engines, re-checks, certificates, published bounds beside corrected ones, assumptions and sources."""
+    d = reading.detail(doc)
+    blocks: list[Block] = []
+    engines = reading.mapping(reading.mapping(doc.get("units")).get("engine"))
+    if engines:
+        rows = [(plain(k, 60), number(v)) for k, v in engines.items()]
+        blocks.append(Table("How models without one person were obtained", ("Engine", "People or records"), rows, (1,)))
+    rechecks = reading.rows(d.get("recheck"))
+    if rechecks:
+        rows_ = [
+            (plain(r.get("engine"), 40), *(number(r.get(k)) for k in ("checked", "max_difference", "tolerance")))
+            for r in rechecks
+        ]
+        columns = ("Engine", "Refitted for comparison", "Largest difference, nats", "Allowed, nats")
+        blocks.append(Table("Re-check of fast engines against real retraining in this run", columns, rows_, (1, 2, 3)))
+    certificates = reading.rows(d.get("certificates"))
+    if certificates:
+        theorems = [_certificate(c) for c in certificates]
+        columns = ("Certificate", "Applied", "Because, or conditions checked", "Source")
+        blocks.append(
+            Table(
+                "Theorems that limit DTP",
+                columns,
+                theorems,
+                folded=f"{_applied(certificates)} of {len(theorems)} theorems applied",
+            )
+        )
+    published = reading.rows(d.get("as_published"))
+    if published:
+        cells_ = [
+            (plain(p.get("name"), 80), number(p.get("value")), number(p.get("corrected")), plain(p.get("because"), 240),
+             plain(p.get("source"), 120))
+            for p in published
+        ]  # fmt: skip
+        columns = ("Bound", "As published", "Corrected", "Why", "Source")
+        blocks.append(Table("Published bounds, reported only: they approve nothing", columns, cells_, (1, 2)))
+    blocks += _measurements(doc)
+    blocks.append(Table("Sources", ("What", "Where it is defined"), _SOURCES))
+    return Section("methods", "Methods and sources", blocks)
+
+
+def _applied(certificates: list[Doc]) -> int:
+    return sum(c.get("applies") is True for c in certificates)
+
+
+def _certificate(c: Doc) -> tuple[str, str, str, str]:
+    applies = c.get("applies") is True
+    because = "; ".join(plain(a, 200) for a in c.get("assumptions") or ()) if applies else plain(c.get("because"), 300)
+    return plain(c.get("name"), 60).replace("_", " "), "yes" if applies else "no", because, plain(c.get("source"), 160)
+
+
+def _measurements(doc: Doc) -> list[Block]:
+    rows = []
+    for m in reading.measurements(doc):
+        sure = f"{number(100 * m['confidence'])} % confidence" if m.get("confidence") else "certain"
+        kind = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}.get(
+            str(m.get("kind")), ""
+        )
+        assumptions = "; ".join(plain(a, 200) for a in m.get("assumptions") or ())
+        rows.append(
+            (
+                plain(reading.mapping(m.get("request")).get("key"), 120),
+                plain(m.get("problem"), 200)
+                or f"{number(m.get('low'))} to {number(m.get('high'))} {plain(m.get('unit'), 20)}",
+                "not measured" if m.get("problem") else (kind if kind == "point estimate" else f"{kind}, {sure}"),
+                f"{number(m.get('n'))} of {number(m.get('population'))}" if m.get("population") else "",
+                plain(m.get("where"), 60),
+                assumptions,
+            )
+        )
+    if not rows:
+        return []
+    columns = ("Measurement", "Result", "Kind", "Units or trials", "Where", "Conditions")
+    return [
+        Table(
+            "Measurements behind the findings",
+            columns,
+            rows,
+            folded=f"All {len(rows)} measurements with their conditions",
+        )
+    ]
