@@ -295,9 +295,19 @@ class TrainingData:
         object.__setattr__(made, "loader", json.dumps({"reference": reference, "options": options}))
         return made  # type: ignore[return-value]  # a loader may return a subclass
 
+    @cached_property
+    def _coded(self) -> tuple[NDArray[Any], Index]:
+        classes, codes = np.unique(self.y, return_inverse=True)
+        return classes, codes.astype(np.int64)
+
     def classes(self) -> NDArray[Any]:
         """Return the sorted distinct labels."""
-        return np.unique(self.y)
+        return self._coded[0]
+
+    @property
+    def label_codes(self) -> Index:
+        """Position of each record's label in ``classes``, int64 array of shape (n,)."""
+        return self._coded[1]
 
 
 def as_rows(rows: Sequence[int] | Index) -> Index:

@@ -93,4 +93,4 @@ class Subject:
     @property
     def label_codes(self) -> NDArray[np.int64]:
         """Position of each record's label in ``classes``, shape (n,)."""
-        return np.asarray(np.searchsorted(self.classes, self.data.y), dtype=np.int64)
+        return self.data.label_codes

@@ -73,17 +73,16 @@ class _Model:
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
         """Name the units that alone hold the highest category of a feature whose categories are not declared."""
-        train = self.codes[: self.n]
         unit_of_row = np.arange(self.n)
         if subject.data.groups is not None:
             for u, rows in enumerate(subject.data.units):
                 unit_of_row[rows] = u
         found: set[int] = set()
         for j, table in enumerate(self.tables):
-            if train[:, j].max() + 1 == len(table) and not self.declared[j]:
-                holders = np.unique(unit_of_row[train[:, j] == len(table) - 1])
-                found |= set(holders.tolist()) if len(holders) == 1 else set()
-        return {int(u): SHRUNK for u in np.flatnonzero(np.isin(units, sorted(found)))}
+            if not self.declared[j]:
+                holders = unit_of_row[np.flatnonzero(self.codes[: self.n, j] == len(table) - 1)]
+                found |= {int(holders[0])} if (holders == holders[0]).all() else set()
+        return {int(u): SHRUNK for u in np.flatnonzero(np.isin(units, sorted(found)))} if found else {}
 
     def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
         """Return one record for each cell of the contingency table, if that has far fewer cells than records."""

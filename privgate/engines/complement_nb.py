@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
 from privgate.engines.counts import Float, Prior, Removal
+from privgate.engines.tokens import Tokens
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
 from privgate.subject import Subject
@@ -19,43 +20,50 @@ from privgate.subject import Subject
 class _Model:
     """Token counts of everything but each class, smoothed."""
 
-    X: Float  # pool, (P, d)
+    X: Tokens  # pool, (P, d)
     complement: Float  # (K, d), alpha included
     norm: bool
     floor: Float  # (d,) the smoothing: what is left of a count of 0
 
     @property
     def width(self) -> int:
-        return int(self.X.shape[1]) * 4
+        return int(self.X.X.shape[1]) * 4
 
     def prepare(self, removal: Removal) -> tuple[Removal, Float, Float]:
         """Return what each pair and each unit takes away, (T, d) and (U, d)."""
-        own = removal.sums(self.X)
+        own = removal.sums(self.X.X)
         unit = own if removal.single else np.add.reduceat(own, removal.first[:-1], axis=0)
         return removal, own, unit
 
     def scores(self, queries: Index, unit: Index, prepared: tuple[Removal, Float, Float]) -> tuple[Float, Float]:
         """Return scores; records of one class belong to the complement of every other class."""
         removal, own, gone = prepared
-        x = self.X[queries]
-        full = x @ _weights(self.complement, norm=self.norm).T
-        rest = np.empty_like(full)
-        kept_by = np.full((len(gone), len(self.complement)), -1)
-        kept_by[np.repeat(np.arange(len(gone)), np.diff(removal.first)), removal.label] = np.arange(len(own))
-        alone = removal.single and (np.diff(removal.first) == 1).all()
+        full = np.asarray(self.X.matrix(queries) @ _weights(self.complement, norm=self.norm).T)
+        lost_by = np.full((len(removal.first) - 1, len(self.complement)), -1)
+        lost_by[np.repeat(np.arange(len(lost_by)), np.diff(removal.first)), removal.label] = np.arange(
+            len(removal.label)
+        )
+        if removal.single and len(removal.label) == len(lost_by) and np.array_equal(queries, removal.rows[unit]):
+            return full, self._without_itself(queries, full, lost_by[unit] >= 0)
+        x, rest = self.X.X[queries], np.empty_like(full)
         for c, complement in enumerate(self.complement):
-            pair = kept_by[unit, c]
-            same = pair >= 0
-            if alone:  # a record of class c is no part of c's complement
-                rest[same, c] = full[same, c]
-                at = np.flatnonzero(~same)
-                taken = gone[unit[at]]
-            else:
-                at = np.arange(len(x))
-                taken = gone[unit] - np.where(same[:, None], own[np.maximum(pair, 0)], 0.0)
-            left = np.maximum(complement - taken, self.floor)
-            rest[at, c] = _score(x[at], left, norm=self.norm)
+            pair = lost_by[unit, c]
+            taken = gone[unit] - np.where(pair[:, None] >= 0, own[np.maximum(pair, 0)], 0.0)
+            rest[:, c] = _score(x, np.maximum(complement - taken, self.floor), norm=self.norm)
         return full, rest
+
+    def _without_itself(self, record: Index, full: Float, own: NDArray[np.bool_]) -> Float:
+        """Return scores without the record that is also the query; a record is no part of its class's complement."""
+        x = self.X.X[record]
+        length, total = x.sum(axis=1), self.complement.sum(axis=1)
+        log_total = np.log(np.maximum(total - length[:, None], self.floor.sum()))
+        score = self.X.logs(record, self.complement, weighted=True) - length[:, None] * log_total
+        if self.norm:
+            logged = np.log(self.complement).sum(axis=1) + self.X.logs(record, self.complement, weighted=False)
+            score /= logged - x.shape[1] * log_total
+        else:
+            score = -score
+        return np.where(own, full, score)
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> None:
         return None
@@ -132,7 +140,7 @@ class ComplementNb:
         X, K = design.matrix(subject).astype(np.float64), len(subject.classes)
         hot = (subject.label_codes[:, None] == np.arange(K)).astype(np.float64)
         tokens, alpha = hot.T @ X[:n], _alpha(estimator, X.shape[1])
-        model = _Model(X, tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha)
+        model = _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha)
         prior = Prior(hot.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
         made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
         return made, np.zeros(0, dtype=np.int64)

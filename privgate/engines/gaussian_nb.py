@@ -18,6 +18,8 @@ from privgate.subject import Subject
 CANCELLED = 1e-4
 #: relative change of a variance below which two terms of its Taylor series are right to 1e-12
 LINEAR = 1e-6
+#: largest x^2 / variance at which (x - M)^2 / v may be multiplied out: four digits of sixteen are lost, not more
+EXPANDED = 1e4
 
 
 class _Prepared(NamedTuple):
@@ -89,19 +91,32 @@ class _Model:
     def scores(self, queries: Index, unit: Index, prepared: _Prepared) -> tuple[Float, Float]:
         """Every class changes without a unit, because the variance floor is a function of all records."""
         x, variance = self.X[queries], self.variance
-        full, rest = np.empty((len(x), len(variance))), np.empty((len(x), len(variance)))
-        change = prepared.floor[unit] - self.floor
-        exact = np.abs(change) > LINEAR * variance.min()
-        for c, (mean, v) in enumerate(zip(self.mean, variance, strict=True)):
-            square = (x - mean) ** 2
-            full[:, c] = -0.5 * (square @ (1 / v) + np.log(2 * np.pi * v).sum())
-            slope = 0.5 * (square @ (1 / v**2) - (1 / v).sum())
-            bend = -0.5 * (2 * square @ (1 / v**3) - (1 / v**2).sum())
-            rest[:, c] = full[:, c] + (slope + 0.5 * bend * change) * change
-            if exact.any():
-                moved = v + change[exact, None]
-                rest[exact, c] = -0.5 * (square[exact] / moved + np.log(2 * np.pi * moved)).sum(axis=1)
+        change = (prepared.floor[unit] - self.floor)[:, None]
+        full, slope, bend = self._taylor(x, variance)
+        rest = full + (slope + 0.5 * bend * change) * change
+        exact = (np.abs(change) > LINEAR * variance.min())[:, 0]
+        for c in range(len(variance)) if exact.any() else ():
+            moved = variance[c] + change[exact]
+            square = (x[exact] - self.mean[c]) ** 2
+            rest[exact, c] = -0.5 * (square / moved + np.log(2 * np.pi * moved)).sum(axis=1)
         return full, rest
+
+    def _taylor(self, x: Float, variance: Float) -> tuple[Float, Float, Float]:
+        """Return log p(x | c), shape (Q, K), and its first two derivatives by the variance floor."""
+        inverse = 1 / variance
+        weights = np.concatenate([inverse, inverse**2, inverse**3])
+        means = np.tile(self.mean, (3, 1))
+        if (np.abs(x).max(axis=0, initial=0.0) ** 2 * inverse).max() < EXPANDED:
+            distance = (x * x) @ weights.T - 2 * (x @ (means * weights).T) + (means**2 * weights).sum(axis=1)
+        else:  # expanded squares would cancel
+            K = len(variance)
+            distance = np.empty((len(x), 3 * K))
+            for c, mean in enumerate(self.mean):
+                distance[:, c::K] = ((x - mean) ** 2) @ weights[c::K].T
+        first, second, third = np.split(distance, 3, axis=1)
+        full = -0.5 * (first + np.log(2 * np.pi * variance).sum(axis=1))
+        slope = 0.5 * (second - inverse.sum(axis=1))
+        return full, slope, -0.5 * (2 * third - (inverse**2).sum(axis=1))
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: _Prepared) -> Float:
         unit = np.searchsorted(removal.first, pair, side="right") - 1

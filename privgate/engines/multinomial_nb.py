@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
 from privgate.engines.counts import Float, Removal
+from privgate.engines.tokens import Tokens
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
 from privgate.subject import Subject
@@ -19,28 +20,42 @@ from privgate.subject import Subject
 class _Model:
     """Token counts of each (class, feature)."""
 
-    X: Float  # pool, (P, d)
-    tokens: Float  # (K, d)
+    X: Tokens  # pool, (P, d)
+    counts: Float  # (K, d)
     alpha: Float  # (d,)
 
     @property
     def width(self) -> int:
-        return int(self.X.shape[1]) * 3
+        return int(self.X.X.shape[1]) * 3
 
     def prepare(self, removal: Removal) -> None:
         return None
 
     def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
-        return self.X[queries] @ _weights(self.tokens, self.alpha).T, None
+        return np.asarray(self.X.matrix(queries) @ _weights(self.counts, self.alpha).T), None
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
-        x, gone = self.X[queries], removal.sums(self.X)
-        total = self.tokens.sum(axis=1)[removal.label] - gone.sum(axis=1) + self.alpha.sum()
+        totals = self.counts.sum(axis=1) + self.alpha.sum()
+        if removal.single and np.array_equal(queries, removal.rows[pair]):
+            return self._without_itself(queries, removal.label[pair], totals)
+        x, gone = self.X.X[queries], removal.sums(self.X.X)
+        total = totals[removal.label] - gone.sum(axis=1)
         # a difference of sums of fractions may come out as -1e-17 where it is 0
-        left = np.maximum(self.tokens[removal.label[pair]] - gone[pair], 0.0)
-        left += self.alpha
-        score = np.einsum("ij,ij->i", x, np.log(left, out=left))
+        left = np.maximum(self.counts[removal.label[pair]] - gone[pair], 0.0) + self.alpha
+        score = np.einsum("ij,ij->i", x, np.log(left))
         return np.asarray(score - x.sum(axis=1) * np.log(total)[pair])
+
+    def _without_itself(self, record: Index, label: Index, totals: Float) -> Float:
+        length = np.asarray(self.X.X[record].sum(axis=1))
+        table = self.counts + self.alpha
+        if self.X.tabulated(table):
+            out = self.X.logs(record, table, weighted=True)[np.arange(len(record)), label]
+        else:
+            out = np.empty(len(record))
+            for c in np.unique(label):
+                at = np.flatnonzero(label == c)
+                out[at] = self.X.logs(record[at], table[c : c + 1], weighted=True)[:, 0]
+        return np.asarray(out - length * np.log(totals[label] - length))
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
         return {}
@@ -101,7 +116,7 @@ class MultinomialNb:
         estimator = subject.recipe.library_estimator
         X, prior = design.matrix(subject).astype(np.float64), counts.prior_of(estimator, subject)
         hot = (subject.label_codes[:, None] == np.arange(len(prior.counts))).astype(np.float64)
-        model = _Model(X, hot.T @ X[: subject.data.n], _alpha(estimator, X.shape[1]))
+        model = _Model(Tokens(X), hot.T @ X[: subject.data.n], _alpha(estimator, X.shape[1]))
         made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
         return made, np.zeros(0, dtype=np.int64)
 

@@ -77,7 +77,7 @@ class Retrained:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}, expected {expected} + classes")
         if len(self.row_query) != rows or any(len(getattr(self, n)) != units for n in ("error", "status", "engine")):
             raise ValueError("columns of a Retrained do not fit together")
-        live = np.array([s not in (Status.FAILED, Status.UNDEFINED) for s in self.status], dtype=bool)
+        live = ((self.status != Status.FAILED) & (self.status != Status.UNDEFINED)).astype(bool)
         good = live[self.row_unit] if units else np.zeros(0, dtype=bool)
         if np.isnan(self.log_with[:, good]).any() or np.isnan(self.log_without[:, good]).any():
             bad = self.units[np.unique(self.row_unit[good][np.isnan(self.log_without[:, good]).any(axis=(0, 2))])]
