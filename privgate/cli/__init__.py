@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "Render a report again from report.json alone."),
     "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
+    "policy": ("policy", "Lint, explain, test and compare policies."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
 }
 

@@ -10,6 +10,8 @@ from privgate.policy.strict_yaml import Place, Tree, dotted
 #: mappings that are merged key by key, and lists that are joined
 _MERGED = ("audit", "data")
 _JOINED = ("waivers", "never_waivable")
+#: what a file says about itself; never inherited (conditions are all kept, but beside one another)
+_OWN = ("schema", "name", "version", "description", "extends", "applies_to")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:
@@ -17,7 +19,7 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
 
     Rules are matched by id. The child's rules come first, so that positions in messages are those of the child's file.
     """
-    value = {k: v for k, v in parent.value.items() if k not in ("extends", "description", "applies_to")}
+    value = {k: v for k, v in parent.value.items() if k not in _OWN}
     marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in ("rules", *_JOINED)}
     value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, *_JOINED, "rules")})
     for name in _MERGED:

@@ -76,12 +76,20 @@ class Policy(Document):
     def origin(self, rule: str, key: str) -> Mark | None:
         """Return the file and line that a rule's key comes from; None where it is a default."""
         position = [r.name for r in self.rules].index(rule)
-        return self._source.tree.marks.get(("rules", position, key))
+        return self.mark_of("rules", position, key)
+
+    def mark(self, place: tuple[str | int, ...]) -> Mark:
+        """Return the file and line of a key, or of the nearest key around it."""
+        return self._source.tree.mark(place)
+
+    def mark_of(self, *place: str | int) -> Mark | None:
+        """Return the file and line that a value comes from; None where it is a default."""
+        return self._source.tree.marks.get(place)
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
         """JSON values of the policy with everything it extends and every default written out."""
-        conditions = [plain(c) for c in self._source.conditions]
+        conditions = [plain(c) for c in dict.fromkeys(self._source.conditions)]
         return {**plain(self), "extends": list(self._source.chain), "applies_to": conditions}
 
     @cached_property

@@ -1,0 +1,134 @@
+"""``privgate policy``: lint, explain, test, diff, schema. Nothing is trained here."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privgate.cli.console import plain
+from privgate.errors import ExitCode, UsageError
+from privgate.policy import Policy
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def policy() -> None:
+    """Work with policy files; nothing is trained."""
+
+
+@policy.command()
+@click.argument("name")
+@click.option("--model", "uri", default=None, metavar="URI", help="Say what can never pass for this model version.")
+@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+@click.option(
+    "--candidates", type=click.IntRange(min=0), default=None, help="Say what so many non-members cannot settle."
+)
+@click.option("--strict", is_flag=True, help="Exit 2 if there is any remark.")
+def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: int | None, strict: bool) -> int:
+    """Check the policy NAME (a shipped name, or a file): mistakes, and what is probably not meant.
+
+    Exits 2 if the policy cannot be used; remarks alone exit 0.
+    """
+    from privgate.policy.lint import lint as look
+
+    loaded = Policy.load(name)
+    remarks = look(loaded, today=_today(), facts=_facts(uri, tracking_uri, candidates))
+    for remark in remarks:
+        click.echo(plain(str(remark)))
+    click.echo(f"{loaded.name} version {loaded.version}: {len(remarks)} remarks; {loaded.digest}")
+    return int(ExitCode.USAGE if strict and remarks else ExitCode.PASSED)
+
+
+@policy.command()
+@click.argument("name")
+@click.argument("rule", required=False)
+def explain(*, name: str, rule: str | None) -> int:
+    """Say in plain words what the policy NAME, or one RULE of it, means, and where each number comes from."""
+    from privgate.policy.explain import explain as tell
+
+    for line in tell(Policy.load(name), rule):
+        click.echo(plain(line))
+    return int(ExitCode.PASSED)
+
+
+@policy.command()
+@click.argument("name")
+@click.argument("cases", nargs=-1, required=True, type=_FILE)
+def test(*, name: str, cases: tuple[Path, ...]) -> int:
+    """Judge the evidence in the files CASES by the policy NAME and compare with what they expect.
+
+    Exits 1 if one differs.
+    """
+    from privgate.policy import fixtures
+
+    loaded = Policy.load(name)
+    results = [result for path in cases for result in fixtures.run(loaded, path)]
+    for result in results:
+        click.echo(plain(f"{'FAILED' if result.wrong else 'ok'}  {result.name}"))
+        for line in result.wrong:
+            click.echo(plain(f"    {line}"))
+    wrong = sum(1 for r in results if r.wrong)
+    click.echo(f"{len(results)} cases, {wrong} not as expected")
+    return int(ExitCode.FAILED if wrong else ExitCode.PASSED)
+
+
+@policy.command()
+@click.argument("old")
+@click.argument("new")
+@click.argument("reports", nargs=-1, type=_FILE)
+@click.option("--exit-code", is_flag=True, help="Exit 1 if a past verdict would change.")
+def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> int:
+    """Say what differs between the policies OLD and NEW, and which past REPORTS (report.json) would end differently."""
+    from privgate.policy import diff as compare
+
+    before, after = Policy.load(old), Policy.load(new)
+    lines = list(compare.settings(before, after))
+    for line in lines or ["the resolved policies ask for the same"]:
+        click.echo(plain(line))
+    changes = list(compare.verdicts(before, after, list(reports), _today()))
+    for change in changes:
+        click.echo(
+            plain(f"{'CHANGED' if change.changed else 'same   '}  {change.report}: {change.old} -> {change.new}")
+        )
+        for why in change.why:
+            click.echo(plain(f"    {why}"))
+    changed = sum(1 for c in changes if c.changed)
+    if reports:
+        click.echo(f"{changed} of {len(changes)} past verdicts would change")
+    return int(ExitCode.FAILED if exit_code and changed else ExitCode.PASSED)
+
+
+@policy.command()
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
+def schema(*, output: Path | None) -> int:
+    """Print the JSON Schema of policy files; name it in a file's first line and an editor completes the rest."""
+    from privgate.policy import schema as made
+
+    if output is None:
+        click.echo(made.text(), nl=False)
+        return int(ExitCode.PASSED)
+    try:
+        output.write_text(made.text(), encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"{output}: cannot be written: {exc.strerror}") from exc
+    click.echo(f"put this in the first line of a policy:\n# yaml-language-server: $schema={output}")
+    return int(ExitCode.PASSED)
+
+
+def _facts(uri: str | None, tracking_uri: str | None, candidates: int | None) -> dict[str, Any] | None:
+    """Return what is known before training: of a model, or only of the number of candidates; None if of neither."""
+    known: dict[str, Any] | None = None
+    if uri is not None:
+        from privgate import Subject, gate
+
+        known = gate.facts(Subject.load(uri, tracking_uri=tracking_uri))
+    elif candidates is not None:
+        # of a model that nobody named, only what the number of candidates rules out is said
+        known = {"certificates": ["?"], "dp": True, "probabilities": True}
+    return known if candidates is None or known is None else {**known, "candidates": candidates}
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

@@ -1,0 +1,171 @@
+"""Tests of a policy without training: evidence in, expected verdict beside it.
+
+A file of cases (YAML, strict)::
+
+    schema: privgate/policy-test/v1
+    cases:
+      - name: a certified model passes
+        measurements: {dtp: {low: 0.4, high: 0.9}}
+        expect: {outcome: passed, rules: {dtp: passed}}
+      - name: what happened in March
+        evidence: reports/credit-3.json
+        today: 2026-03-20
+        expect: {outcome: failed}
+
+``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule asks.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from privgate.errors import UsageError
+from privgate.evidence import Evidence, Measurement, Precondition
+from privgate.policy.document import Part
+from privgate.policy.policy import Policy
+from privgate.policy.strict_yaml import read
+from privgate.verdict import Outcome, Verdict
+
+Word = Literal["passed", "warned", "inconclusive", "failed"]
+
+
+class Number(Part):
+    """A measurement, as short as it can be written; ``value`` alone stands for an exact number."""
+
+    value: float | None = None
+    low: float | Literal["-inf"] | None = None
+    high: float | Literal["inf"] | None = None
+    kind: Literal["exact", "bound", "confidence", "point"] = "exact"
+    n: int = 1000
+    population: int = 1000
+    problem: str = ""
+    detail: dict[str, Any] = Field(default_factory=dict)
+
+
+class Expected(Part):
+    """The verdict that must come out; rules that are not named may end anyhow."""
+
+    outcome: Word
+    rules: dict[str, Word] = Field(default_factory=dict)
+
+
+class Case(Part):
+    """One case."""
+
+    name: str
+    evidence: str | None = None
+    measurements: dict[str, Number] = Field(default_factory=dict)
+    preconditions: dict[str, Word] = Field(default_factory=dict)
+    subject: dict[str, Any] = Field(default_factory=dict)
+    today: date | None = None
+    expect: Expected
+
+    @model_validator(mode="after")
+    def _one_kind_of_evidence(self) -> Self:
+        if (self.evidence is None) == (not self.measurements):
+            raise ValueError("a case needs either 'evidence' (a file) or 'measurements' (numbers by rule)")
+        return self
+
+
+class Cases(Part):
+    """A file of cases."""
+
+    schema_: Literal["privgate/policy-test/v1"] = Field(alias="schema")
+    cases: Annotated[tuple[Case, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one case; ``wrong`` is empty if it came out as expected."""
+
+    name: str
+    wrong: tuple[str, ...]
+
+
+def run(policy: Policy, path: Path) -> list[Result]:
+    """Return one result a case of a file.
+
+    Raises
+    ------
+    UsageError
+        The file, or evidence that it names, cannot be used.
+    """
+    tree = read(path)
+    try:
+        cases = Cases.model_validate_json(json.dumps(tree.value)).cases
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        mark = tree.mark(tuple(first["loc"]))
+        key = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{mark.file}:{mark.line}: {key}: {first['msg'].removeprefix('Value error, ')}") from exc
+    return [_judged(policy, case, path.parent) for case in cases]
+
+
+def load_evidence(path: Path) -> Evidence:
+    """Return the evidence of a report.json, or of an evidence payload; without its per-unit table.
+
+    Raises
+    ------
+    UsageError
+        It cannot be read.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Evidence.from_payload(found["evidence"] if "findings" in found else found)
+    except OSError as exc:
+        raise UsageError(f"{path}: cannot be read: {exc.strerror}") from exc
+    except (ValueError, KeyError, TypeError) as exc:
+        raise UsageError(f"{path}: is neither a report.json nor evidence: {type(exc).__name__} {exc}") from exc
+
+
+def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Verdict:
+    """Return the verdict of a policy on evidence that is already there."""
+    return Verdict({"name": policy.name}, policy.judge(evidence, today=today), evidence)
+
+
+def _judged(policy: Policy, case: Case, folder: Path) -> Result:
+    evidence = load_evidence(folder / case.evidence) if case.evidence else _made(policy, case)
+    found = verdict(policy, evidence, case.today or datetime.now(UTC).date())
+    wrong = []
+    if found.outcome != Outcome(case.expect.outcome):
+        wrong.append(f"expected {case.expect.outcome}, got {found.outcome.value}")
+    outcomes = {f.rule: f for f in found.findings}
+    for rule, expected in case.expect.rules.items():
+        if rule not in outcomes:
+            wrong.append(f"{rule}: no such rule; there are {', '.join(outcomes)}")
+        elif outcomes[rule].outcome != Outcome(expected):
+            finding = outcomes[rule]
+            wrong.append(f"{rule}: expected {expected}, got {finding.outcome.value}: {finding.message}")
+    return Result(case.name, tuple(wrong))
+
+
+def _made(policy: Policy, case: Case) -> Evidence:
+    rules = {rule.name: rule for rule in policy.rules}
+    unknown = [name for name in case.measurements if name not in rules]
+    if unknown:
+        raise UsageError(f"case {case.name!r}: no rule is called {unknown[0]!r}; there are {', '.join(rules)}")
+    measurements = {}
+    for name, number in case.measurements.items():
+        request = rules[name].request()
+        low, high, value = (_float(v) for v in (number.low, number.high, number.value))
+        given = {k: getattr(number, k) for k in ("kind", "n", "population", "problem", "detail")}
+        measurements[request] = Measurement(
+            request, _first(value, low, high), _first(low, value), _first(high, value), **given
+        )
+    before = tuple(Precondition(name, outcome, "given by the test") for name, outcome in case.preconditions.items())
+    subject: Mapping[str, Any] = {"name": "test", "version": "1", "digests": {}, "n_candidates": 10**6, **case.subject}
+    return Evidence(subject, before, measurements)
+
+
+def _float(value: float | str | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _first(*values: float) -> float:
+    """Return the first number that was given."""
+    return next((v for v in values if v == v), float("nan"))  # noqa: PLR0124  NaN is the one that differs from itself
