@@ -14,7 +14,7 @@ from typing import Any
 
 from privgate.errors import RegistryError
 from privgate.registry import layout
-from privgate.registry.client import answering, connect
+from privgate.registry.client import address_of, answering, connect
 from privgate.subject import Subject
 from privgate.verdict import Verdict
 
@@ -59,7 +59,7 @@ def attach(
     model_id = subject.detail.get("model_id")
     if not model_id:
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
-    client = connect(tracking_uri or subject.detail.get("tracking_uri"))
+    client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
     place = f"{layout.REPORTS}/{_path_part(policy)}"
     named = [*_FILES, *([_RECORDS] if include_records else [])]

@@ -10,6 +10,9 @@ from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 
+# where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
+_ADDRESSES: dict[str, str] = {}
+
 _COPIES = 16  # a copied version points at its source; longer chains are a loop
 
 
@@ -52,6 +55,16 @@ def connect(tracking_uri: str | None = None) -> Any:
 
     with answering("connecting to MLflow"):
         return MlflowClient(tracking_uri=tracking_uri)
+
+
+def remember_address(model_id: str, client: Any) -> None:
+    """Remember where a logged model was found."""
+    _ADDRESSES[model_id] = str(client.tracking_uri)
+
+
+def address_of(model_id: str) -> str | None:
+    """Return where a logged model was found in this process, or None."""
+    return _ADDRESSES.get(model_id)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Precondition
 from privgate.recipe import Recipe
 from privgate.registry import environment, layout, training_data
-from privgate.registry.client import Named, connect, download, named
+from privgate.registry.client import Named, connect, download, named, remember_address
 from privgate.registry.stored_model import StoredModel, flavor_of
 from privgate.release import Release
 from privgate.subject import Subject
@@ -40,6 +40,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     """
     client = connect(tracking_uri)
     target = named(client, uri)
+    remember_address(target.model_id, client)
     copy = tempfile.TemporaryDirectory(prefix="privgate-")
     _copies.append(copy)
     place = Path(copy.name)
@@ -67,11 +68,11 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
             "data": data.digest,
             "files": digest.of_manifest(layout.all_files(folder)),
         },
-        detail=_detail(target, document, flavor, client.tracking_uri),
+        detail=_detail(target, document, flavor),
     )
 
 
-def _detail(target: Named, document: dict[str, Any], flavor: str, tracking_uri: str) -> dict[str, Any]:
+def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, Any]:
     recorded = document["environment"]
     differences = environment.differences(recorded)
     agrees = Precondition("environment", "passed", "the recorded environment is the present one")
@@ -79,7 +80,6 @@ def _detail(target: Named, document: dict[str, Any], flavor: str, tracking_uri: 
         "model_id": target.model_id,
         "source": target.source,
         "flavor": flavor,
-        "tracking_uri": tracking_uri,
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],
         "environment": {"recorded": recorded, "differences": differences},

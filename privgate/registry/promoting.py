@@ -6,7 +6,7 @@ from pathlib import Path
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
 from privgate.registry import layout
-from privgate.registry.client import answering, connect, download, named
+from privgate.registry.client import address_of, answering, connect, download, named
 from privgate.subject import Subject
 
 
@@ -31,7 +31,7 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) ->
     """
     if not subject.version:
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
-    address = tracking_uri or subject.detail.get("tracking_uri")
+    address = tracking_uri or address_of(str(subject.detail.get("model_id")))
     client = connect(address)
     uri = f"models:/{subject.name}/{subject.version}"
     present = named(client, uri)

@@ -26,7 +26,6 @@ def registry(empty_database, tmp_path, monkeypatch):
     shutil.copy(empty_database, tmp_path / "registry.db")
     uri = f"sqlite:///{tmp_path}/registry.db"
     mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
     client = mlflow.MlflowClient(uri)
     experiment = client.create_experiment("tests", artifact_location=(tmp_path / "artifacts").as_uri())
     mlflow.set_experiment(experiment_id=experiment)
@@ -40,7 +39,6 @@ def no_experiment_of_another_registry():
     mlflow.tracking.fluent._active_experiment_id = None
     os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
     mlflow.set_tracking_uri(None)
-    mlflow.set_registry_uri(None)
 
 
 @pytest.fixture

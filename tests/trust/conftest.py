@@ -1,0 +1,67 @@
+"""A key, a trust store that knows it, a statement that counts, and the row it is about."""
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from privgate import statement, trust
+from privgate.statement import Claims
+from privgate.trust.signer import seal
+from privgate.trust.truststore import fresh_key
+
+
+def digest(letter):
+    return "sha256:" + letter * 64
+
+
+class World:
+    """What a registry, a signer and a verifier have in common; ``check`` says whether the row may be released."""
+
+    def __init__(self):
+        self.signer = trust.new_key()
+        self.now = statement.now().replace(microsecond=0)
+        self.trust = trust.TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",)),))
+        self.row = trust.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700)
+        self.terms = trust.Terms("prod-registry", digest("a"), "dtp-1")
+        self.claims = Claims(
+            registry="prod-registry",
+            name="credit",
+            version="3",
+            source="models:/m-1",
+            storage="s3://bucket/m-1",
+            created=1700,
+            files=digest("f"),
+            digests={"model": digest("1"), "recipe": digest("2"), "data": digest("3")},
+            policy="dtp-1",
+            policy_digest=digest("a"),
+            report=digest("b"),
+            evidence=digest("e"),
+            outcome="passed",
+            passed=True,
+            decided=self.now - timedelta(minutes=1),
+            signed=self.now,
+            expires=self.now + timedelta(days=30),
+            targets=(("credit", "production"), ("prod.*", "production")),
+            levels=("PRIVGATE_POLICY_DTP_1",),
+            advisory=False,
+        )
+
+    def envelope(self, signer=None, **changes):
+        claims = dataclasses.replace(self.claims, **changes)
+        return seal(claims.summary("0.1.0"), signer or self.signer)
+
+    def check(self, text=None, *, row=None, terms=None, target="production", now=None, store=None):
+        return trust.check(
+            self.envelope().text() if text is None else text,
+            store or self.trust,
+            row or self.row,
+            terms or self.terms,
+            target=target,
+            now=now or self.now,
+        )
+
+
+@pytest.fixture
+def world():
+    return World()

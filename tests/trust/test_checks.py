@@ -1,0 +1,189 @@
+"""Whether a statement counts: the one that should does, and every single change makes it not."""
+
+import base64
+import dataclasses
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privgate import trust
+from privgate.errors import StatementError
+from privgate.trust.truststore import fresh_key
+
+
+def digest(letter):
+    return "sha256:" + letter * 64
+
+
+def test_a_valid_statement_counts(world):
+    assert world.check().files == world.claims.files
+
+
+def test_a_copy_of_the_version_counts_where_its_target_is_allowed(world):
+    copy = dataclasses.replace(world.row, name="prod.credit", version="1", source="models:/credit/3", created=9)
+    assert world.check(row=copy)
+    assert world.check(row=dataclasses.replace(copy, source="models:/m-1"))
+    assert world.check(row=dataclasses.replace(copy, version="", created=0), target=None)
+    with pytest.raises(StatementError, match="does not allow other"):
+        world.check(row=dataclasses.replace(copy, name="other"))
+
+
+ROWS = [
+    ({"version": "4", "source": "models:/m-2"}, "not about this version"),
+    ({"name": "debit", "source": "models:/m-2"}, "not about this version"),
+    ({"source": "models:/m-2"}, "is not the one that was signed"),
+    ({"created": 1701}, "deleted and created again"),
+    ({"storage": "s3://bucket/m-2"}, "lie elsewhere"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), ROWS)
+def test_another_row_is_refused(world, changes, why):
+    with pytest.raises(StatementError, match=why):
+        world.check(row=dataclasses.replace(world.row, **changes))
+
+
+CLAIMS = [
+    ({"registry": "test"}, "for registry"),
+    ({"passed": False, "outcome": "failed"}, "not an approval"),
+    ({"passed": True, "outcome": "inconclusive"}, "not an approval"),
+    ({"policy_digest": digest("c")}, "in force is"),
+    ({"advisory": True}, "advisory"),
+    ({"targets": ()}, "does not allow"),
+    ({"targets": (("credit", "staging"),)}, "does not allow"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), CLAIMS)
+def test_a_statement_that_says_something_else_is_refused(world, changes, why):
+    with pytest.raises(StatementError, match=why):
+        world.check(world.envelope(**changes).text())
+
+
+def test_an_advisory_statement_counts_where_the_operator_accepts_it(world):
+    text = world.envelope(advisory=True).text()
+    assert world.check(text, terms=dataclasses.replace(world.terms, accept_advisory=True))
+
+
+def test_time_decides(world):
+    assert world.check(now=world.claims.expires)
+    with pytest.raises(StatementError, match="expired"):
+        world.check(now=world.claims.expires + timedelta(seconds=1))
+    ahead = world.envelope(signed=world.now + timedelta(minutes=10)).text()
+    with pytest.raises(StatementError, match="future"):
+        world.check(ahead)
+    with pytest.raises(StatementError, match="before its verdict"):
+        world.check(world.envelope(decided=world.now + timedelta(hours=1)).text())
+
+
+def test_a_key_counts_within_its_window_and_role_until_revoked(world):
+    key = world.trust.keys[0]
+    late = world.envelope(expires=world.now + timedelta(days=900)).text()
+    with pytest.raises(StatementError, match="counts from"):
+        world.check(late, now=world.now + timedelta(days=91))
+    with pytest.raises(StatementError, match="counts from"):
+        world.check(world.envelope(signed=world.now - timedelta(days=1)).text())
+    for changes, why in (
+        ({"roles": ("evidence",)}, "may not sign"),
+        ({"models": ("debit",)}, "may not sign for model"),
+    ):
+        with pytest.raises(StatementError, match=why):
+            world.check(store=trust.TrustStore((dataclasses.replace(key, **changes),)))
+    with pytest.raises(StatementError, match="revoked"):
+        world.check(store=world.trust.revoke(key.key_id[:8], at=world.now + timedelta(days=5)))
+
+
+def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
+    fresh = trust.new_key()
+    after = world.now + timedelta(days=7)
+    store = world.trust.retire(world.signer.key_id, after=after).add(
+        fresh_key(fresh.public, days=90, roles=trust.ROLES, models=("*",))
+    )
+    assert world.check(store=store, now=after)
+    with pytest.raises(StatementError, match="counts from"):
+        world.check(store=store, now=after + timedelta(seconds=1))
+    assert world.check(world.envelope(fresh).text(), store=store, now=after + timedelta(seconds=1))
+
+
+def test_a_strangers_signature_does_not_count_even_under_a_trusted_id(world):
+    stranger = trust.new_key()
+    with pytest.raises(StatementError, match="no trusted key"):
+        world.check(world.envelope(stranger).text())
+    forged = json.loads(world.envelope(stranger).text())
+    forged["signatures"][0]["keyid"] = world.signer.key_id
+    with pytest.raises(StatementError, match="not valid"):
+        world.check(json.dumps(forged))
+    with pytest.raises(StatementError, match="no statement"):
+        world.check("")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_changed_byte_of_payload_or_signature_counts(world, data):
+    raw = json.loads(world.envelope().text())
+    part = data.draw(st.sampled_from(["payload", "sig"]))
+    holder = raw if part == "payload" else raw["signatures"][0]
+    content = bytearray(base64.b64decode(holder[part]))
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    holder[part] = base64.b64encode(bytes(content)).decode()
+    with pytest.raises(StatementError):
+        world.check(json.dumps(raw))
+
+
+def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_path):
+    path = tmp_path / "trust.json"
+    world.trust.save(path)
+    assert trust.TrustStore.load(path) == world.trust
+    good = json.loads(path.read_text())
+    for change in (
+        {"schema": "other"},
+        {"keys": good["keys"] * 2},
+        {"keys": [{**good["keys"][0], "id": "0" * 64}]},
+        {"keys": [{**good["keys"][0], "roles": ["admin"]}]},
+        {"keys": [{**good["keys"][0], "public": "AAAA"}]},
+        {"keys": [{**good["keys"][0], "extra": 1}]},
+        {"keys": [{**good["keys"][0], "not_after": "2020-01-01T00:00:00Z"}]},
+        {"keys": [{**good["keys"][0], "not_after": "2090-01-01"}]},
+    ):
+        path.write_text(json.dumps({**good, **change}))
+        with pytest.raises(StatementError):
+            trust.TrustStore.load(path)
+
+
+def test_a_private_key_comes_from_file_environment_or_command(tmp_path):
+    key = trust.new_key()
+    path = tmp_path / "key.pem"
+    path.write_bytes(key.pem())
+    path.chmod(0o600)
+    assert trust.signer_from(key_file=path).key_id == key.key_id
+    assert trust.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.pem().decode()}).key_id == key.key_id
+    script = tmp_path / "sign.py"
+    script.write_text(
+        "import sys, base64\nfrom privgate.trust import KeySigner\n"
+        f"key = KeySigner.from_pem(open({str(path)!r}, 'rb').read())\n"
+        "print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())\n"
+    )
+    import sys
+
+    command = trust.signer_from(command=f"{sys.executable} {script}", command_key_id=key.key_id)
+    assert command.sign(b"message") == key.sign(b"message")
+    with pytest.raises(StatementError, match="did not sign"):
+        trust.signer_from(command="false", command_key_id=key.key_id).sign(b"")
+
+
+def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
+    from privgate.errors import UsageError
+
+    with pytest.raises(StatementError, match="no unencrypted Ed25519") as caught:
+        trust.signer_from(environment={"PRIVGATE_SIGNING_KEY": "secret text"})
+    assert "secret text" not in str(caught.value)
+    path = tmp_path / "key.pem"
+    path.write_bytes(trust.new_key().pem())
+    path.chmod(0o644)
+    with pytest.raises(UsageError, match="read by others"):
+        trust.signer_from(key_file=path)
+    with pytest.raises(UsageError, match="no signing key"):
+        trust.signer_from(environment={})
