@@ -1,0 +1,89 @@
+"""What a rerun of a recipe that claims differential privacy was seen to do."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Sampling, clipping, noise and steps of one or more reruns; the worst of them.
+
+    Parameters
+    ----------
+    library : {"opacus", "diffprivlib", ""}
+        Which library was seen at work; empty if none, then nothing else is known.
+    runs : int
+    records : int
+        Training records handed to the recipe.
+    steps : int
+        Noised releases of one run, batches that came out empty included.
+    noise_multiplier : float
+        Smallest of all steps: standard deviation of the noise really added, over the clipping norm.
+    noiseless_steps : int
+        Steps whose sum was released without noise.
+    max_grad_norm : float
+        Largest clipping norm of all steps.
+    unclipped_steps : int
+        Steps in which the released sum was not the sum of clipped gradients.
+    sampling : {"poisson", "shuffled", "unknown", ""}
+        As drawn: "shuffled" if each epoch passes through the records once.
+    sample_rate : float
+        Expected share of the records in a batch; raised where batches were larger than it explains.
+    bypassed_updates : int
+        Updates of a model by an optimizer, or with gradients, that no mechanism released.
+    noise_repeats : bool
+        Noise of one run or step came again in another: a fixed or reused seed.
+    same_model_twice : bool
+        Two reruns without a seed answered the same queries identically.
+    spends : tuple of (epsilon, delta)
+        What a budget accountant recorded in one run.
+    hazards : tuple of str
+        What the libraries warned of, or what weakens the guarantee, in words.
+    problem : str
+        Why the rerun could not be observed; then nothing else counts.
+    """
+
+    library: str = ""
+    runs: int = 0
+    records: int = 0
+    steps: int = 0
+    noise_multiplier: float = float("nan")
+    noiseless_steps: int = 0
+    max_grad_norm: float = float("nan")
+    unclipped_steps: int = 0
+    sampling: str = ""
+    sample_rate: float = float("nan")
+    bypassed_updates: int = 0
+    noise_repeats: bool = False
+    same_model_twice: bool = False
+    spends: tuple[tuple[float, float], ...] = ()
+    hazards: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def broken(self) -> str:
+        """Why no finite ε holds for what was seen, in words; empty if one may."""
+        if self.noise_repeats:
+            return f"the noise repeats ({self.runs} reruns): whoever reruns the training can subtract it"
+        if self.same_model_twice:
+            return f"{self.runs} reruns without a seed gave the same model: the noise is not random"
+        if self.noiseless_steps:
+            return f"{self.noiseless_steps} of {self.steps} steps got no noise"
+        if self.unclipped_steps:
+            return f"gradients of single records were not clipped in {self.unclipped_steps} of {self.steps} steps"
+        if self.bypassed_updates:
+            return f"{self.bypassed_updates} updates of the model bypassed the noised gradients"
+        return ""
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values; NaN stays a float."""
+        return {**asdict(self), "spends": [list(s) for s in self.spends], "hazards": list(self.hazards)}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
+        """Return the observation that ``payload`` describes."""
+        raw = dict(payload)
+        raw["spends"] = tuple((float(e), float(d)) for e, d in raw["spends"])
+        raw["hazards"] = tuple(raw["hazards"])
+        return cls(**raw)

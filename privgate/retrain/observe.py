@@ -1,0 +1,148 @@
+"""Rerun a recipe in a worker process and record what its differential-privacy library really does."""
+
+import hashlib
+import math
+import os
+import tempfile
+import traceback
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.retrain import environment, payload, worker
+from privgate.retrain.limits import Clock, Limits, OutOfTimeError
+from privgate.retrain.observation import Observation
+from privgate.retrain.payload import Opened, Payload
+from privgate.subject import Subject
+
+#: one rerun shows the parameters, a second one shows noise that repeats
+RUNS = 2
+#: records at which two reruns are compared
+COMPARED = 64
+
+
+def observe(subject: Subject, limits: Limits, *, runs: int = RUNS) -> Observation:
+    """Return what the recipe was seen to do in ``runs`` reruns without a seed, on its own training data.
+
+    The reruns happen in a process of their own, scrubbed and limited as every worker is; whatever happens there, the
+    observation says what.
+
+    Parameters
+    ----------
+    subject : Subject
+    limits : Limits
+        Time for one rerun and memory.
+    runs : int
+        At least 2: noise from a fixed seed shows only when it comes again.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
+        shipped = payload.write(subject, Path(folder, "subject"))
+        executor = ProcessPoolExecutor(
+            max_workers=1,
+            initializer=worker.start,
+            initargs=(worker.Settings(logs=folder, memory=limits.memory),),
+            env=environment.blanked(os.environ),
+        )
+        try:
+            found = executor.submit(watched, shipped, runs, limits).result()
+        except BrokenProcessPool:
+            found = Observation(problem="the worker process died while the training was observed").payload()
+        finally:
+            executor.shutdown(wait=False, kill_workers=True)
+    return Observation.from_payload(found)
+
+
+def watched(shipped: Payload, runs: int, limits: Limits) -> dict[str, Any]:
+    """Return the payload of an ``Observation``; runs in the worker."""
+    try:
+        opened = Opened(shipped)
+        with Clock(limits.seconds) as clock:
+            seen = []
+            for _ in range(runs):
+                with clock.call():
+                    seen.append(_run(opened))
+    except OutOfTimeError:
+        return Observation(problem=f"the observed rerun did not end within {limits.seconds:g} s").payload()
+    except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
+        traceback.print_exception(exc)
+        return Observation(problem=f"the observed rerun raised {type(exc).__name__}").payload()
+    return summary(seen, opened.n).payload()
+
+
+def _run(opened: Opened) -> dict[str, Any]:
+    """Train once under all watches that are installed."""
+    from privgate.data import take
+    from privgate.retrain.watch_budget import BudgetWatch
+    from privgate.retrain.watch_opacus import OpacusWatch
+
+    rows = np.arange(opened.n, dtype=np.int64)
+    X = take(opened.X, rows)
+    with ExitStack() as stack:
+        watches: dict[str, Any] = {}
+        for library, watch in (("opacus", OpacusWatch), ("diffprivlib", BudgetWatch)):
+            # a library that cannot be imported beside the others cannot be at work either
+            with suppress(ImportError):
+                watches[library] = stack.enter_context(watch())
+        model = opened.recipe.train(X, opened.y[rows].copy(), seed=None)
+    shown = opened.recipe.probabilities(model, take(opened.X, rows[:COMPARED]), opened.classes)
+    return {**watches, "model": hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()}
+
+
+def summary(seen: list[dict[str, Any]], records: int) -> Observation:
+    """Return the worst of several watched runs as one observation."""
+    same = len(seen) > 1 and len({run["model"] for run in seen}) == 1
+    opacus = [run["opacus"] for run in seen if "opacus" in run]
+    budgets = [run["diffprivlib"] for run in seen if "diffprivlib" in run]
+    steps, spends = any(w.steps for w in opacus), any(w.spends for w in budgets)
+    if steps and spends:
+        text = "two libraries of differential privacy were at work; their guarantees are not composed here"
+        return Observation(runs=len(seen), records=records, problem=text)
+    if spends:
+        worst = max(budgets, key=lambda w: sum(e for e, _ in w.spends))
+        return Observation(
+            library="diffprivlib",
+            runs=len(seen),
+            records=records,
+            steps=len(worst.spends),
+            spends=tuple(worst.spends),
+            hazards=tuple(dict.fromkeys(h for w in budgets for h in w.hazards)),
+            bypassed_updates=max((w.bypassed for w in opacus), default=0),
+            same_model_twice=same,
+        )
+    if not steps:
+        bypassed = max((w.bypassed for w in opacus), default=0)
+        text = "no library of differential privacy was seen at work in the rerun"
+        if bypassed:
+            text += f", but {bypassed} plain updates of a model"
+        return Observation(runs=len(seen), records=records, bypassed_updates=bypassed, problem=text)
+    return _of_opacus(opacus, records, same=same)
+
+
+def _of_opacus(watches: list[Any], records: int, *, same: bool) -> Observation:
+    from privgate.retrain.watch_opacus import repeats
+
+    sampled = [w.sampling(records) for w in watches]
+    kinds = {kind for kind, _, _ in sampled}
+    unknown = tuple(dict.fromkeys(text for w in watches for text in w.unknown))
+    return Observation(
+        library="opacus",
+        runs=len(watches),
+        records=records,
+        steps=max(steps for _, _, steps in sampled),
+        noise_multiplier=min((w.noise_multiplier for w in watches), default=math.nan),
+        noiseless_steps=max(sum(s.zero for s in w.steps) for w in watches),
+        max_grad_norm=max(s.norm for w in watches for s in w.steps),
+        unclipped_steps=max(sum(not s.clipped for s in w.steps) for w in watches),
+        sampling=kinds.pop() if len(kinds) == 1 else "unknown",
+        sample_rate=max(rate for _, rate, _ in sampled),
+        bypassed_updates=max(w.bypassed for w in watches),
+        noise_repeats=repeats(watches),
+        same_model_twice=same,
+        problem="; ".join(unknown),
+    )
