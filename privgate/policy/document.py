@@ -9,8 +9,10 @@ from privgate.rules import AnyRule
 from privgate.rules.base import Fraction, wrong
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
-Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
+DIGEST = r"^sha256:[0-9a-f]{64}$"
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+Digest = Annotated[str, StringConstraints(pattern=DIGEST)]
 
 #: longest life of a waiver, and how long before its end the reports start to warn
 WAIVER_DAYS = 90
@@ -54,8 +56,8 @@ class Waiver(Part):
     model: Text = Field(description="Registered name of the model.")
     version: Digest = Field(description="Digest of the version's model files, as reports print it.")
     ceiling: float = Field(description="The value up to which the rule is waived.")
-    reason: Text
-    requester: Text
+    reason: Text = Field(description="Why the release may go ahead all the same.")
+    requester: Text = Field(description="Who asks for it.")
     approver: Text = Field(description="Somebody else than the requester.")
     granted: date = Field(description="First day.")
     expires: date = Field(description=f"Last day, at most {WAIVER_DAYS} days after the first.")
@@ -81,7 +83,7 @@ class Document(Part):
     """A policy file."""
 
     schema_: Literal["privgate/policy/v1"] = Field(alias="schema", description="Version of this format.")
-    name: Name
+    name: Name = Field(description="Name of the policy in reports and statements.")
     version: Text = Field(description="Changed whenever a limit changes; text, so write it in quotes.")
     description: str = ""
     extends: Text | None = Field(
@@ -91,7 +93,7 @@ class Document(Part):
     audit: Audit = Audit()
     data: Data = Data()
     valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
-    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1)]
+    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can block.")]
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()
 

@@ -101,7 +101,7 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved | None:
 
 def _refuse(problems: list[Problem]) -> None:
     if problems:
-        raise PolicyFileError(*problems)
+        raise PolicyFileError(*sorted(problems, key=lambda p: (p.file, p.line, p.key)))
 
 
 def _cross_checks(document: Document, tree: Tree) -> list[Problem]:
@@ -115,12 +115,8 @@ def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
     for i, rule in enumerate(document.rules):
         attack = getattr(rule, "attack", "any")
         if attack not in known:
-            yield (
-                ("rules", i, "attack"),
-                f"unknown attack {attack!r}",
-                f"one of {', '.join(known)}",
-                nearest(attack, known),
-            )
+            text = "any, or an attack that `privgate list` names"
+            yield ("rules", i, "attack"), f"unknown attack {attack!r}", text, nearest(attack, known)
     for i, name in enumerate(document.never_waivable):
         if name not in names:
             yield (

@@ -6,9 +6,30 @@ from typing import Any
 from pydantic import ValidationError
 
 from privgate import rules
-from privgate.policy.document import Document
+from privgate.policy.document import DIGEST, NAME, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted
+
+_OBSERVE = "observing is the operator's setting, `privgate check --observe`"
+_WORDS = {
+    "too_short": "at least one; a policy without rules would approve everything",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text; put it in quotes",
+    "string_too_short": "some text",
+    "tuple_type": "a list",
+    "model_type": "keys with values",
+    "model_attributes_type": "keys with values",
+    "dict_type": "keys with values",
+    "date_type": "a date, for example 2026-11-21",
+    "date_from_datetime_parsing": "a date, for example 2026-11-21",
+}
+_PATTERNS = {
+    NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
+}
 
 
 def validated(tree: Tree) -> Document:
@@ -31,6 +52,8 @@ def _problem(tree: Tree, error: Any) -> Problem:
         known = _keys_beside(place, tree)
         key = str(place[-1])
         what, expected, near = f"unknown key {key!r}", f"one of {', '.join(known)}", nearest(key, known)
+        if key == "observe":
+            expected = f"no such key; {_OBSERVE}"
     elif kind == "missing":
         what, expected, near = "missing", _expected(place, tree), ""
     elif kind == "union_tag_not_found":
@@ -44,6 +67,8 @@ def _problem(tree: Tree, error: Any) -> Problem:
         given = error["input"]
         choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
         what, expected, near = f"{given!r} is not known", f"one of {', '.join(choices)}", nearest(given, choices)
+        if given == "observe":
+            expected = f"{expected}; {_OBSERVE}"
     elif kind == "privgate":
         if (*place, ctx["key"]) in tree.marks:
             place = (*place, ctx["key"])
@@ -83,8 +108,10 @@ def _keys_beside(place: Place, tree: Tree) -> list[str]:
 
 
 def _expected(place: Place, tree: Tree) -> str:
+    """Return a key's description as it reads inside a sentence."""
     fields = {f.alias or n: f for n, f in _model_at(place[:-1], tree).model_fields.items()}
-    return fields[str(place[-1])].description or "a value"
+    text = fields[str(place[-1])].description or "a value"
+    return (text[:1].lower() + text[1:]).rstrip(".")
 
 
 def _shown(value: Any) -> str:
@@ -93,7 +120,11 @@ def _shown(value: Any) -> str:
 
 
 def _sentence(error: Any) -> str:
-    text = str(error["msg"])
-    for head in ("Input should be ", "Value error, ", "String should ", "Tuple should "):
-        text = text.removeprefix(head)
+    """Return what pydantic expected, in our words where we have some."""
+    kind, ctx = error["type"], error.get("ctx", {})
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(ctx["pattern"], f"text that matches {ctx['pattern']}")
+    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     return text[:1].lower() + text[1:]
