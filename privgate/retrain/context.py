@@ -1,12 +1,12 @@
 """What an answer depends on beside the call itself: data, recipe, sources, versions."""
 
 import hashlib
-import importlib.metadata as metadata
 import platform
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache
+from importlib import metadata
 
 import numpy as np
 
@@ -28,13 +28,13 @@ def of(subject: Subject) -> bytes:
     recipe = subject.recipe
     source = ""
     if recipe.recorded is None and not recipe.snapshot and not recipe.is_estimator:
-        # typed into a notebook: no file holds its source, so its code itself is hashed; a miss is harmless, a stale hit not
+        # typed into a notebook: no file holds its source, so its code is hashed; a miss is harmless, a stale hit not
         source = digest.of_bytes(payload.pickled(recipe.training), payload.pickled(recipe.predict))
     parts = {
         "version": VERSION,
         "training": subject.training_digest,
         "source": source,
-        "libraries": libraries(_roots(subject)),
+        "libraries": libraries_of(subject),
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
@@ -44,6 +44,24 @@ def of(subject: Subject) -> bytes:
 def key(context: bytes, encoding: bytes) -> bytes:
     """Return the ledger key of one call."""
     return hashlib.sha256(context + encoding).digest()
+
+
+def libraries_of(subject: Subject) -> dict[str, str]:
+    """Return ``distribution -> version`` of everything that a recipe needs and that is installed here."""
+    return libraries(_roots(subject))
+
+
+def others(wanted: Mapping[str, str]) -> list[str]:
+    """Return where this process has another version, as ``name 1.2 (not 1.3)``."""
+    found = []
+    for name, version in wanted.items():
+        try:
+            here = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            here = "absent"
+        if here != version:
+            found.append(f"{name} {here} (not {version})")
+    return found
 
 
 def _roots(subject: Subject) -> tuple[str, ...]:
@@ -59,7 +77,7 @@ def _roots(subject: Subject) -> tuple[str, ...]:
 
 
 @cache
-def libraries(modules: Iterable[str]) -> dict[str, str]:
+def libraries(modules: tuple[str, ...]) -> dict[str, str]:
     """Return ``distribution -> version`` behind these modules and everything that they require."""
     provided = metadata.packages_distributions()
     todo = [d for m in modules for d in provided.get(m, [])] + list(_NUMERIC)

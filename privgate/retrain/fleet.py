@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +26,6 @@ from privgate.subject import Subject
 
 Progress = Callable[[int, int, float], None]
 
-#: seconds of work in one chunk: starting one costs about a millisecond
-CHUNK_SECONDS = 0.2
 #: workers that may die one after another without any success before the rest is given up
 DEATHS = 20
 
@@ -41,7 +40,7 @@ class Fleet:
     ledger : str, Path or Ledger, optional
         Where answers are kept; see ``places.place``. ``"none"`` forgets them with the process.
     progress : callable, optional
-        ``progress(done, total, seconds_left)``, called about ten times a second while training; seconds are NaN at first.
+        ``progress(done, total, seconds_left)``, about ten times a second while training; seconds are NaN at first.
     time_limit : float
         Seconds for one call of the training function.
     memory_limit : int, optional
@@ -50,7 +49,7 @@ class Fleet:
         ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  the order is part of the interface
         self,
         jobs: int | None = None,
         ledger: str | Path | Ledger | None = None,
@@ -113,8 +112,7 @@ class Fleet:
         """
         self.activity = label
         keys = self.keys(subject, fits)
-        found = self.ledger.find(keys)
-        answers: list[Answer | None] = [self._recall(k) if f else None for k, f in zip(keys, found, strict=True)]
+        answers = self._recall(keys)
         first: dict[bytes, int] = {}
         for i, (key, answer) in enumerate(zip(keys, answers, strict=True)):
             if answer is None:
@@ -124,15 +122,8 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
-    def _recall(self, key: bytes) -> Answer | None:
-        body = self.ledger.read(key)
-        if body is None:
-            return None
-        try:
-            return context.decode(body)[0]
-        except ValueError:
-            self.ledger.damaged += 1
-            return None
+    def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
+        return [None if body is None else context.decode(body)[0] for body in self.ledger.read(keys)]
 
     def _train(self, subject: Subject, keys: list[bytes], fits: list[Fit]) -> dict[bytes, Answer]:
         run = _Run(self, self._ship(subject), keys, fits)
@@ -151,7 +142,7 @@ class Fleet:
         """Return the stored model's probabilities on pool rows; it is opened in a worker only."""
         model = subject.digests.get("model")
         key = context.key(self.context(subject), b"registered:" + str(model).encode() + rows.tobytes())
-        known = self._recall(key) if model is not None and self.ledger.find([key])[0] else None
+        known = self._recall([key])[0] if model is not None else None
         if known is not None:
             return known
         answer = self.pool.registered(self._ship(subject), rows)
@@ -166,15 +157,25 @@ class Fleet:
     def pool(self) -> Pool:
         """The worker processes, started when first needed."""
         if self._pool is None:
-            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-            settings = Settings(logs=str(self.logs), memory=self.limits.memory)
-            self._pool = LokyPool(self.jobs, self.limits, settings)
+            self._pool = self._start()
         return self._pool
 
+    def _start(self) -> Pool:
+        if self.cluster is None:
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return LokyPool(self.jobs, self.limits, Settings(logs=str(self.logs), memory=self.limits.memory))
+        from privgate.retrain.clusters import DaskPool, JoblibPool
+
+        if isinstance(self.cluster, str) and "://" not in self.cluster:
+            return JoblibPool(self.cluster, self.jobs, self.limits)
+        return DaskPool(self.cluster, self.limits)
+
     def _ship(self, subject: Subject) -> Payload:
-        name = self.context(subject).hex() + ("-model" if subject.model is not None else "")
+        model = "" if subject.model is None else str(subject.digests.get("model", id(subject.model)))
+        name = self.context(subject).hex() + model
         if name not in self._payloads:
-            self._payloads[name] = payload.write(subject, self._spool / str(len(self._payloads)))
+            shipped = payload.write(subject, self._spool / str(len(self._payloads)))
+            self._payloads[name] = replace(shipped, libraries=context.libraries_of(subject))
         return self._payloads[name]
 
     def report(self, done: int, total: int, seconds_left: float) -> None:
@@ -206,13 +207,17 @@ def _share(jobs: int) -> int:
 
 
 class _Run:
-    """One batch of calls on its way through the pool."""
+    """One batch of calls on its way through the pool.
+
+    A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
+    flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
+    """
 
     def __init__(self, fleet: Fleet, shipped: Payload, keys: list[bytes], fits: list[Fit]) -> None:
         self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
         self._todo = deque(range(len(fits)))
-        #: calls that were with a worker when it died: each goes alone, so that the next death names its cause
-        self._alone: deque[int] = deque()
+        self._suspects: deque[int] = deque()
+        self._accused: deque[int] = deque()
         self._answers: dict[bytes, Answer] = {}
         self._flying = 0
         self._seconds = 0.0  # of one call, estimated from those that came back
@@ -224,8 +229,7 @@ class _Run:
         started = told = time.monotonic()
         self._fleet.report(0, total, float("nan"))
         while len(self._answers) < total:
-            while self._flying < pool.slots and (self._todo or self._alone):
-                chunk = self._next_chunk(pool.slots)
+            while chunk := self._next_chunk(pool):
                 pool.submit(self._shipped, chunk)
                 self._flying += 1
             self._arrived(*pool.next())
@@ -235,17 +239,26 @@ class _Run:
                 self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
         return self._answers
 
-    def _next_chunk(self, slots: int) -> Chunk:
+    def _next_chunk(self, pool: Pool) -> Chunk | None:
+        if self._flying >= pool.slots:
+            return None
         if self._todo:
-            size = 1
-            if self._seconds:
-                # small chunks towards the end, so that no worker is left alone with a large one
-                fair = -(-len(self._todo) // (2 * slots))
-                size = max(1, min(int(CHUNK_SECONDS / self._seconds), fair))
-            picked = [self._todo.popleft() for _ in range(min(size, len(self._todo)))]
+            picked = [self._todo.popleft() for _ in range(self._size(pool))]
+        elif self._suspects:
+            picked = [self._suspects.popleft()]
+        elif self._accused and not self._flying:
+            picked = [self._accused.popleft()]
+            return Chunk(picked, [self._fits[i] for i in picked], last_try=True)
         else:
-            picked = [self._alone.popleft()]
+            return None
         return Chunk(picked, [self._fits[i] for i in picked])
+
+    def _size(self, pool: Pool) -> int:
+        if not self._seconds:
+            return 1
+        # smaller chunks towards the end, so that no worker is left alone with a large one
+        fair = -(-len(self._todo) // (2 * pool.slots))
+        return max(1, min(int(pool.chunk_seconds / self._seconds), fair))
 
     def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
@@ -254,25 +267,26 @@ class _Run:
             return
         self._deaths = 0
         self._fleet.calls += len(answers)
-        took = float(np.mean([a.seconds for a in answers]))
+        took = max(1e-6, float(np.mean([a.seconds for a in answers])))
         self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
         found = {self._keys[i]: a for i, a in zip(chunk.positions, answers, strict=True)}
         self._answers.update(found)
         self._fleet.ledger.write((k, context.encode(a)) for k, a in found.items() if a.lasting)
 
     def _died(self, chunk: Chunk) -> None:
-        self._deaths += 1
         if len(chunk.positions) > 1:
-            self._alone.extend(chunk.positions)
+            self._suspects.extend(chunk.positions)
             return
-        self._fleet.calls += 1
-        problem = (
-            "the worker process died while training (killed from outside, out of memory, or crashed in native code)"
-        )
-        self._answers[self._keys[chunk.positions[0]]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)
+        self._deaths += 1
+        if chunk.last_try:
+            self._fail(chunk.positions, "the worker process died while training: killed, out of memory, or crashed")
+        else:
+            self._accused.extend(chunk.positions)
         if self._deaths >= DEATHS:
-            for i in [*self._todo, *self._alone]:
-                text = f"not tried: {DEATHS} worker processes in a row died while training"
-                self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=text, lasting=False)
-            self._todo.clear()
-            self._alone.clear()
+            rest = [*self._todo, *self._suspects, *self._accused]
+            self._fail(rest, f"not tried to the end: {DEATHS} worker processes in a row died while training")
+            self._todo, self._suspects, self._accused = deque(), deque(), deque()
+
+    def _fail(self, positions: Sequence[int], problem: str) -> None:
+        for i in positions:
+            self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Self
 
 #: seconds that C code may overrun before the whole worker process is ended
 GRACE = 2.0
@@ -55,7 +56,7 @@ def _expire(_signal: int, _frame: FrameType | None) -> None:
 
 
 class Clock:
-    """Ends calls that take too long: by an exception where Python runs, by ending the process where C code does not return.
+    """Ends calls that take too long: by an exception where Python runs, else by ending the process.
 
     One instance a chunk of calls, used as ``with clock.call(): …``.
     """
@@ -65,7 +66,7 @@ class Clock:
         self._main = threading.current_thread() is threading.main_thread()
         self._armed = 0.0
 
-    def __enter__(self) -> "Clock":
+    def __enter__(self) -> Self:
         if self._main:
             signal.signal(signal.SIGALRM, _expire)
         return self
@@ -79,7 +80,7 @@ class Clock:
         now = time.monotonic()
         if not self._armed or now - self._armed > min(_REARM, self.seconds):
             # a C thread that needs no interpreter lock; armed again at most once a second, because it costs 50 us
-            faulthandler.dump_traceback_later(self.seconds + GRACE, exit=True, file=sys.__stderr__)
+            faulthandler.dump_traceback_later(self.seconds + GRACE, exit=True, file=2)
             self._armed = now
         if not self._main:
             with self._raise_in_thread():

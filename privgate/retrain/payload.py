@@ -6,9 +6,9 @@ import pickle
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -33,11 +33,14 @@ class Payload:
         Where it lies on this machine.
     packed : bytes, optional
         The folder as a zip file, for workers on other machines.
+    libraries : mapping
+        Distributions and versions that the answers are filed under; such workers must have the same.
     """
 
     digest: str
     folder: str
     packed: bytes | None = None
+    libraries: Mapping[str, str] = field(default_factory=dict)
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""

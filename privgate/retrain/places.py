@@ -50,7 +50,7 @@ class LocalPlace:
 
     def names(self) -> list[str]:
         """Return the names of all segments."""
-        return [n for n in os.listdir(self.folder) if n.endswith(".seg")]
+        return [entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".seg")]
 
     def read(self, name: str) -> memoryview:
         """Return a segment as mapped memory; it stays valid when the file is deleted."""
@@ -67,7 +67,7 @@ class LocalPlace:
             if durable:  # survives a power cut as well; costs milliseconds, so small segments wait for the merge
                 f.flush()
                 os.fsync(f.fileno())
-        os.replace(temporary, self.folder / name)
+        temporary.replace(self.folder / name)
 
     def remove(self, name: str) -> None:
         """Delete a segment; no error if it has gone."""
@@ -103,8 +103,12 @@ class MemoryPlace:
         self._files.pop(name, None)
 
 
+#: object stores show an object whole or not at all
+_ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"})
+
+
 class RemotePlace:
-    """A folder behind an fsspec URL, shared by a team; single objects appear whole or not at all there."""
+    """A folder behind an fsspec URL, shared by a team."""
 
     shared = True
     #: an object store takes a tenth of a second a write
@@ -115,6 +119,8 @@ class RemotePlace:
 
         self._fs, self._root = fsspec.core.url_to_fs(url)
         self._fs.makedirs(self._root, exist_ok=True)
+        own = self._fs.protocol
+        self._atomic = not _ATOMIC.isdisjoint({own} if isinstance(own, str) else own)
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
@@ -130,8 +136,11 @@ class RemotePlace:
         return memoryview(self._fs.cat_file(self._path(name)))
 
     def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
-        """Put one object; stores that only rename atomically (mounted folders) get a rename."""
+        """Put one object; where a reader could see half of it, write elsewhere and rename."""
         del durable
+        if self._atomic:
+            self._fs.pipe_file(self._path(name), content)
+            return
         temporary = self._path(f".{name}.{uuid.uuid4().hex}.tmp")
         self._fs.pipe_file(temporary, content)
         self._fs.mv(temporary, self._path(name))

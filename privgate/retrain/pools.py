@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from privgate.retrain import environment, worker
 from privgate.retrain.fit import Answer, Fit, Index
 from privgate.retrain.limits import Limits
@@ -21,10 +23,13 @@ class Chunk:
     positions : sequence of int
         Where the answers belong.
     fits : sequence of Fit
+    last_try : bool
+        Nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
     fits: Sequence[Fit]
+    last_try: bool = False
 
 
 class Pool(Protocol):
@@ -33,6 +38,11 @@ class Pool(Protocol):
     @property
     def slots(self) -> int:
         """Number of chunks in flight."""
+        ...
+
+    @property
+    def chunk_seconds(self) -> float:
+        """Seconds of work that one chunk should hold."""
         ...
 
     def submit(self, payload: Payload, chunk: Chunk) -> None:
@@ -52,6 +62,13 @@ class Pool(Protocol):
         ...
 
 
+def died_on_model() -> Answer:
+    """Return what is said when the stored model ends the worker that opens it."""
+    return Answer(
+        np.zeros((0, 0)), problem="the worker process died while it opened the registered model", lasting=False
+    )
+
+
 class LokyPool:
     """Worker processes on this machine: one loky executor a worker, so that a death takes nobody else's work with it.
 
@@ -65,6 +82,8 @@ class LokyPool:
 
     def __init__(self, jobs: int, limits: Limits, settings: worker.Settings) -> None:
         self.slots = jobs
+        #: starting a chunk costs a millisecond or two, and at most one chunk a worker is lost to a kill
+        self.chunk_seconds = 0.2
         self._limits, self._settings = limits, settings
         self._lanes: list[Any] = []
         self._free: list[Any] = []
@@ -118,9 +137,7 @@ class LokyPool:
             answer: Answer = lane.submit(worker.registered, payload, rows, self._limits).result()
         except BrokenProcessPool:
             self._drop(lane)
-            return Answer(
-                worker._nothing(), problem="the worker process died while it opened the registered model", lasting=False
-            )
+            return died_on_model()
         self._free.append(lane)
         return answer
 

@@ -1,6 +1,6 @@
 """Handing training rows to a recipe: exactly what ``np.delete`` would give, without new memory each time."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ class Rows:
     def __init__(self, X: Any, y: NDArray[Any], n: int, classes: NDArray[Any], *, trusted: bool = False) -> None:
         self.X, self.y, self.n, self.classes, self.trusted = X, y, n, classes, trusted
         self._plain = isinstance(X, np.ndarray) and X.dtype != object
+        self._order: Literal["C", "F"] = "C" if not self._plain or X.flags.c_contiguous else "F"
         self._hole: int | None = None
         self._buffers: tuple[NDArray[Any], NDArray[Any]] | None = None
 
@@ -41,7 +42,9 @@ class Rows:
         if fit.members is not None:
             keep: Index = np.asarray(fit.members, dtype=np.int64)
         else:
-            keep = np.delete(np.arange(self.n, dtype=np.int64), fit.left_out)
+            kept = np.ones(self.n, dtype=bool)
+            kept[fit.left_out] = False
+            keep = np.flatnonzero(kept)
         X, y = data.take(self.X, keep), np.array(self.y[keep])
         for row, code in fit.relabel:
             y[keep == row] = self.classes[code]
@@ -51,9 +54,8 @@ class Rows:
         if not 0 <= row < self.n:
             raise IndexError(f"row {row} left out of {self.n} training records")
         if self._buffers is None:
-            order = "F" if self.X.flags.f_contiguous and not self.X.flags.c_contiguous else "C"
             shape = (self.n - 1, *self.X.shape[1:])
-            self._buffers = (np.empty(shape, self.X.dtype, order=order), np.empty(self.n - 1, self.y.dtype))
+            self._buffers = (np.empty(shape, self.X.dtype, order=self._order), np.empty(self.n - 1, self.y.dtype))
         for to, source in zip(self._buffers, (self.X, self.y), strict=True):
             to.flags.writeable = True
             if self._hole is None or not self.trusted:

@@ -1,9 +1,9 @@
 """One file of the ledger: immutable, indexed, every entry authenticated by itself."""
 
-import hashlib
 import hmac
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b, sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,28 +13,42 @@ _VERSION = 1
 _HEAD = struct.Struct("<8sIIQ")
 KEY, TAG = 32, 16
 
+Body = bytes | memoryview
 
-def tag(secret: bytes, key: bytes, body: bytes | memoryview) -> bytes:
-    """Return the authentication tag of an entry: HMAC-SHA256 over its key and its body, 16 bytes.
 
-    The key is part of it, so that no entry can be served in another's place.
+def sealing_key(secret: bytes) -> bytes:
+    """Return the key of the tags, of fixed length, from a secret of any."""
+    return sha256(b"privgate ledger/1\0" + secret).digest()
+
+
+def tag(sealing: bytes, key: bytes, body: Body) -> bytes:
+    """Return the authentication tag of an entry: keyed BLAKE2b over its key and its body, 16 bytes (RFC 7693).
+
+    The entry's key is part of it, so that no entry can be served in another's place.
     """
-    return hmac.digest(secret, key + hashlib.sha256(body).digest(), "sha256")[:TAG]
+    h = blake2b(key, key=sealing, digest_size=TAG)
+    h.update(body)
+    return h.digest()
 
 
-def build(entries: Iterable[tuple[bytes, bytes]], secret: bytes) -> bytes:
+def build(entries: Iterable[tuple[bytes, Body]], sealing: bytes) -> bytes:
     """Return the bytes of a segment with these (key of 32 bytes, body) entries."""
     pairs = list(entries)
     sizes = np.array([len(body) for _, body in pairs], dtype="<u8")
     offsets = np.concatenate([np.zeros(1, "<u8"), np.cumsum(sizes, dtype="<u8")]).astype("<u8")
     keys = b"".join(key for key, _ in pairs)
-    tags = b"".join(tag(secret, key, body) for key, body in pairs)
+    tags = b"".join(tag(sealing, key, body) for key, body in pairs)
     head = _HEAD.pack(_MAGIC, _VERSION, 0, len(pairs))
     return b"".join([head, keys, offsets.tobytes(), tags, *(body for _, body in pairs)])
 
 
 class Segment:
     """A segment as read; nothing is trusted before its tag was checked.
+
+    Parameters
+    ----------
+    content : memoryview
+        The whole file.
 
     Raises
     ------
@@ -56,12 +70,19 @@ class Segment:
         self.keys: NDArray[np.uint8] = np.frombuffer(content, np.uint8, KEY * count, _HEAD.size).reshape(-1, KEY)
         self._offsets = np.frombuffer(content, "<u8", count + 1, start)
 
-    def body(self, i: int, secret: bytes) -> memoryview | None:
-        """Return entry ``i``, or None if it was damaged or written without the secret."""
-        low, high = int(self._offsets[i]) + self._bodies_at, int(self._offsets[i + 1]) + self._bodies_at
-        if not self._bodies_at <= low <= high <= len(self._content):
-            return None
-        body = self._content[low:high]
-        at = self._tags_at + TAG * i
-        good = hmac.compare_digest(tag(secret, self.keys[i].tobytes(), body), bytes(self._content[at : at + TAG]))
-        return body if good else None
+    def bodies(self, entries: Sequence[int] | NDArray[np.int64], sealing: bytes) -> list[memoryview | None]:
+        """Return bodies of entries by position; None for one that was damaged or written without the secret."""
+        at = np.asarray(entries, dtype=np.int64)
+        low = (self._offsets[at] + np.uint64(self._bodies_at)).tolist()
+        high = (self._offsets[at + 1] + np.uint64(self._bodies_at)).tolist()
+        found: list[memoryview | None] = []
+        content, size = self._content, len(self._content)
+        for i, start, end in zip(at.tolist(), low, high, strict=True):
+            if not self._bodies_at <= start <= end <= size:
+                found.append(None)
+                continue
+            body = content[start:end]
+            key = bytes(content[_HEAD.size + KEY * i : _HEAD.size + KEY * (i + 1)])
+            kept = bytes(content[self._tags_at + TAG * i : self._tags_at + TAG * (i + 1)])
+            found.append(body if hmac.compare_digest(tag(sealing, key, body), kept) else None)
+        return found

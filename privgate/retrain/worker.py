@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from privgate.errors import SubjectError
-from privgate.retrain import environment
+from privgate.errors import SubjectError, UsageError
+from privgate.retrain import context, environment
 from privgate.retrain.fit import Answer, Fit, Float, Index
 from privgate.retrain.limits import Clock, Limits, OutOfTimeError, limit_memory
 from privgate.retrain.payload import Opened, Payload
@@ -70,6 +70,7 @@ def _end_with(parent: int) -> None:
 
 def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
+    _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
         try:
             opened, rows = _open(payload)
@@ -82,6 +83,7 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Ans
 
 def registered(payload: Payload, queries: Index, limits: Limits) -> Answer:
     """Return the stored model's log-probabilities on pool rows."""
+    _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
         started = time.perf_counter()
         try:
@@ -107,6 +109,13 @@ def _guest() -> Iterator[None]:
 
     with environment.scrubbed(), threadpool_limits(1):
         yield
+
+
+def _check_versions(payload: Payload) -> None:
+    """Refuse to answer for an environment that this worker does not have; only workers elsewhere can differ."""
+    wrong = [] if payload.packed is None or payload.digest in _OPENED else context.others(payload.libraries)
+    if wrong:
+        raise UsageError(f"a worker of the cluster has other libraries: {', '.join(wrong)}; install the same")
 
 
 def _open(payload: Payload) -> tuple[Opened, Rows]:

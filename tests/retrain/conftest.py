@@ -8,8 +8,8 @@ import pytest
 
 from privgate.data import TrainingData
 from privgate.recipe import Recipe
-from privgate.retrain.fleet import Fleet
 from privgate.retrain.fit import Fit
+from privgate.retrain.fleet import Fleet
 from privgate.subject import Subject
 
 

@@ -1,0 +1,182 @@
+"""Clusters that somebody else operates: a real Dask scheduler with workers as processes, and other backends."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privgate.data import TrainingData
+from privgate.engines.refit import ENGINE
+from privgate.errors import UsageError
+from privgate.recipe import Recipe
+from privgate.retrain import clusters
+from privgate.retrain.fit import Fit
+from privgate.retrain.fleet import Fleet
+from privgate.subject import Subject
+
+N = 60
+
+
+def slowly(X, y, *, seed, pause=0.05):
+    from sklearn.naive_bayes import GaussianNB
+
+    time.sleep(pause)
+    return GaussianNB().fit(X, y)
+
+
+def kills_without_seven(X, y, *, seed):
+    if not (X[:, 0] == 7).any():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return slowly(X, y, seed=seed, pause=0)
+
+
+def subject(training=slowly, **params):
+    X = np.column_stack([np.arange(N), np.sin(np.arange(N))])
+    return Subject.local(Recipe(training, params=params, seed=1), TrainingData(X, np.arange(N) % 2))
+
+
+class Cluster:
+    """A Dask scheduler on a loopback port and workers, each a process of its own."""
+
+    def __init__(self, folder, workers=2):
+        self.folder, self.env = folder, {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
+        self.file = folder / "scheduler.json"
+        self.scheduler = self.start_scheduler(0)
+        self.address = self.wait_for_file()["address"]
+        self.workers = [self.start_worker() for _ in range(workers)]
+
+    def run(self, *words):
+        return subprocess.Popen(
+            [sys.executable, "-m", *words],
+            env=self.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def start_scheduler(self, port):
+        self.file.unlink(missing_ok=True)
+        words = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--scheduler-file", str(self.file)]
+        return self.run("distributed.cli.dask_scheduler", *words)
+
+    def start_worker(self):
+        words = [self.address, "--nthreads", "1", "--no-dashboard", "--local-directory", str(self.folder)]
+        return self.run("distributed.cli.dask_worker", *words)
+
+    def wait_for_file(self):
+        for _ in range(300):
+            if self.file.is_file() and self.file.read_text().strip():
+                return json.loads(self.file.read_text())
+            time.sleep(0.1)
+        raise TimeoutError("no scheduler")
+
+    def stop(self):
+        for process in [*self.workers, self.scheduler]:
+            kill(process)
+
+
+def kill(process):
+    """End a process and the worker that its nanny keeps."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = Cluster(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    with Fleet(jobs=1, ledger="none") as fleet:
+        return ENGINE.leave_out(subject(pause=0.0), np.arange(N), (1,), fleet)[0]
+
+
+def measure(fleet, **params):
+    return ENGINE.leave_out(subject(**params), np.arange(N), (1,), fleet)[0]
+
+
+@pytest.mark.slow
+def test_a_dask_worker_killed_midway_changes_nothing(cluster, tmp_path, table):
+    victim = cluster.workers[0]
+    killed = []
+
+    def strike(done, _total, _left):
+        if done > 10 and not killed:
+            killed.append(done)
+            kill(victim)
+
+    with Fleet(ledger=tmp_path / "ledger", cluster=cluster.address, progress=strike) as fleet:
+        found = measure(fleet, pause=0.05)
+
+        assert killed
+        assert fleet.calls == N + 1
+    np.testing.assert_array_equal(found.log_without, table.log_without)
+
+
+@pytest.mark.slow
+def test_a_dask_scheduler_restarted_midway_changes_nothing(cluster, tmp_path, table):
+    restarted = threading.Event()
+
+    def restart():
+        kill(cluster.workers[0])
+        kill(cluster.scheduler)
+        cluster.scheduler = cluster.start_scheduler(cluster.address.rpartition(":")[2])
+        cluster.wait_for_file()
+        kill(cluster.workers[1])  # it would wait for the old scheduler
+        cluster.workers += [cluster.start_worker(), cluster.start_worker()]
+
+    def progress(done, _total, _left):
+        if done > 10 and not restarted.is_set():
+            restarted.set()
+            threading.Thread(target=restart).start()
+
+    with Fleet(ledger=tmp_path / "ledger", cluster=cluster.address, progress=progress) as fleet:
+        found = measure(fleet, pause=0.1)
+
+    assert restarted.is_set()
+    np.testing.assert_array_equal(found.log_without, table.log_without)
+
+
+@pytest.mark.slow
+def test_a_unit_that_kills_dask_workers_is_named_and_costs_no_other(cluster, tmp_path):
+    with Fleet(ledger=tmp_path / "ledger", cluster=cluster.address) as fleet:
+        fits = [Fit(1, np.arange(2), left_out=np.array([i])) for i in range(5, 10)]
+        answers = fleet.fits(subject(kills_without_seven), fits)
+
+    assert [bool(a.problem) for a in answers] == [False, False, True, False, False]
+
+
+def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "CONNECT_SECONDS", 1.0)
+    with (
+        Fleet(ledger=tmp_path, cluster="tcp://127.0.0.1:9") as fleet,
+        pytest.raises(UsageError, match="no Dask scheduler"),
+    ):
+        fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
+
+
+def test_another_joblib_backend_gives_the_same_table(tmp_path, table):
+    with Fleet(jobs=2, ledger=tmp_path, cluster="multiprocessing") as fleet:
+        found = measure(fleet, pause=0.0)
+
+    np.testing.assert_array_equal(found.log_without, table.log_without)
+
+
+@pytest.mark.parametrize(
+    ("backend", "word"), [("threading", "in this process"), ("sequential", "in this process"), ("nosuch", "neither")]
+)
+def test_backends_that_cannot_isolate_are_refused(tmp_path, backend, word):
+    with Fleet(ledger=tmp_path, cluster=backend) as fleet, pytest.raises(UsageError, match=word):
+        fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
