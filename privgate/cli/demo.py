@@ -1,14 +1,24 @@
 """``privgate demo``: three models on real data in a real registry, judged by DTP-1; the one that passes is promoted."""
 
 import json
+import math
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from privgate.cli import console, options
 from privgate.verdict import Verdict
+
+
+def influence(nats: Any) -> str:
+    """Return what a unit's largest influence means."""
+    value = float(nats)
+    if math.isinf(value):
+        return "without it some answer turns from possible to impossible, or back"
+    return f"without it some answer's probability changes {math.exp(value):.2f}-fold ({value:.2f} nats)"
 
 
 @click.command()
@@ -39,13 +49,13 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
         info = registry.log_model(recipe, data, registered_model_name=name, tracking_uri=store)
         uri = f"models:/{name}/{info.registered_model_version}"
         subject = registry.load_subject(uri, tracking_uri=store)
-        verdict = gate.evaluate(policy, subject, fleet=Fleet(ledger=folder / "ledger", progress=console.progress))
+        verdict = gate.evaluate(policy, subject, fleet=Fleet(ledger=folder / "ledger"))
         place = folder / "reports" / name
         report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
         document = json.loads((place / "report.json").read_text(encoding="utf-8"))
         console.print_document(document, place / "report.html")
         for unit in (document["units"] or {"worst": []})["worst"][:3]:
-            click.echo(f"  riskiest: {unit['unit']}  influence on any answer at least {unit['dtp_lower']} nats")
+            click.echo(f"  among the riskiest: record {unit['unit']}, {influence(unit['dtp_lower'])}")
         registry.attach(subject, place, verdict, tracking_uri=store)
         if verdict.approved:
             registry.promote(subject, "production", tracking_uri=store)

@@ -94,7 +94,9 @@ def build(uri: str, settings: dict[str, Any]) -> Run:
         ledger=settings["ledger"],
         time_limit=settings["time_limit"],
         memory_limit=None if memory is None else int(memory * 2**30),
-        progress=None if settings["quiet"] else console.progress,
+        progress=None
+        if settings["quiet"]
+        else lambda done, total, left: console.progress(done, total, left, fleet.activity),
     )
     return Run(chosen, registry.load_subject(uri, tracking_uri=settings["tracking_uri"]), fleet, limits)
 

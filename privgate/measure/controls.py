@@ -12,8 +12,8 @@ def static(subject: Subject) -> list[Precondition]:
     found = []
     if recipe["dp"] is not None and recipe["seed"] is not None:
         message = (
-            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate the noise and "
-            "subtract it; log the recipe without a seed"
+            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate "
+            "the noise and subtract it; log the recipe without a seed"
         )
         found.append(Precondition("recorded_seed", "failed", message))
     return found
@@ -21,7 +21,6 @@ def static(subject: Subject) -> list[Precondition]:
 
 def trained(bench: Bench) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
-    outcome = controls.run(bench.subject, bench.fleet, bench.limits.seeds)
-    bench.seeds = outcome.seeds
-    bench.detail["seeds"] = outcome.detail
-    return list(outcome.preconditions)
+    found = [controls.reproduces(bench.subject, bench.fleet), controls.depends_on_data(bench.subject, bench.fleet)]
+    bench.seeds = (bench.subject.recipe.payload["seed"],)
+    return found

@@ -1,0 +1,88 @@
+"""The gate as a whole: seconds of one check next to the refits it saves, and what importing costs."""
+
+import csv
+import gzip
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.bench
+RESULTS = Path("bench-results.jsonl")
+
+
+def note(**row):
+    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
+    print(line)
+    with RESULTS.open("a") as f:
+        f.write(line + "\n")
+
+
+def test_check_of_all_adult_records_next_to_n_refits(shared_data, tmp_path):
+    """CategoricalNB on all 48,842 records: controls, leave-one-out, re-check, certificate, judging, report."""
+    from sklearn.naive_bayes import CategoricalNB
+
+    from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
+    from privgate.demo import adult
+    from privgate.domain import Domain
+    from privgate.retrain.fleet import Fleet
+
+    with gzip.open(shared_data("adult.csv.gz"), "rt") as f:
+        rows = list(csv.DictReader(f))
+    X, y = adult.codes(rows), np.array([r["income"] for r in rows])
+    recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=list(adult.SIZES)), seed=7)
+    subject = Subject.local(recipe, TrainingData(X, y, domain=Domain(categories=adult.SIZES)))
+
+    start = time.perf_counter()
+    fleet = Fleet(ledger=tmp_path / "ledger")
+    verdict = evaluate(Policy.load("dtp-1"), subject, fleet=fleet)
+    judged = time.perf_counter() - start
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    whole = time.perf_counter() - start
+    start = time.perf_counter()
+    evaluate(Policy.load("pdtp-1"), Subject.local(recipe, subject.data), fleet=Fleet(ledger=tmp_path / "ledger"))
+    second = time.perf_counter() - start
+
+    sample = np.random.default_rng(0).choice(len(X), 30, replace=False)
+    seconds = []
+    for t in sample:
+        start = time.perf_counter()
+        model = CategoricalNB(alpha=5.0, min_categories=list(adult.SIZES)).fit(np.delete(X, t, 0), np.delete(y, t))
+        model.predict_proba(X[t : t + 1])
+        seconds.append(time.perf_counter() - start)
+    refits = statistics.median(seconds) * len(X)
+    records = verdict.records
+    note(
+        case="check CategoricalNB, all Adult",
+        n=len(X),
+        check_s=whole,
+        judged_s=judged,
+        second_policy_s=second,
+        training_calls=fleet.calls,
+        refits_s_extrapolated_from_30=refits,
+        ratio=refits / whole,
+        max_dtp_lower=float(records.dtp_lower.max()),
+        max_dtp_upper=float(records.dtp_upper.max()),
+        outcome=str(verdict.outcome),
+    )
+    assert len(records) == len(X)
+    assert np.isfinite(records.dtp_upper).all()
+
+
+def test_importing_privgate():
+    def seconds(code):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - start
+
+    def median(code):
+        return statistics.median(seconds(code) for _ in range(7))
+
+    bare, own, names = median("pass"), median("import privgate"), median("from privgate import Policy, Subject, Recipe")
+    note(case="import", bare_s=bare, privgate_s=own - bare, with_names_s=names - bare)
+    assert own - bare < 0.5

@@ -1,0 +1,145 @@
+"""The exit codes, from outside: one sentence on stderr, no traceback, and nothing computed is lost."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+POLICY = """
+schema: privgate/policy/v1
+name: mine
+version: "1"
+rules:
+  - metric: {metric}
+    max: {max}
+"""
+
+
+def clean(process: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in process.stderr, process.stderr
+    return process.stderr
+
+
+def test_0_approved_and_everything_written(privgate, tmp_path):
+    ended = privgate("check", "models:/smoothed/1", "--policy", "dtp-1", "--report-dir", "out")
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("APPROVED")
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert names == {"report.json", "records.parquet", "report.html", "summary.md", "junit.xml"}
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert document["outcome"] in ("passed", "warned")
+    again = privgate("report", "out/report.json", "--html", "again.html")
+    assert again.returncode == 0
+    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "out" / "report.html").read_bytes()
+
+
+def test_1_blocked_and_not_promoted(privgate):
+    ended = privgate("promote", "models:/memory/1", "--to", "production", "--policy", "dtp-1")
+
+    assert ended.returncode == 1, ended.stderr
+    assert "not promoted" in clean(ended)
+    assert ended.stdout.startswith("BLOCKED")
+
+
+def test_5_inconclusive_is_said_before_and_after(privgate):
+    ended = privgate(
+        "check", "models:/forest/1", "--policy", "dtp-1", "--no-attach", "--seeds", "2", "--max-retrains", "8"
+    )
+
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    assert "can never pass" in ended.stdout
+    assert "pdtp-1" in ended.stdout
+
+
+def test_0_when_only_observed_but_nothing_is_promoted(privgate):
+    ended = privgate("promote", "models:/memory/1", "--to", "production", "--policy", "dtp-1", "--observe")
+
+    assert ended.returncode == 0
+    assert "only observes" in clean(ended)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (POLICY.format(metric="dtp", max=1) + "typo: 1\n", "typo"),
+        (POLICY.format(metric="dtpp", max=1), "dtp"),
+        (POLICY.format(metric="dtp", max=".nan"), "max"),
+        (POLICY.format(metric="dtp", max=1) + "name: twice\n", "name"),
+        (POLICY.format(metric="dtp", max=1).split("rules:", maxsplit=1)[0] + "rules: []\n", "rules"),
+    ],
+    ids=["unknown key", "unknown metric", "nan", "duplicate key", "no rules"],
+)
+def test_2_a_policy_that_cannot_be_used_trains_nothing(privgate, tmp_path, text, words):
+    (tmp_path / "p.yaml").write_text(text)
+    ended = privgate("check", "models:/smoothed/1", "--policy", "p.yaml")
+
+    assert ended.returncode == 2
+    assert words in clean(ended)
+    assert not (tmp_path / "privgate-report").exists()
+
+
+def test_2_a_command_line_that_cannot_be_used(privgate):
+    for arguments in (["chek"], ["check", "models:/smoothed/1"], ["check", "--policy", "dtp-1", "--wrong"]):
+        ended = privgate(*arguments)
+        assert ended.returncode == 2, arguments
+        clean(ended)
+    assert "did you mean 'check'" in privgate("chek").stderr
+
+
+@pytest.mark.parametrize("uri", ["models:/nobody/1", "models:/smoothed/99", "models:/smoothed@nowhere", "not-a-uri"])
+def test_4_what_cannot_be_read(privgate, uri):
+    ended = privgate("check", uri, "--policy", "dtp-1")
+
+    assert ended.returncode == 4, ended.stderr
+    assert clean(ended).startswith("error: ")
+    assert len(clean(ended).strip().splitlines()) == 1
+
+
+def test_4_a_report_that_is_none(privgate, tmp_path):
+    (tmp_path / "report.json").write_text("{")
+    assert privgate("report", "report.json", "--html", "x.html").returncode == 4
+    assert privgate("report", "missing.json", "--html", "x.html").returncode == 4
+
+
+def test_3_a_bug_shows_its_traceback_and_approves_nothing():
+    code = (
+        "import privgate.gate, sys\n"
+        "from privgate.__main__ import run\n"
+        "import privgate.cli.report as r\n"
+        "r.report.callback = lambda **_: 1 / 0\n"
+        "sys.exit(run(['report', 'x.json', '--html', 'y']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 3
+    assert "ZeroDivisionError" in ended.stderr
+    assert "nothing was approved" in ended.stderr
+
+
+def test_130_interrupted_says_that_the_same_command_resumes():
+    code = (
+        "import sys, os, signal\n"
+        "from privgate.__main__ import run\n"
+        "import privgate.cli.report as r\n"
+        "r.report.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(run(['report', 'x.json', '--html', 'y']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 130
+    assert "resumes" in clean(ended)
+    assert signal.SIGINT == 2
+
+
+def test_list_and_explain_name_everything(privgate):
+    listed = privgate("list")
+    assert listed.returncode == 0
+    for word in ("dtp", "refit", "categorical_nb", "lira_online", "dtp-1"):
+        assert word in listed.stdout
+    assert privgate("explain", "pdtp").returncode == 0
+    missing = privgate("explain", "lirra_online")
+    assert missing.returncode == 2
+    assert "lira_online" in clean(missing)

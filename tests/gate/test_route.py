@@ -1,0 +1,110 @@
+"""The route in process: local subjects, preconditions that stop, measurements that cannot be taken."""
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import CategoricalNB
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, gate
+from privgate.domain import Domain
+from privgate.evidence import COLUMNS
+from privgate.measure.bench import Limits
+from privgate.retrain.fleet import Fleet
+from privgate.verdict import Outcome
+
+SIZES = [3, 4]
+RNG = np.random.default_rng(9)
+Y = RNG.integers(0, 2, 40)
+X = np.column_stack([(RNG.integers(0, v, 40) + Y) % v for v in SIZES])
+DATA = TrainingData(X, Y, domain=Domain(categories=tuple(SIZES)))
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    with Fleet(jobs=1, ledger=tmp_path / "ledger") as made:
+        yield made
+
+
+def naive_bayes(alpha: float) -> Recipe:
+    return Recipe(CategoricalNB(alpha=alpha, min_categories=SIZES), seed=1)
+
+
+def test_a_local_subject_is_judged_without_a_registry(fleet):
+    verdict = evaluate(Policy.load("dtp-1"), Subject.local(naive_bayes(5.0), DATA), fleet=fleet)
+
+    assert verdict.outcome.releases, [f.message for f in verdict.findings]
+    assert list(COLUMNS) == list(verdict.records.columns[: len(COLUMNS)])
+    assert len(verdict.records) == 40
+    assert (verdict.records.dtp_lower <= verdict.records.dtp_upper).all()
+    assert (verdict.records.pdtp <= verdict.records.dtp_upper + 1e-12).all()
+
+
+def test_a_second_policy_trains_nothing(fleet):
+    subject = Subject.local(naive_bayes(5.0), DATA)
+    first = evaluate(Policy.load("dtp-1"), subject, fleet=fleet)
+    made = fleet.calls
+    second = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
+
+    assert made > 0
+    assert fleet.calls == made
+    assert (first.records.pdtp == second.records.pdtp).all()
+
+
+def copied_weights(X, y, *, seed):
+    """Return the same model whatever the data: a checkpoint."""
+    model = CategoricalNB(min_categories=SIZES)
+    return model.fit(np.array([[0, 0], [1, 1], [2, 3], [0, 2]]), np.array([0, 1, 0, 1]))
+
+
+def half_ignored(X, y, *, seed):
+    """Train on the first half of whatever arrives, and say nothing about it."""
+    return CategoricalNB(min_categories=SIZES).fit(X[: len(X) // 2], y[: len(X) // 2])
+
+
+@pytest.mark.parametrize("cheat", [copied_weights, half_ignored])
+def test_a_recipe_that_does_not_depend_on_its_data_is_caught_and_never_approved(fleet, cheat):
+    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(cheat, seed=1), DATA), fleet=fleet)
+
+    outcomes = {f.rule: f.outcome for f in verdict.findings}
+    assert outcomes["precondition:depends_on_data"] in (Outcome.INCONCLUSIVE, Outcome.FAILED)
+    assert not verdict.approved
+
+
+def test_a_dp_recipe_with_a_recorded_seed_is_blocked_before_training(fleet):
+    from privgate.claim import Claim
+
+    recipe = Recipe(
+        CategoricalNB(min_categories=SIZES), seed=1, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)
+    )
+    verdict = evaluate(Policy.load("dtp-1"), Subject.local(recipe, DATA), fleet=fleet)
+
+    assert verdict.outcome is Outcome.FAILED
+    assert any("regenerate the noise" in f.message for f in verdict.findings)
+    assert fleet.calls == 0
+
+
+def test_a_group_is_one_unit(fleet):
+    data = TrainingData(X, Y, groups=np.repeat(np.arange(20), 2), domain=Domain(categories=tuple(SIZES)))
+    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(naive_bayes(5.0), data), fleet=fleet)
+
+    assert len(verdict.records) == 20
+
+
+def test_a_sample_of_units_claims_nothing_about_the_largest(fleet):
+    from sklearn.tree import DecisionTreeClassifier
+
+    recipe = Recipe(DecisionTreeClassifier(max_depth=1, min_samples_leaf=10), seed=1)
+    subject = Subject.local(recipe, DATA)
+    verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet, limits=Limits(max_retrains=10, seeds=1))
+
+    assert len(verdict.records) == 10
+    assert not verdict.approved
+
+
+def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
+    from sklearn.tree import DecisionTreeClassifier
+
+    subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), DATA)
+    bench = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None)
+
+    assert any("pdtp-1" in why for why in bench.detail["cannot_conclude"])
+    assert fleet.calls == 0
