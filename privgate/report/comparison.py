@@ -107,7 +107,7 @@ def _causes(old: Doc, new: Doc) -> list[dict[str, Any]]:
         a, b = _cause(old, key), _cause(new, key)
         if a is not None or b is not None:
             changed = None if a is None or b is None else a != b
-            found.append({"cause": label, "changed": changed, "old": _brief(a), "new": _brief(b)})
+            found.append({"cause": label, "changed": changed, "old": _brief(a, b), "new": _brief(b, a)})
     return found
 
 
@@ -170,10 +170,17 @@ def _cause(doc: Doc, key: str) -> Any:
     return {"value": recipe[key]} if key in recipe else None
 
 
-def _brief(value: Any) -> str:
+def _brief(value: Any, other: Any) -> str:
+    """Return one side of a cause in few words: of two mappings only where they differ."""
     if isinstance(value, Mapping) and set(value) == {"value"}:
-        value = value["value"]
-    return "not recorded" if value is None else plain(value, 160)
+        return _brief(value["value"], reading.mapping(other).get("value") if other is not None else None)
+    if isinstance(value, Mapping):
+        before = reading.mapping(other)
+        told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
+        return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
+    if value is None:
+        return "none" if other is not None else "not recorded"
+    return front.short(value)
 
 
 def _summary(found: Doc) -> str:

@@ -1,7 +1,7 @@
 """The report document: the JSON from which every format is rendered."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privgate import __version__
@@ -9,6 +9,7 @@ from privgate.evidence import encode
 from privgate.report import words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
+from privgate.report.text import real
 from privgate.report.units import summary
 from privgate.verdict import Verdict
 
@@ -79,6 +80,37 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _thinned(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the detail with each attack's curves cut to what a chart can show, finest at few false accusations."""
+    attacks = [
+        {
+            **a,
+            "roc": thin(a["roc"]),
+            "by": [{**g, "roc": thin(g["roc"])} if g.get("roc") else g for g in a.get("by", ())],
+        }
+        if a.get("roc")
+        else a
+        for a in detail.get("attacks") or ()
+    ]
+    return {**detail, "attacks": attacks} if attacks else dict(detail)
+
+
+def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:
+    """Return at most ``most`` points of a curve: the last one at each rate, at evenly spaced logarithms of the rate."""
+    corners = [p for p, q in zip(curve, [*curve[1:], [None]], strict=True) if p[0] != q[0]]
+    if len(corners) <= most:
+        return corners
+    low, high = (math.log(max(real(corners[i][0]), 1e-9)) for i in (1, -1))
+    step = (high - low) / (most - 2) or 1.0
+    kept, place = [corners[0]], -1
+    for point in corners[1:]:
+        cell = int((math.log(max(real(point[0]), 1e-9)) - low) / step)
+        if cell > place or point is corners[-1]:
+            kept.append(point)
+            place = cell
+    return kept
+
+
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:
     """Return the limits that rules set on single units: (column of the per-unit table, nats)."""
     columns = {"pdtp": ("pdtp",), "dtp": ("dtp_lower", "dtp_upper")}
@@ -98,5 +130,5 @@ def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
         "subject": _subject(payload["subject"]),
         "preconditions": names.scrub(payload["preconditions"]),
         "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
-        "detail": names.scrub(payload["detail"]),
+        "detail": names.scrub(_thinned(payload["detail"])),
     }

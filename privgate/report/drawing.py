@@ -55,7 +55,7 @@ _SETTINGS: Mapping[str, Any] = {
     "lines.linewidth": 1.8,
     "hatch.linewidth": 0.8,
 }
-_LABEL = 34
+_LABEL = 44
 
 
 class Drawing:
@@ -116,7 +116,8 @@ class Drawing:
 
 def label(value: Any) -> str:
     """Return foreign text short enough for a chart."""
-    return plain(value, _LABEL)
+    text = plain(value, 4 * _LABEL)
+    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
 
 
 def inline(svg: str, name: str, title: str, desc: str) -> str:

@@ -35,6 +35,8 @@ def view(doc: Doc) -> dict[str, Any]:
         "steps": steps(doc),
         "waivers": [waiver(w) for w in reading.rows(doc.get("waivers"))][:LINES],
         "changes": changes(doc),
+        "changes_since": _since(doc),
+        "roomy": len(unheld) + len(rules) <= 3 and not doc.get("waivers"),
         "not_shown": [*_not_tested(doc), *words.NOT_SHOWN],
         "verify": verify(doc),
     }
@@ -50,7 +52,7 @@ def subject(doc: Doc) -> str:
 def sentence(doc: Doc) -> str:
     """Return the verdict as one sentence that needs no knowledge of the field."""
     rules = words.rules(doc)
-    policy = plain(reading.mapping(doc.get("policy")).get("name"), 40) or "unnamed"
+    policy = f"“{plain(reading.mapping(doc.get('policy')).get('name'), 40) or 'unnamed'}”"
     outcome = doc.get("outcome")
     if not rules:
         return f"No rule of the policy {policy} was judged, so nothing was shown and the model may not be released."
@@ -90,7 +92,7 @@ def deciding(doc: Doc) -> list[Mapping[str, Any]]:
     return [f for f in decided if not str(f.get("rule")).startswith("precondition:")] or decided
 
 
-def why(doc: Doc) -> str:
+def why(doc: Doc, *, count_others: bool = True) -> str:
     """Return the reason: the finding that decided, with its numbers and what they mean for a person."""
     decided = deciding(doc)
     if not decided:
@@ -101,7 +103,11 @@ def why(doc: Doc) -> str:
     else:
         told = f"{words.title(f)}: {words.measured(f)}; allowed is {words.limit(f)}"
     meaning = plain(f.get("meaning"), 240)
-    others = f" {len(decided) - 1} more below." if len(decided) > 1 else ""
+    others = ""
+    if len(decided) > 1 and count_others:
+        n = len(decided) - 1
+        kind = "rule" if n == 1 else "rules"
+        others = f" The other {kind} {_is(n)} met as well." if doc.get("approved") else f" {n} more {kind} below."
     return f"{_stop(told)}{f' {_stop(_capital(meaning))}' if meaning else ''}{others}"
 
 
@@ -126,7 +132,10 @@ def how_sure(doc: Doc) -> str:
     least = min(found, key=lambda m: real(m.get("n")) / max(real(m.get("population")), 1.0))
     n, population = real(least.get("n")), real(least.get("population"))
     if 0 < n < population:
-        told.append(f"{number(n)} of {number(population)} were measured; see coverage.")
+        claim = _capital(plain(reading.mapping(reading.detail(doc).get("coverage")).get("claim"), 200))
+        told.append(
+            f"{number(n)} of {number(population)} were measured. {_stop(claim) or 'Nothing is known of the others.'}"
+        )
     elif n > 0:
         told.append(f"All {number(n)} were measured.")
     return " ".join(told)
@@ -138,16 +147,20 @@ def facts(doc: Doc) -> list[tuple[str, str]]:
     digests = s.get("digests") or {}
     model = digests.get("model") or s.get("model_digest") or digests.get("recipe") or ""
     items = [
-        ("Model", subject(doc)),
         ("Model digest", short(model)),
         ("Policy", f"{plain(p.get('name'), 40)}{_version(p)}, {short(p.get('digest'))}"),
-        ("DTP level", doc.get("level") or "none"),
+        ("DTP level", _level(doc)),
         ("Decided", plain(doc.get("decided_at"), 40) or "date not recorded"),
         ("Valid until", plain(doc.get("expires"), 40) or "no statement signed yet"),
         ("Signed by", signer(doc)),
         ("Training data", counts(s)),
     ]
     return [(k, v) for k, v in items if v]
+
+
+def _level(doc: Doc) -> str:
+    asked = any(f.get("metric") in ("dtp", "pdtp") for f in words.rules(doc))
+    return plain(doc.get("level"), 20) or ("none reached" if asked else "")
 
 
 def _version(policy: Mapping[str, Any]) -> str:
@@ -200,7 +213,7 @@ def _held(held: Sequence[Mapping[str, Any]], unheld: Sequence[Mapping[str, Any]]
     if not held:
         return "No precondition was checked."
     if not unheld:
-        return f"All {len(held)} preconditions hold: {', '.join(words.title(f) for f in held)}."
+        return f"All {len(held)} preconditions hold; they are listed in the evidence."
     return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others head the table."
 
 
@@ -234,6 +247,13 @@ def changes(doc: Doc) -> str:
     """Return what changed since the last approved version, in one sentence; empty without a comparison."""
     comparison = doc.get("comparison")
     return _stop(plain(comparison.get("summary"), 260)) if isinstance(comparison, Mapping) else ""
+
+
+def _since(doc: Doc) -> str:
+    old = reading.mapping(reading.mapping(doc.get("comparison")).get("old"))
+    if old.get("outcome") in ("passed", "warned"):
+        return "Since the last approved version"
+    return f"Since version {plain(old.get('version'), 20) or 'before'}"
 
 
 def _not_tested(doc: Doc) -> list[str]:

@@ -20,7 +20,8 @@ def environment() -> Any:
     from markupsafe import Markup
 
     def shown(value: Any) -> Any:
-        return value if isinstance(value, Markup) else plain(value)
+        # sections have cut foreign text already; our own paragraphs are longer
+        return value if isinstance(value, Markup) else plain(value, 4000)
 
     env = Environment(
         loader=FileSystemLoader(_FOLDER),

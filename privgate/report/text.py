@@ -13,6 +13,7 @@ from typing import Any
 #: longest foreign text shown anywhere; the JSON keeps all of it
 LONGEST = 600
 
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _WHITE = re.compile(r"\s+")
 # marks that change how neighbouring text is shown or that show nothing: Cc, Cf, Cs, Co, Cn, Zl, Zp
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -79,6 +80,8 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
     'unlimited'
     >>> number(48842)
     '48,842'
+    >>> number(1e-5)
+    '1×10⁻⁵'
     """
     x = real(value)
     if math.isnan(x):
@@ -92,7 +95,7 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
     shown = f"{x:,.1f}" if 1000 <= abs(x) < 1e15 else f"{x:.{digits}g}"
     if "e" in shown:
         mantissa, exponent = shown.split("e")
-        shown = f"{mantissa}×10^{int(exponent)}"
+        shown = f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
     return shown.replace("-", "−")
 
 
@@ -113,13 +116,16 @@ def fold(nats: Any) -> str:
     --------
     >>> fold(1.0)
     '2.72-fold'
+    >>> fold(7.4)
+    '1,636-fold'
     """
     x = real(nats)
     if math.isnan(x):
         return "not measured"
     if x > math.log(1e6):
         return "unlimited" if math.isinf(x) else "over 1,000,000-fold"
-    return f"{math.exp(x):,.3g}-fold"
+    factor = math.exp(x)
+    return f"{factor:,.0f}-fold" if factor >= 100 else f"{factor:.3g}-fold"
 
 
 def percent(fraction: Any, digits: int = 3) -> str:

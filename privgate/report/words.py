@@ -107,7 +107,14 @@ def figure(value: Any, unit: str, *, against: float = math.nan) -> str:
         return "not measured"
     if unit == "nats":
         return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else "unlimited"
+    if unit == "epsilon":
+        return f"epsilon {number(x, against=against)}"
     return _short(x, unit, against) + (f" {unit}" if unit not in ("", "fraction") else "")
+
+
+def _unit(finding: Mapping[str, Any]) -> str:
+    """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
+    return "epsilon" if str(finding.get("metric", "")).startswith("dp_epsilon") else str(finding.get("unit") or "")
 
 
 def _nats(x: float, against: float = math.nan) -> str:
@@ -116,7 +123,7 @@ def _nats(x: float, against: float = math.nan) -> str:
 
 def measured(finding: Mapping[str, Any]) -> str:
     """Return what was measured with its interval, in one phrase."""
-    unit = str(finding.get("unit", ""))
+    unit = _unit(finding)
     value, low, high, limit = (real(finding.get(k)) for k in ("value", "low", "high", "limit"))
     if math.isnan(low) or math.isnan(high):
         return "not measured" if math.isnan(value) else f"about {figure(value, unit)}, no interval"
@@ -134,8 +141,9 @@ def measured(finding: Mapping[str, Any]) -> str:
         # changes are never below 0: the lower end of an interval that reaches it says nothing
         factors = f"up to {fold(high)}" if low <= 0 else f"{fold(low).removesuffix('-fold')}- to {fold(high)}"
         return f"{factors} ({number(low, against=limit)} to {_nats(high, limit)})"
-    words = "" if unit in ("", "fraction") else f" {unit}"
-    return f"{_short(low, unit, limit)} to {_short(high, unit, limit)}{words}"
+    words = "" if unit in ("", "fraction", "epsilon") else f" {unit}"
+    before = "epsilon " if unit == "epsilon" else ""
+    return f"{before}{_short(low, unit, limit)} to {_short(high, unit, limit)}{words}"
 
 
 def _short(x: float, unit: str, against: float) -> str:
@@ -149,7 +157,7 @@ def limit(finding: Mapping[str, Any]) -> str:
     if math.isnan(real(finding.get("limit"))):
         return "none"
     word = "at least" if finding.get("direction") == "min" else "at most"
-    return f"{word} {figure(finding.get('limit'), str(finding.get('unit', '')))}"
+    return f"{word} {figure(finding.get('limit'), _unit(finding))}"
 
 
 #: what EDPB Opinion 28/2024 expects structured testing to cover, in our words

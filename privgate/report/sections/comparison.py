@@ -24,11 +24,10 @@ def blocks(comparison: Doc) -> list[Block]:
     made: list[Block] = [Text(plain(comparison.get("summary")))] if comparison.get("summary") else []
     causes = reading.rows(comparison.get("causes"))
     if causes:
-        state = {True: "changed", False: "same"}
         rows = [
-            (plain(c.get("cause"), 60), state.get(bool(c["changed"]), "") if c.get("changed") is not None else "not known", _short(c.get("old")), _short(c.get("new")))
+            (plain(c.get("cause"), 60), _changed(c.get("changed")), _short(c.get("old")), _short(c.get("new")))
             for c in causes
-        ]  # fmt: skip
+        ]
         made.append(Table("What may have caused the difference", ("Cause", "Changed", old, new), rows))
     rules = reading.rows(comparison.get("rules"))
     if rules:
@@ -38,9 +37,16 @@ def blocks(comparison: Doc) -> list[Block]:
         ]
         made.append(Table("Rule by rule", ("Rule", old, new, "Limit now", "Change"), cells))
         made += _rule_chart(rules, old, new)
-    for name, pair in reading.mapping(comparison.get("distribution")).items():
+    shifts = reading.mapping(comparison.get("distribution"))
+    for name, pair in shifts.items():
+        if name == "dtp_lower" and pair == shifts.get("pdtp"):
+            continue  # the largest change seen is the direct one: one drawing says both
         made += _shift(name, reading.mapping(pair), old, new)
     return made
+
+
+def _changed(value: Any) -> str:
+    return {True: "changed", False: "same"}.get(value, "not known") if isinstance(value, bool) else "not known"
 
 
 def _version(side: Doc, fallback: str) -> str:
@@ -76,7 +82,7 @@ def _rule_chart(rules: list[Doc], old: str, new: str) -> list[Block]:
         if over
         else f"Every figure of {new} lies at or below 100 % of its limit"
     )
-    svg = charts.pairs("rules-moved", title, "A line a rule: ring before, diamond now.", rows=rows, first=old, second=new,
+    svg = charts.pairs("rules-moved", title, "Ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="share of the limit", limits=[1.0] * len(rows), percent=True)  # fmt: skip
     cells = [(n, f"{100 * a:.3g} %", f"{100 * b:.3g} %") for n, a, b in rows]
     return [

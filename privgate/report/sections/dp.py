@@ -50,8 +50,8 @@ def section(doc: Doc) -> Section | None:
         blocks.append(_table(bounds))
     blocks.append(
         Text(
-            "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under the "
-            "conditions listed."
+            "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under "
+            "the conditions listed."
         )
     )
     return Section("dp", "Differential privacy", blocks)

@@ -94,7 +94,7 @@ def section(doc: Doc) -> Section:
         "frameworks",
         "Framework mapping",
         [
-            Table("Requirements and where this report speaks to them", ("Source", "What it expects, in our words", "Where"),
+            Table("Requirements and where this report speaks to them", ("Source", "What it expects", "Where"),
                   rows, folded=f"{len(rows)} requirements and where this report speaks to them"),
             Text(note, "note"),
             Code("Paragraph for a data protection impact assessment (GDPR, Article 35(7))", paragraph(doc)),
@@ -111,7 +111,7 @@ def paragraph(doc: Doc) -> str:
     attacks = f"Attacks tried: {', '.join(tested)}." if tested else "No attack was tried in this run."
     return (
         f"Before release, the influence of single people on the model {front.subject(doc)} was measured on {decided} "
-        f"under the policy {policy}. Decision: {words.decision(doc)}. {front.why(doc)} "
+        f"under the policy {policy}. Decision: {words.decision(doc)}. {front.why(doc, count_others=False)} "
         f"{front.how_sure(doc)} {attacks} The measurement covers {front.counts(s) or 'the training data named'}. "
         "Remaining risk: attacks that were not tried, and conditions of theorems that may not hold in operation."
     )

@@ -47,8 +47,8 @@ def section(doc: Doc) -> Section:
              plain(p.get("source"), 120))
             for p in published
         ]  # fmt: skip
-        columns = ("Bound", "As published", "Corrected", "Why", "Source")
-        blocks.append(Table("Published bounds, reported only: they approve nothing", columns, cells_, (1, 2)))
+        heads = ("Bound", "As published", "Corrected", "Why", "Source")
+        blocks.append(Table("Published bounds, reported only: they approve nothing", heads, cells_, (1, 2)))
     blocks += _measurements(doc)
     blocks.append(Table("Sources", ("What", "Where it is defined"), _SOURCES))
     return Section("methods", "Methods and sources", blocks)

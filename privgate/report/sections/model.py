@@ -17,7 +17,6 @@ _RELEASE = {
 def section(doc: Doc) -> Section | None:
     """Return the model's facts and what the deployed model hands out."""
     s = reading.subject(doc)
-    recipe = reading.mapping(s.get("recipe"))
     release = reading.mapping(reading.detail(doc).get("release")) or reading.mapping(s.get("release"))
     items: list[tuple[str, str]] = []
     for name, key in (
@@ -31,9 +30,7 @@ def section(doc: Doc) -> Section | None:
             items.append((name, number(s[key])))
     if s.get("n_parameters") and s.get("n_records"):
         items.append(("Records per parameter", number(s["n_records"] / s["n_parameters"])))
-    items += [
-        (label, plain(recipe[key], 160)) for key, label in _RECIPE.items() if recipe.get(key) not in (None, "", {})
-    ]
+    items += _recipe(reading.mapping(s.get("recipe")))
     items += _released(release)
     items += _domain(reading.mapping(s.get("domain")))
     if not items:
@@ -46,8 +43,17 @@ def section(doc: Doc) -> Section | None:
     return Section("model", "Model and release", blocks)
 
 
-_RECIPE = {"function": "Training function", "fit": "Training function", "params": "Parameters",
-           "seed": "Seed"}  # fmt: skip
+def _recipe(recipe: Doc) -> list[tuple[str, str]]:
+    """Return what trains, with which parameters and seed."""
+    estimator = reading.mapping(recipe.get("estimator"))
+    trains = recipe.get("fit") or estimator.get("class")
+    params = {**reading.mapping(estimator.get("params")), **reading.mapping(recipe.get("params"))}
+    told = [("Trained by", plain(trains, 120))] if trains else []
+    if params:
+        told.append(("Parameters", plain(", ".join(f"{k} = {v}" for k, v in params.items()), 300)))
+    if "seed" in recipe:
+        told.append(("Seed", "none recorded" if recipe["seed"] is None else plain(recipe["seed"], 40)))
+    return told
 
 
 def _released(release: Doc) -> list[tuple[str, str]]:

@@ -25,17 +25,15 @@ def section(doc: Doc) -> Section | None:
     limit, figure = limit_of(doc)
     blocks: list[Block] = [Facts(_facts(units, figures))]
     shown = [name for name in dict.fromkeys((figure, "pdtp")) if name in figures]
+    # the largest change seen is often the direct one: one drawing then says both
+    shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]
     worst = reading.rows(units.get("worst"))
     if worst:
         blocks.append(_intervals(worst, limit))
-        blocks.append(
-            Text(
-                f"Names are keyed hashes (key {plain(units.get('key_id'), 20)}); the holder of the key, the controller, "
-                "finds the records in records.parquet.",
-                "note",
-            )
-        )
+        key = plain(units.get("key_id"), 9)
+        said = f"Names are keyed hashes (key {key}); its holder, the controller, finds the records in records.parquet."
+        blocks.append(Text(said, "note"))
     return Section("units", "Risk of each person", blocks)
 
 
@@ -67,7 +65,7 @@ def _facts(units: Doc, figures: Doc) -> list[tuple[str, str]]:
         count = row.get("count")
         shown = f"1 to {number(real(units.get('small_cell', 10)) - 1)}" if count is None else number(count)
         name = NAMES.get(str(row.get("figure")), str(row.get("figure")))
-        told.append((f"{name}: above {number(row.get('limit'))}", f"{shown} of {number(units.get('n'))}"))
+        told.append((f"{name}: above {fold(row.get('limit'))}", f"{shown} of {number(units.get('n'))}"))
     return told
 
 
