@@ -121,12 +121,14 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     Returns
     -------
     tuple of int
-        ``j_hi`` is ``n0 + 1`` where no threshold is wide enough: then no upper limit exists.
+        ``j_lo`` is 0 where no threshold is narrow enough at ``low_alpha`` (nothing can block), ``j_hi`` is ``n0 + 1``
+        where none is wide enough (nothing can approve).
 
     Raises
     ------
     MeasurementError
-        The sample cannot resolve this rate, and says how many non-members could.
+        The sample cannot resolve this rate at ``high_alpha``, the level of a single test; says how many non-members
+        could.
 
     References
     ----------
@@ -139,7 +141,7 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     """
     from scipy.special import betainc
 
-    least = least_nonmembers(fpr, alpha=low_alpha)
+    least = least_nonmembers(fpr, alpha=high_alpha)
     if n0 < least:
         raise MeasurementError(
             f"{n0} non-members cannot resolve a false-positive rate of {fpr:g}; give at least {least} candidates"
@@ -148,7 +150,7 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     below = betainc(j, n0 + 1 - j, fpr)  # P(population FPR of the j-th largest <= fpr), falling in j
     fine = np.flatnonzero(below >= 1 - low_alpha)
     wide = np.flatnonzero(below <= high_alpha)
-    return int(fine[-1]) + 1, (int(wide[0]) + 1 if len(wide) else n0 + 1)
+    return (int(fine[-1]) + 1 if len(fine) else 0), (int(wide[0]) + 1 if len(wide) else n0 + 1)
 
 
 def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, high_alpha: float) -> Limits:
@@ -182,9 +184,10 @@ def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, hi
     s, m = checked(scores, members)
     inside, outside = s[m], np.sort(s[~m])[::-1]
     j_lo, j_hi = threshold_ranks(len(outside), fpr, low_alpha=low_alpha / 2, high_alpha=high_alpha / 2)
-    surely = int((inside > outside[j_lo - 1]).sum())
-    low = float(lower_limit(surely, len(inside), alpha=low_alpha / 2))
-    high = 1.0
+    low, high = 0.0, 1.0
+    if j_lo > 0:
+        surely = int((inside > outside[j_lo - 1]).sum())
+        low = float(lower_limit(surely, len(inside), alpha=low_alpha / 2))
     if j_hi <= len(outside):
         possibly = int((inside >= outside[j_hi - 1]).sum())
         high = float(upper_limit(possibly, len(inside), alpha=high_alpha / 2))

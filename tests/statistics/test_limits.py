@@ -28,6 +28,16 @@ def test_a_rate_that_the_sample_cannot_resolve_is_refused_with_the_number_needed
         limits.tpr_limits(scores, members, fpr=0.01, low_alpha=0.05, high_alpha=0.05)
 
 
+def test_a_stricter_level_for_blocking_leaves_approving_possible():
+    rng = np.random.default_rng(0)
+    members = np.arange(800) < 400
+
+    got = limits.tpr_limits(rng.normal(size=800), members, fpr=0.01, low_alpha=0.05 / 24, high_alpha=0.05)
+
+    assert got.low == 0
+    assert got.high < 1
+
+
 @pytest.mark.parametrize("shift", [0.0, 1.0, 2.5])
 def test_tpr_limits_miss_the_truth_at_most_as_often_as_they_say(shift):
     rng = np.random.default_rng(int(10 * shift))

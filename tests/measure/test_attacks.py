@@ -1,0 +1,361 @@
+"""Attack measurements: known answers, doubt against release, and bad input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import attacks, measure
+from privgate.attacks.label_gap import LabelGap
+from privgate.data import TrainingData, take
+from privgate.errors import MeasurementError
+from privgate.evidence import Measurement, Request, encode
+from privgate.measure import attacked, pool, rotation, shadows, targets
+from privgate.measure.bench import Bench, Limits
+from privgate.recipe import Recipe
+from privgate.retrain.fit import Answer
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Status
+from privgate.subject import Subject
+
+
+class Here(Fleet):
+    """Trains in this process: the same calls, without workers and without a memory."""
+
+    def __init__(self, fail=()):
+        self.calls, self.fail = 0, set(fail)
+
+    def fits(self, subject, fits, *, label="retraining"):
+        return [self._one(subject, fit) for fit in fits]
+
+    def _one(self, subject, fit):
+        self.calls += 1
+        if self.calls in self.fail:
+            return Answer(np.zeros((0, 0)), problem="killed by the test")
+        X, y = subject.data.pool()
+        rows = np.setdiff1d(np.arange(subject.data.n), fit.left_out) if fit.members is None else fit.members
+        model = subject.recipe.train(take(X, rows), y[rows], seed=fit.seed)
+        with np.errstate(divide="ignore"):
+            return Answer(np.log(subject.recipe.probabilities(model, take(X, fit.queries), subject.classes)))
+
+    def registered(self, subject, rows):
+        raise AssertionError("a local subject has no stored model")
+
+
+def made(n=240, m=240, d=25, noise=1.5, seed=0, **data):
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n + m, d)) < 0.4).astype(np.int8)
+    y = (X[:, :4].sum(axis=1) + noise * rng.random(n + m) > 2.2).astype(int)
+    return TrainingData(X[:n], y[:n], **{"candidates": (X[n:], y[n:]), **data})
+
+
+def bench(estimator=None, data=None, models=16, **fleet):
+    recipe = Recipe(estimator or DecisionTreeClassifier(), seed=3)
+    return Bench(Subject.local(recipe, data or made()), Here(**fleet), Limits(shadow_models=models), seeds=(3,))
+
+
+def ask(metric="attack_accuracy", **options):
+    return Request.of(metric, **{"attack": "lira_online", "scope": "model", "confidence": 0.95, **options})
+
+
+@pytest.fixture(scope="module")
+def overfitted():
+    """A full-grown tree on noisy labels: it knows its members by heart."""
+    return bench()
+
+
+@pytest.fixture(scope="module")
+def blind():
+    """A model that answers with the class shares whatever it is asked."""
+    return bench(DummyClassifier(strategy="prior"))
+
+
+def test_the_best_of_all_attacks_finds_an_overfitted_model(overfitted):
+    got = measure.measure(overfitted, ask(attack="any"))
+
+    assert got.low > 0.5
+    assert got.low <= got.value <= got.high
+    assert got.kind == "confidence"
+    assert got.detail["searched"] == 2 * len(attacks.ALL)
+    assert got.where.split(",")[0] in attacks.BY_NAME
+
+
+@pytest.mark.parametrize("attack", ["any", *attacks.BY_NAME])
+def test_a_model_that_knows_nobody_is_not_blocked(blind, attack):
+    got = measure.measure(blind, ask(attack=attack))
+
+    assert got.low <= 0.5
+    assert got.high < 0.75
+
+
+@pytest.mark.parametrize("scope", ["class", "group", "record"])
+def test_scopes_name_where_it_is_worst(scope):
+    b = bench(data=made(sensitive=(9,)))
+    got = measure.measure(b, ask(scope=scope))
+
+    assert got.low <= got.value <= got.high
+    assert got.where.startswith("lira_online")
+    if scope == "class":
+        assert "label" in got.where
+    if scope == "group":
+        assert "9 = " in got.where
+    if scope == "record":
+        assert got.n == 240
+        assert any("random halves" in a for a in got.assumptions)
+
+
+def test_advantage_is_twice_the_accuracy_less_one(overfitted):
+    accuracy = measure.measure(overfitted, ask())
+    advantage = measure.measure(overfitted, ask("attack_advantage"))
+
+    for name in ("value", "low", "high"):
+        assert getattr(advantage, name) == pytest.approx(2 * getattr(accuracy, name) - 1)
+
+
+def test_a_rate_that_the_candidates_cannot_resolve_is_refused(overfitted):
+    with pytest.raises(MeasurementError, match="give at least 368 candidates"):
+        measure.measure(overfitted, ask("attack_tpr", at_fpr=0.01))
+    assert measure.measure(overfitted, ask("attack_tpr", at_fpr=0.1)).high <= 1
+    with pytest.raises(MeasurementError, match="single records"):
+        measure.measure(overfitted, ask("attack_tpr", at_fpr=0.1, scope="record"))
+
+
+def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
+    measure.measure(overfitted, ask(attack="any"))
+    entries = {e["name"]: e for e in overfitted.detail["attacks"]}
+
+    assert set(entries) == set(attacks.BY_NAME)
+    for entry in entries.values():
+        assert entry["threat_model"]
+        assert entry["source"]
+        assert entry["self_test"]["problem"] == ""
+        assert 0 <= entry["auc"] <= 1
+        assert len(entry["roc"]) <= 200
+        assert entry["accuracy"]["low"] <= entry["accuracy"]["value"] <= entry["accuracy"]["high"]
+        assert {c["name"] for c in entry["classes"]} <= {"label 0", "label 1"}
+        assert entry["tpr_at_fpr"]["0.001"]["value"] is None  # 240 candidates cannot resolve it
+    encode(overfitted.detail["attacks"])
+
+
+def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
+    for b in (overfitted, blind):
+        measure.measure(b, ask(attack="any"))
+        null = b.detail["attack_null_runs"]
+        assert null["low"] <= 0.05
+
+
+def test_a_recipe_measured_twice_gives_the_same_numbers():
+    one, other = (measure.measure(bench(), ask(attack="any")) for _ in range(2))
+
+    assert one == other
+    assert Measurement.from_payload(one.payload()) == replace(one, detail=one.payload()["detail"])
+
+
+class Silent(LabelGap):
+    """Answers nothing useful: its self-test must refuse it."""
+
+    def scores(self, signals, rng):
+        return np.zeros(len(signals.labels))
+
+
+def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
+    monkeypatch.setattr(attacks, "BY_NAME", {"label_gap": Silent(), "lira_online": attacks.BY_NAME["lira_online"]})
+    monkeypatch.setattr(attacks, "ALL", tuple(attacks.BY_NAME.values()))
+    attacked.tested.cache_clear()
+    b = bench()
+    try:
+        got = measure.measure(b, ask(attack="any"))
+        with pytest.raises(MeasurementError, match="self-test"):
+            measure.measure(b, ask(attack="label_gap"))
+    finally:
+        attacked.tested.cache_clear()
+
+    assert got.high == 1.0
+    assert "misses a planted leak" in got.detail["did_not_run"]["label_gap"]
+    assert any("label_gap" in a for a in got.assumptions)
+
+
+def test_an_unknown_attack_and_an_unknown_scope_are_named(overfitted):
+    with pytest.raises(MeasurementError, match="no attack is called 'magic'"):
+        measure.measure(overfitted, ask(attack="magic"))
+    with pytest.raises(MeasurementError, match="unknown scope 'city'"):
+        measure.measure(overfitted, ask(scope="city"))
+    with pytest.raises(MeasurementError, match="sensitive"):
+        measure.measure(overfitted, ask(scope="group"))
+
+
+def test_without_candidates_nothing_is_measured():
+    for metric in ("attack_accuracy", "generalization_gap"):
+        with pytest.raises(MeasurementError, match="candidates"):
+            measure.measure(bench(data=made(candidates=None)), ask(metric))
+
+
+def test_too_few_people_are_refused():
+    with pytest.raises(MeasurementError, match="too few"):
+        measure.measure(bench(data=made(n=19)), ask())
+    with pytest.raises(MeasurementError, match="too few"):
+        measure.measure(bench(data=made(m=19)), ask())
+
+
+def test_candidates_who_are_members_are_removed_and_counted():
+    data = made()
+    X, y = data.candidates
+    more = TrainingData(
+        data.X,
+        data.y,
+        candidates=(
+            np.concatenate([X, data.X[:30], X[:10], X[:1]]),
+            np.concatenate([y, data.y[:30], y[:10], [7]]),
+        ),
+    )
+    clean = pool.of(data)
+    p = pool.of(more)
+
+    repeats = len(X) - len(np.unique(np.column_stack([X, y]), axis=0))
+    own = {tuple(r) for r in np.column_stack([data.X, data.y]).tolist()}
+    chance = sum(tuple(r) in own for r in np.column_stack([X, y]).tolist())
+    assert p.removed == {"also_in_training": 30 + chance, "repeated": 10 + repeats, "unknown_label": 1}
+    assert p.eligible[: len(clean.labels)].tolist() == clean.eligible.tolist()
+    assert not p.eligible[len(clean.labels) :].any()
+    got = measure.measure(bench(data=more), ask())
+    assert got.detail["removed_candidates"]["also_in_training"] == 30 + chance
+
+
+def test_a_pool_of_members_only_is_refused():
+    data = made()
+    with pytest.raises(MeasurementError, match="too few"):
+        measure.measure(bench(data=TrainingData(data.X, data.y, candidates=(data.X, data.y))), ask())
+
+
+def test_one_class_only_is_refused():
+    data = made()
+    one = TrainingData(data.X, np.zeros(240, dtype=int), candidates=(data.candidates[0], np.zeros(240, dtype=int)))
+    with pytest.raises(MeasurementError, match="one class only"):
+        measure.measure(bench(DecisionTreeClassifier(), data=one), ask())
+
+
+def test_a_few_failed_shadow_models_are_survived_and_many_are_not():
+    some = bench(fail=range(3, 6))
+    assert measure.measure(some, ask()).high < 1
+    assert (some.shadows.status == Status.FAILED).sum() == 3
+
+    with pytest.raises(MeasurementError, match="12 of 16 shadow models could not be trained: killed by the test"):
+        measure.measure(bench(fail=range(2, 14)), ask())
+
+
+def label(model, X):
+    """Release labels only."""
+    return np.eye(2)[model.predict(X)]
+
+
+def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
+    recipe = Recipe(DecisionTreeClassifier(), seed=3, predict=label)
+    b = Bench(Subject.local(recipe, made()), Here(), Limits(shadow_models=16), seeds=(3,))
+
+    assert measure.measure(b, ask(attack="label_gap")).low > 0.5
+    assert measure.measure(b, ask(attack="any")).low > 0.5
+
+
+def test_people_with_several_records_are_one_trial_and_stay_together():
+    data = made(groups=[f"p{i // 3}" for i in range(240)])
+    b = bench(data=data)
+    got = measure.measure(b, ask())
+
+    assert got.detail["members"] == 80
+    masks = b.shadows.masks[:, :240].reshape(16, 80, 3)
+    assert (masks.all(axis=2) | ~masks.any(axis=2)).all()
+
+
+def test_subsets_are_balanced_complementary_pairs():
+    b = bench(models=10)
+    masks = b.shadows.masks
+
+    assert (masks.sum(axis=0)[b.attack_pool.eligible] == 5).all()
+    assert (masks[::2] ^ masks[1::2])[:, b.attack_pool.eligible].all()
+    assert abs(masks.sum(axis=1) - b.attack_pool.eligible.sum() / 2).max() <= 0.5
+
+
+def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
+    b = bench(models=10)
+    masks = targets.independent_masks(b.attack_pool, 400, np.random.default_rng(0))
+    b_in = masks[:, b.attack_pool.eligible].mean(axis=0)
+
+    # 400 independent coins: 5 standard errors
+    assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
+    assert not any((masks == m).all(axis=1).any() for m in b.shadows.masks)
+    assert b.attack_targets.masks.shape == b.shadows.masks.shape
+
+
+def test_a_fast_engine_is_checked_against_the_training_function():
+    b = bench(BernoulliNB(), data=made())
+    measure.measure(b, ask())
+
+    assert b.shadows.engine == "bernoulli_nb"
+    assert [p.outcome for p in b.preconditions] == ["passed"]
+
+
+def test_a_fast_engine_that_disagrees_is_not_used(monkeypatch):
+    b = bench(BernoulliNB(), data=made(), models=4)
+    real = shadows.engines.subsets
+
+    def wrong(*args):
+        got = real(*args)
+        return replace(got, log_p=got.log_p + 0.01)
+
+    monkeypatch.setattr(shadows.engines, "subsets", wrong)
+
+    assert b.shadows.engine == "refit"
+    assert [p.outcome for p in b.preconditions] == ["warned"]
+
+
+def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
+    board = overfitted.attacked
+    attack = attacks.BY_NAME["lira_online"]
+    scores = rotation.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
+    accuracy = rotation.accuracy_per_record(attack, scores, board.signals.shadow_members)
+
+    assert scores.shape == board.signals.shadow_members.shape
+    assert accuracy.mean() > 0.6
+    assert rotation.correlation(accuracy, accuracy)["pearson"] == pytest.approx(1)
+    assert rotation.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
+
+
+def test_small_groups_count_but_are_not_named():
+    rng = np.random.default_rng(0)
+    X = (rng.random((480, 25)) < 0.4).astype(np.int8)
+    X[:, 9] = 0
+    X[:4, 9] = 1  # four people, all of them members
+    y = (X[:, :4].sum(axis=1) + rng.random(480) > 2.2).astype(int)
+    b = bench(data=TrainingData(X[:240], y[:240], candidates=(X[240:], y[240:]), sensitive=(9,)))
+    got = measure.measure(b, ask(scope="group"))
+
+    assert got.high > 0.9  # nothing is known about four people, and that is not a pass
+    assert got.detail["cells_too_small_to_show"] == 1
+    assert "9 = 1" not in str(b.detail["attacks"])
+
+
+def test_the_gap_is_the_difference_of_mean_losses(overfitted):
+    zero_one = measure.measure(overfitted, Request.of("generalization_gap", loss="zero_one", confidence=0.95))
+    board = overfitted.attacked
+    wrong = board.signals.target.argmax(axis=1) != board.signals.labels
+    inside, outside = board.members, ~board.members
+
+    assert zero_one.value == pytest.approx(wrong[outside].mean() - wrong[inside].mean())
+    assert zero_one.low < zero_one.value < zero_one.high
+    worst = measure.measure(
+        overfitted, Request.of("generalization_gap", loss="zero_one", scope="class", confidence=0.95)
+    )
+    assert worst.value >= zero_one.value - 1e-12
+    assert worst.where.startswith("label")
+
+
+def test_an_infinite_loss_is_an_infinite_gap_and_finite_ones_have_limits(overfitted):
+    request = Request.of("generalization_gap", loss="cross_entropy", confidence=0.95)
+
+    assert measure.measure(overfitted, request).low == np.inf  # a full-grown tree is certain, and wrong
+    smooth = measure.measure(bench(BernoulliNB(), data=made()), request)
+    assert smooth.low < smooth.value < smooth.high < np.inf
+    assert any("normal" in a for a in smooth.assumptions)
