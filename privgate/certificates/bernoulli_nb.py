@@ -42,7 +42,7 @@ class BernoulliNB:
     ) -> Certified:
         """Return the bound for each of ``units``; see ``discrete.certify``."""
         del retrained
-        members = tuple(subject.data.units[int(u)] for u in units)
+        members = library.members(subject, units)
         estimator, domain = library.estimator_of(subject, "BernoulliNB"), subject.data.domain
         if domain is not None:
             where = "the endpoint refuses queries outside the declared domain"

@@ -57,7 +57,7 @@ class CategoricalNB:
     ) -> Certified:
         """Return the bound for each of ``units``; see ``discrete.certify``."""
         del retrained
-        members = tuple(subject.data.units[int(u)] for u in units)
+        members = library.members(subject, units)
         return certify(self.counts(subject), members, limit=limit, assumptions=self._assumptions(subject))
 
     def counts(self, subject: Subject) -> Counts:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privgate.certificates.base import Certified
 from privgate.certificates.counts import Counts
+from privgate.certificates.library import Members
 from privgate.certificates.separable import Tables, changes, root_bound, search
 from privgate.certificates.single import agreement, cheap
 
@@ -23,8 +24,8 @@ Index = NDArray[np.int64]
 EXACT = 1e-9
 #: domains of at most so many queries are simply enumerated
 _ENUMERABLE = 20_000
-#: one search node costs about as much as so many enumerated queries
-_NODE = 30
+#: one search node of two classes costs about as much as so many enumerated queries
+_NODE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,21 @@ class Effort:
     decide : int
         The same over all units that do.
     unit : int
-        Search nodes of one unit.
+        Search nodes of one unit with two classes; fewer with more, whose nodes cost more.
     """
 
-    tidy: int = 20_000_000
-    decide: int = 200_000_000
-    unit: int = 20_000
+    tidy: int = 60_000_000
+    decide: int = 100_000_000
+    unit: int = 4_000
+
+    def nodes(self, n_classes: int) -> int:
+        """Return the search nodes of one unit."""
+        return max(100, self.unit * 4 // n_classes**2)
 
 
 def certify(
     counts: Counts,
-    members: tuple[Index, ...],
+    members: Members,
     *,
     limit: float | None = None,
     effort: Effort | None = None,
@@ -59,8 +64,8 @@ def certify(
     Parameters
     ----------
     counts : Counts
-    members : tuple of int64 arrays
-        Records of each unit.
+    members : tuple of int64 arrays, or int64 array of shape (U,)
+        Records of each unit; one array where every unit is a single record.
     limit : float, optional
         Policy limit, nats: units on both sides of it are searched first.
     effort : Effort, optional
@@ -85,7 +90,7 @@ def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:
         return np.asarray((upper == lower) | (upper - lower <= EXACT))
 
 
-def _distinct(counts: Counts, members: tuple[Index, ...]) -> tuple[list[Index], Index]:
+def _distinct(counts: Counts, members: Members) -> tuple[list[Index], Index]:
     """Return one representative of each kind of unit, and which kind every unit is: equal records leak equally."""
     columns = np.column_stack([counts.labels, counts.codes])
     sizes = [counts.n_classes, *counts.sizes.tolist()]
@@ -93,10 +98,9 @@ def _distinct(counts: Counts, members: tuple[Index, ...]) -> tuple[list[Index], 
         record = np.unique(np.ravel_multi_index(tuple(columns.T), sizes), return_inverse=True)[1]
     else:
         record = np.unique(columns, axis=0, return_inverse=True)[1].ravel()
-    if all(len(rows) == 1 for rows in members):
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *members])
-        _, first, inverse = np.unique(record[rows], return_index=True, return_inverse=True)
-        return [rows[k : k + 1] for k in first], inverse
+    if isinstance(members, np.ndarray):
+        _, first, inverse = np.unique(record[members], return_index=True, return_inverse=True)
+        return [members[k : k + 1] for k in first], inverse
     kinds: dict[tuple[int, ...], int] = {}
     units: list[Index] = []
     inverse = np.empty(len(members), dtype=np.int64)
@@ -187,9 +191,10 @@ class _Refiner:
             value = float(enumerate_queries(tables).max())
             self.lower[k] = self.upper[k] = value
             return int(tables.queries)
-        lower, upper, _, nodes = search(tables, lower=float(self.lower[k]), budget=self.effort.unit)
+        K = self.counts.n_classes
+        lower, upper, _, nodes = search(tables, lower=float(self.lower[k]), budget=self.effort.nodes(K))
         self.lower[k], self.upper[k] = lower, max(lower, min(upper, float(self.upper[k])))
-        return _NODE * nodes
+        return _NODE * nodes * K**2 // 4
 
     def query(self, k: int) -> Index | None:
         """Return the codes of a query that attains the lower bound, or None where it is infinite."""
@@ -199,7 +204,8 @@ class _Refiner:
         if tables.queries <= _ENUMERABLE:
             column = np.array(np.unravel_index(int(enumerate_queries(tables).argmax()), tables.shape))
         else:
-            found = search(tables, lower=float(self.lower[k]) - EXACT, budget=self.effort.unit)[2]
+            budget = self.effort.nodes(self.counts.n_classes)
+            found = search(tables, lower=float(self.lower[k]) - EXACT, budget=budget)[2]
             if found is None:
                 return None
             column = found

@@ -42,22 +42,6 @@ class Points:
     second: tuple[Float, Float]
 
 
-def _polyline(points: Points, sign_d: int, sign_r: int) -> tuple[Float, Float]:
-    """Return the frontier's vertices (d, r), each of shape (U, m + 1), walked from the best ``d`` to the best ``r``."""
-    (d1, r1), (d2, r2) = points.first, points.second
-    a1, b1, a2, b2 = sign_d * d1, sign_r * r1, sign_d * d2, sign_r * r2
-    second = (a2 > a1) | ((a2 == a1) & (b2 > b1))
-    loss, gain = np.abs(a1 - a2), np.where(second, b1 - b2, b2 - b1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.where(gain > 0, loss / gain, np.inf)  # a switch that gains nothing is never made
-    order = np.argsort(slope, axis=1, kind="stable")
-    steps = np.where(gain > 0, -loss, 0.0), np.where(gain > 0, gain, 0.0)
-    d = sign_d * points.d0 + np.maximum(a1, a2).sum(axis=1)
-    r = sign_r * points.r0 + np.where(second, b2, b1).sum(axis=1)
-    walk_d, walk_r = (np.take_along_axis(step, order, axis=1).cumsum(axis=1) for step in steps)
-    return sign_d * np.column_stack([d, d[:, None] + walk_d]), sign_r * np.column_stack([r, r[:, None] + walk_r])
-
-
 def largest_change(points: Points, *, hull_is_reachable: bool = False) -> tuple[Float, Float]:
     """Return (lower, upper) of the largest label change, each of shape (U,), nats.
 
@@ -72,27 +56,88 @@ def largest_change(points: Points, *, hull_is_reachable: bool = False) -> tuple[
     lower : float64 array of shape (U,)
         Attained at a vertex, which is a real query.
     upper : float64 array of shape (U,)
-        Maximum over the hull, by subdivision of the frontier's edges.
+        Maximum over the hull.
+    """
+    return along(lambda sign_d, sign_r: _zonotope(points, sign_d, sign_r), hull_is_reachable=hull_is_reachable)
+
+
+def at_vertices(points: Points) -> Float:
+    """Return the largest own-label change at a vertex, shape (U,): a real query, whatever else adds to ``r`` there."""
+    found = [_clipped(own_label, sign)(*_zonotope(points, sign, 1)).max(axis=1) for sign in (1, -1)]
+    return np.asarray(np.maximum(found[0], found[1]), dtype=np.float64)
+
+
+def largest_change_of_hull(d: Float, r: Float, *, hull_is_reachable: bool = False) -> tuple[Float, Float]:
+    """Return (lower, upper) over the convex hull of P given points, ``d`` and ``r`` of shape (U, P); see above."""
+    return along(lambda sign_d, sign_r: _chain(d, r, sign_d, sign_r), hull_is_reachable=hull_is_reachable)
+
+
+def along(walk: Callable[[int, int], tuple[Float, Float]], *, hull_is_reachable: bool) -> tuple[Float, Float]:
+    """Return (lower, upper) of the largest label change over hulls given by their monotone frontiers.
+
+    Parameters
+    ----------
+    walk : callable
+        ``walk(sign_d, sign_r)`` returns vertices (d, r), each of shape (U, P), from the best ``sign_d * d`` to the best
+        ``sign_r * r``; repeated vertices do no harm.
+    hull_is_reachable : bool
 
     References
     ----------
     Mathematical reference, section 3.2, Theorem 3.
     """
-    lower, edges = np.zeros(len(points.d0)), []
+    runs: list[tuple[Float, Float, Change]] = []
     for sign_d in (1, -1):
         for sign_r, change in ((1, own_label), (-1, other_label)):
-            d, r = _polyline(points, sign_d, sign_r)
-
-            def clipped(d: Float, r: Float, sign: int = sign_d, change: Change = change) -> Float:
-                """Return the change where ``d`` has this run's sign, else 0: the other sign has its own run."""
-                return change(sign * np.maximum(sign * d, 0.0), r)
-
-            lower = np.maximum(lower, clipped(d, r).max(axis=1))
-            edges.append((d, r, clipped))
+            runs.append((*walk(sign_d, sign_r), _clipped(change, sign_d)))
+    lower = np.max([change(d, r).max(axis=1) for d, r, change in runs], axis=0)
     upper, best = lower.copy(), lower.copy()
-    for d, r, clipped in edges:
-        _along_edges(d, r, clipped, best, upper)
+    for d, r, at in runs:
+        _along_edges(d, r, at, best, upper)
     return (best if hull_is_reachable else lower), upper
+
+
+def _clipped(change: Change, sign: int) -> Change:
+    """Return ``change`` where ``d`` has the sign of a run, else 0: the other sign has its own run."""
+    return lambda d, r: change(sign * np.maximum(sign * d, 0.0), r)
+
+
+def _zonotope(points: Points, sign_d: int, sign_r: int) -> tuple[Float, Float]:
+    (d1, r1), (d2, r2) = points.first, points.second
+    a1, b1, a2, b2 = sign_d * d1, sign_r * r1, sign_d * d2, sign_r * r2
+    second = (a2 > a1) | ((a2 == a1) & (b2 > b1))
+    loss, gain = np.abs(a1 - a2), np.where(second, b1 - b2, b2 - b1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.where(gain > 0, loss / gain, np.inf)  # a switch that gains nothing is never made
+    order = np.argsort(slope, axis=1, kind="stable")
+    steps = np.where(gain > 0, -loss, 0.0), np.where(gain > 0, gain, 0.0)
+    d = sign_d * points.d0 + np.maximum(a1, a2).sum(axis=1)
+    r = sign_r * points.r0 + np.where(second, b2, b1).sum(axis=1)
+    walk_d, walk_r = (np.take_along_axis(step, order, axis=1).cumsum(axis=1) for step in steps)
+    return sign_d * np.column_stack([d, d[:, None] + walk_d]), sign_r * np.column_stack([r, r[:, None] + walk_r])
+
+
+def _chain(d: Float, r: Float, sign_d: int, sign_r: int) -> tuple[Float, Float]:
+    """Walk the hull of points: from each vertex to the one that loses least ``d`` for what it gains in ``r``."""
+    a, b = sign_d * d, sign_r * r
+    row = np.arange(len(d))
+    top = a.max(axis=1, keepdims=True)
+    at = np.where(a == top, b, -np.inf).argmax(axis=1)
+    vertices = [at]
+    for _ in range(d.shape[1]):
+        gain, loss = b - b[row, at][:, None], a[row, at][:, None] - a
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.where(gain > 0, loss / gain, np.inf)
+        least = slope.min(axis=1, keepdims=True)
+        # the farthest of equally good points is the next vertex
+        step = np.where((slope == least) & np.isfinite(slope), b, -np.inf)
+        moves = np.isfinite(least[:, 0])
+        if not moves.any():
+            break
+        at = np.where(moves, step.argmax(axis=1), at)
+        vertices.append(at)
+    index = np.column_stack(vertices)
+    return np.take_along_axis(d, index, axis=1), np.take_along_axis(r, index, axis=1)
 
 
 def _along_edges(d: Float, r: Float, change: Change, best: Float, upper: Float) -> None:

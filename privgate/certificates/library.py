@@ -5,7 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.certificates.reach import Reach
 from privgate.subject import Subject
+
+Index = NDArray[np.int64]
+#: rows of each unit; one array where every unit is a single record, which is fast for millions
+Members = tuple[Index, ...] | Index
 
 
 def estimator_of(subject: Subject, name: str) -> Any:
@@ -29,6 +34,13 @@ def refusal(subject: Subject, name: str) -> str:
     if len(subject.classes) < 2:
         return "does not apply, because the training data have one class only"
     return ""
+
+
+def members(subject: Subject, units: Index) -> Members:
+    """Return the rows of each unit, as one array where every unit is a single record."""
+    if subject.data.groups is None:
+        return np.asarray(units, dtype=np.int64)
+    return tuple(subject.data.units[int(u)] for u in units)
 
 
 def codes(X: Any) -> NDArray[np.int64] | None:
@@ -67,3 +79,40 @@ def prior(estimator: Any) -> tuple[bool, NDArray[np.float64] | None]:
         with np.errstate(divide="ignore"):
             return False, np.log(np.asarray(estimator.class_prior, dtype=np.float64))
     return bool(estimator.fit_prior), None
+
+
+def smoothings(estimator: Any) -> NDArray[np.float64]:
+    """Return the additive smoothing that the library uses, one number or one a feature."""
+    alpha = np.asarray(estimator.alpha, dtype=np.float64)
+    return alpha if getattr(estimator, "force_alpha", True) else np.maximum(alpha, 1e-10)
+
+
+def linear_domain(subject: Subject, what: str) -> str:
+    """Return why counts of the declared domain cannot be bounded; empty if they can."""
+    X = dense(subject.data.X)
+    if X is None or (X < 0).any():
+        return "does not apply, because the features are not non-negative numbers"
+    estimator = subject.recipe.library_estimator
+    if not (smoothings(estimator) > 0).all():
+        return "does not apply, because without smoothing a word that one record holds alone makes DTP infinite"
+    if subject.data.domain is None:
+        return (
+            f"does not apply, because no domain is declared: for {what} of any length DTP is infinite; declare how "
+            "long a query may be, Domain(max_length=…), or its ranges or norm, and let the endpoint refuse the rest"
+        )
+    made = Reach.of(subject.data.domain, X.shape[1])
+    if isinstance(made, str):
+        return f"does not apply, because {made}"
+    if made.low is not None and (made.low < 0).any():
+        return "does not apply, because the declared ranges allow negative counts"
+    if not made.inside(X).all():
+        return "does not apply, because training records lie outside the declared domain"
+    return ""
+
+
+def reach(subject: Subject) -> Reach:
+    """Return the declared domain as a set of vectors; ``linear_domain`` has agreed to it."""
+    made = Reach.of(subject.data.domain, subject.data.X.shape[1]) if subject.data.domain else "no domain is declared"
+    if isinstance(made, str):
+        raise TypeError(f"bound() without applies(): {made}")
+    return made

@@ -100,7 +100,7 @@ def _log_expm1(a: Float) -> Float:
 def _log1p_sum(a: Float) -> Float:
     """Return ln(1 + sum exp(a)) over the last axis, accurate for small sums."""
     total = np.logaddexp.reduce(a, axis=-1)
-    return np.where(total > 30, np.logaddexp(0.0, total), np.log1p(np.exp(np.minimum(total, 30.0))))
+    return np.asarray(np.where(total > 30, np.logaddexp(0.0, total), np.log1p(np.exp(np.minimum(total, 30.0)))))
 
 
 def changes(s: Float, r: Float) -> Float:

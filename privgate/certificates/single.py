@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.certificates import sandwich
 from privgate.certificates.counts import Counts
-from privgate.certificates.frontier import Points, largest_change
+from privgate.certificates.frontier import Points, at_vertices, largest_change
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -126,7 +126,19 @@ def _one_class(counts: Counts, rows: Index) -> tuple[Float, Float]:
     if counts.n_classes == 2:
         found, hull = _two_classes(a, rho, lam_own[:, 0], most[:, 0], least[:, 0])
         lower, upper = np.maximum(lower, found), np.minimum(upper, hull)
+    else:
+        lower = np.maximum(lower, _against_one(a, rho, lam_own, most))
     return lower, np.maximum(lower, upper)
+
+
+def _against_one(a: Agreement, rho: Float, lam_own: Float, most: Float) -> Float:
+    """Return a lower bound for more than two classes: own-label changes grow with r, and one class alone is less."""
+    rival = (rho + np.maximum(lam_own, most).sum(axis=2)).argmax(axis=1)
+    row = np.arange(len(rival))
+    own, best = lam_own[row, rival], most[row, rival]
+    other = ~np.isneginf(a.differ)
+    second = (np.where(other, a.differ, a.agree), np.where(other, best, own))
+    return at_vertices(Points(a.d0, rho[rival], (a.agree, own), second))
 
 
 def _two_classes(a: Agreement, rho: Float, lam_own: Float, most: Float, least: Float) -> tuple[Float, Float]:

@@ -1,0 +1,113 @@
+"""Scores that are linear in the query: the largest change for any number of classes, from parameters."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.certificates import sandwich
+from privgate.certificates.frontier import Points, largest_change, largest_change_of_hull
+from privgate.certificates.reach import Reach
+from privgate.certificates.separable import bound_nodes, changes
+
+Float = NDArray[np.float64]
+
+
+def pair_ranges(bias: Float, weights: Float, reach: Reach) -> tuple[Float, Float]:
+    """Return the (least, largest) ``score_k - score_l`` over the domain, each of shape (N, K, K)."""
+    b = bias[:, :, None] - bias[:, None, :]
+    w = weights[:, :, None, :] - weights[:, None, :, :]
+    high = b + reach.maximum(w)
+    return -np.swapaxes(high, 1, 2), high
+
+
+def any_classes(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> tuple[Float, Float]:
+    """Return (lower, upper) of the largest label change for N models, each of shape (N,), nats.
+
+    Parameters
+    ----------
+    with_, without : (bias, weights) of shapes (N, K) and (N, K, d)
+        Scores before the softmax; N may be 1 in ``with_``.
+    reach : Reach
+
+    Returns
+    -------
+    lower : float64 array of shape (N,)
+        Attained at a query of the domain.
+    upper : float64 array of shape (N,)
+        The smaller of ODTP and of the bound by ranges; exact for two classes on a box of real numbers.
+
+    References
+    ----------
+    Mathematical reference, sections 3.4 and 6.2.
+    """
+    shape = without[1].shape
+    b, w = np.broadcast_to(with_[0], shape[:2]), np.broadcast_to(with_[1], shape)
+    change_b, change_w = b - without[0], w - without[1]
+    D = pair_ranges(change_b, change_w, reach)
+    upper = np.minimum(D[1].max(axis=(1, 2)), bound_nodes(pair_ranges(b, w, reach), pair_ranges(*without, reach), D))
+    k, other = np.unravel_index(D[1].reshape(len(w), -1).argmax(axis=1), D[1].shape[1:])
+    row = np.arange(len(w))
+    lower = np.zeros(len(w))
+    for sign in (1, -1):
+        x = reach.best(sign * (change_w[row, k] - change_w[row, other]))
+        s, r = (v[0] + np.einsum("nkd,nd->nk", v[1], x) for v in ((b, w), without))
+        lower = np.maximum(lower, np.where(reach.inside(x), changes(s, r), 0.0))
+    if shape[1] == 2 and reach.stated == 1:
+        d = change_b[:, 0] - change_b[:, 1], change_w[:, 0] - change_w[:, 1]
+        r = without[0][:, 1] - without[0][:, 0], without[1][:, 1] - without[1][:, 0]
+        found, hull = two_classes(d, r, reach)
+        lower, upper = np.maximum(lower, found), np.minimum(upper, hull)
+    return lower, np.maximum(lower, upper)
+
+
+def two_classes(d: tuple[Float, Float], r: tuple[Float, Float], reach: Reach) -> tuple[Float, Float]:
+    """Return (lower, upper) from ``d(x) = d[0] + d[1] . x`` and ``r(x)`` alike, of shapes (N,) and (N, D).
+
+    On a box of real numbers every point of the hull is a query and the two are equal.
+    """
+    if reach.low is not None and reach.high is not None:
+        low, high = (d[1] * reach.low, r[1] * reach.low), (d[1] * reach.high, r[1] * reach.high)
+        return largest_change(Points(d[0], r[0], low, high), hull_is_reachable=not reach.whole)
+    if reach.length is not None:
+        whole = np.floor(reach.length)
+        corners = [np.column_stack([v[0], v[0][:, None] + reach.length * v[1]]) for v in (d, r)]
+        real = [np.column_stack([v[0], v[0][:, None] + whole * v[1]]) for v in (d, r)]
+        lower = sandwich.largest(real[0], real[1]).max(axis=1)
+        return lower, largest_change_of_hull(corners[0], corners[1])[1]
+    return np.zeros(len(d[0])), np.full(len(d[0]), np.inf)
+
+
+def one_class(d: tuple[Float, Float], rho: Float, lam: Float, reach: Reach) -> tuple[Float, Float]:
+    """Return (lower, upper) of the largest label change when one class's scores change, each of shape (N,), nats.
+
+    Parameters
+    ----------
+    d : (constant, weights) of shapes (N,) and (N, D)
+        Change of the own class's score minus the common change of the others.
+    rho, lam : float64 arrays of shapes (N, C) and (N, C, D)
+        Log-odds of each of the C other classes against the own class, without the unit.
+    reach : Reach
+
+    References
+    ----------
+    Mathematical reference, sections 3.1 (B), 3.2 and 3.3.
+    """
+    d_high, d_low = d[0] + reach.maximum(d[1]), d[0] - reach.maximum(-d[1])
+    r_high = np.logaddexp.reduce(rho + reach.maximum(lam), axis=1)
+    r_low = np.logaddexp.reduce(rho - reach.maximum(-lam), axis=1)
+    upper = np.minimum(np.maximum(d_high, -d_low), sandwich.from_ranges(d_low, d_high, r_low, r_high))
+    lower = np.zeros(len(rho))
+    for sign in (1, -1):
+        x = reach.best(sign * d[1])
+        at = sandwich.largest(
+            d[0] + np.einsum("nd,nd->n", d[1], x), np.logaddexp.reduce(rho + np.einsum("ncd,nd->nc", lam, x), axis=1)
+        )
+        lower = np.maximum(lower, np.where(reach.inside(x), at, 0.0))
+    if rho.shape[1] == 1 and reach.stated == 1:
+        found, hull = two_classes(d, (rho[:, 0], lam[:, 0]), reach)
+        lower, upper = np.maximum(lower, found), np.minimum(upper, hull)
+    elif reach.length is not None and reach.stated == 1:
+        # documents of one token only: any of them may be the worst
+        whole = np.floor(reach.length)
+        r = np.logaddexp.reduce(rho[:, :, None] + whole * lam, axis=1)
+        lower = np.maximum(lower, sandwich.largest(d[0][:, None] + whole * d[1], r).max(axis=1))
+    return lower, np.maximum(lower, upper)
