@@ -173,13 +173,15 @@ def _cause(doc: Doc, key: str) -> Any:
 def _brief(value: Any, other: Any) -> str:
     """Return one side of a cause in few words: of two mappings only where they differ."""
     if isinstance(value, Mapping) and set(value) == {"value"}:
-        return _brief(value["value"], reading.mapping(other).get("value") if other is not None else None)
+        value, other = value["value"], reading.mapping(other).get("value")
+        if value is None:
+            return "none"
     if isinstance(value, Mapping):
         before = reading.mapping(other)
         told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
         return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
     if value is None:
-        return "none" if other is not None else "not recorded"
+        return "not recorded"
     return front.short(value)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from privgate.report import reading, words
 from privgate.report.reading import Doc
-from privgate.report.text import number, plain, real
+from privgate.report.text import moment, number, plain, real
 
 #: rows of the rule table on page one; the full table is in the evidence
 ROWS = 8
@@ -150,8 +150,8 @@ def facts(doc: Doc) -> list[tuple[str, str]]:
         ("Model digest", short(model)),
         ("Policy", f"{plain(p.get('name'), 40)}{_version(p)}, {short(p.get('digest'))}"),
         ("DTP level", _level(doc)),
-        ("Decided", plain(doc.get("decided_at"), 40) or "date not recorded"),
-        ("Valid until", plain(doc.get("expires"), 40) or "no statement signed yet"),
+        ("Decided", moment(doc.get("decided_at")) or "date not recorded"),
+        ("Valid until", moment(doc.get("expires")) or "no statement signed yet"),
         ("Signed by", signer(doc)),
         ("Training data", counts(s)),
     ]
@@ -228,7 +228,7 @@ def steps(doc: Doc) -> list[str]:
     if told:
         return told[:LINES]
     if doc.get("approved"):
-        until = f" before {plain(doc.get('expires'), 40)}" if doc.get("expires") else ""
+        until = f" before {moment(doc.get('expires'))}" if doc.get("expires") else ""
         return [f"Sign and promote this version; check again{until} whenever data, code or parameters change."]
     return ["Read the finding above, change the training or supply what is missing, and check again."]
 
@@ -236,7 +236,7 @@ def steps(doc: Doc) -> list[str]:
 def waiver(w: Mapping[str, Any]) -> str:
     """Return one waiver as a sentence."""
     state = plain(w.get("status"), 40)
-    until = f", until {plain(w.get('expires'), 30)}" if w.get("expires") else ""
+    until = f", until {moment(w.get('expires'))}" if w.get("expires") else ""
     people = f", approved by {plain(w.get('approver'), 40)}" if w.get("approver") else ""
     return _stop(
         f"{plain(w.get('rule'), 40)}{f' ({state})' if state else ''}: {plain(w.get('reason'), 120)}{people}{until}"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from privgate.report import front, reading
 from privgate.report.page import environment
 from privgate.report.reading import Doc
-from privgate.report.text import fold, number, plain, real
+from privgate.report.text import fold, moment, number, plain, real
 
 
 def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
@@ -31,7 +31,7 @@ def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
     lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"]))
     told = {
         "lines": lines,
-        "now": plain(now, 40),
+        "now": moment(now),
         "summary": _summary(lines),
     }
     return str(environment().get_template("index.html").render(**told))
@@ -61,9 +61,9 @@ def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
         "note": "",
         "order": 3 if released and doc.get("outcome") == "passed" else (2 if released else 1),
         "policy": plain(policy.get("name"), 40),
-        "expires": plain(doc.get("expires"), 40) or "no statement",
+        "expires": moment(doc.get("expires")) or "no statement",
         "worst": _worst(doc),
-        "checked": plain(doc.get("decided_at"), 40) or "not recorded",
+        "checked": moment(doc.get("decided_at")) or "not recorded",
     }
 
 

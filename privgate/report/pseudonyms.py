@@ -44,7 +44,10 @@ class Pseudonyms:
         self._key = key
         self._names = {str(n) for n in names}
         self._spoken = {n for n in self._names if not n.isdigit()}
-        self._spaced = sorted((n for n in self._spoken if _TOKEN.fullmatch(n) is None), key=len, reverse=True)
+        # names of several words, by their first: a text is searched for those only whose first word it holds
+        self._phrases: dict[str, list[str]] = {}
+        for name in sorted((n for n in self._spoken if _TOKEN.fullmatch(n) is None), key=len, reverse=True):
+            self._phrases.setdefault(next(iter(_TOKEN.findall(name)), ""), []).append(name)
 
     @property
     def key_id(self) -> str:
@@ -71,9 +74,11 @@ class Pseudonyms:
         """
         if also in self._names:
             text = text.replace(f"({also})", f"(record {self.of(also)})")
-        for name in self._spaced:
-            if name and name in text:
-                text = text.replace(name, f"record {self.of(name)}")
+        if self._phrases:
+            for first in {"", *_TOKEN.findall(text)}:
+                for name in self._phrases.get(first, ()):
+                    if name.strip():
+                        text = text.replace(name, f"record {self.of(name)}")
         text = _TOKEN.sub(lambda m: f"record {self.of(m.group())}" if m.group() in self._spoken else m.group(), text)
         return _NUMBERED.sub(self._numbered, text)
 

@@ -8,6 +8,7 @@ the formats come after it.
 import math
 import re
 import unicodedata
+from datetime import UTC, datetime
 from typing import Any
 
 #: longest foreign text shown anywhere; the JSON keeps all of it
@@ -17,7 +18,7 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _WHITE = re.compile(r"\s+")
 # marks that change how neighbouring text is shown or that show nothing: Cc, Cf, Cs, Co, Cn, Zl, Zp
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~!&@$^=+]|:(?=[:/])|(?<=:):|^[-.]|^\d+(?=[.)])|(?<=www)\.", re.IGNORECASE)
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~!&@$^]|:(?=[:/])|(?<=:):|^[-.]|^\d+(?=[.)])|(?<=www)\.", re.IGNORECASE)
 
 
 def plain(value: Any, limit: int = LONGEST) -> str:
@@ -126,6 +127,23 @@ def fold(nats: Any) -> str:
         return "unlimited" if math.isinf(x) else "over 1,000,000-fold"
     factor = math.exp(x)
     return f"{factor:,.0f}-fold" if factor >= 100 else f"{factor:.3g}-fold"
+
+
+def moment(value: Any) -> str:
+    """Return a time as people write it, in UTC if it names a zone; anything else as plain text.
+
+    Examples
+    --------
+    >>> moment("2026-11-21T10:00:00+01:00")
+    '2026-11-21 09:00 UTC'
+    """
+    try:
+        when = datetime.fromisoformat(str(value))
+    except ValueError:
+        return plain(value, 40)
+    if when.tzinfo is None:
+        return f"{when:%Y-%m-%d %H:%M}" if (when.hour, when.minute) != (0, 0) else f"{when:%Y-%m-%d}"
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def percent(fraction: Any, digits: int = 3) -> str:

@@ -20,7 +20,7 @@ def section(doc: Doc) -> Section | None:
 
 def blocks(comparison: Doc) -> list[Block]:
     """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
-    old, new = (_version(reading.mapping(comparison.get(k)), k) for k in ("old", "new"))
+    old, new = versions(reading.mapping(comparison.get("old")), reading.mapping(comparison.get("new")))
     made: list[Block] = [Text(plain(comparison.get("summary")))] if comparison.get("summary") else []
     causes = reading.rows(comparison.get("causes"))
     if causes:
@@ -49,8 +49,14 @@ def _changed(value: Any) -> str:
     return {True: "changed", False: "same"}.get(value, "not known") if isinstance(value, bool) else "not known"
 
 
-def _version(side: Doc, fallback: str) -> str:
-    return f"version {plain(side['version'], 20)}" if side.get("version") else fallback
+def versions(old: Doc, new: Doc) -> tuple[str, str]:
+    """Return two different short names for the two sides."""
+    before, now = (f"version {plain(s['version'], 20)}" if s.get("version") else "" for s in (old, new))
+    if old.get("name") != new.get("name"):
+        before, now = (f"{plain(s.get('name'), 30)} {v}".strip() for s, v in ((old, before), (new, now)))
+    if before == now:
+        before, now = f"{before} before".strip(), f"{now} now".strip()
+    return before or "before", now or "now"
 
 
 def _short(value: Any) -> str:

@@ -3,7 +3,7 @@
 from privgate.report import front, reading, words
 from privgate.report.blocks import Code, Section, Table, Text
 from privgate.report.reading import Doc
-from privgate.report.text import plain
+from privgate.report.text import moment, plain
 
 # (framework and article, our paraphrase of what it expects, section, key whose absence means "not in this run")
 _ROWS = (
@@ -105,7 +105,7 @@ def section(doc: Doc) -> Section:
 def paragraph(doc: Doc) -> str:
     """Return risks and measures in one paragraph, ready to paste."""
     s = reading.subject(doc)
-    decided = plain(doc.get("decided_at"), 40) or "an unrecorded date"
+    decided = moment(doc.get("decided_at")) or "an unrecorded date"
     policy = plain(reading.mapping(doc.get("policy")).get("name"), 40)
     tested = sorted(words.kinds_tested(doc))
     attacks = f"Attacks tried: {', '.join(tested)}." if tested else "No attack was tried in this run."
