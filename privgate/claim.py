@@ -77,7 +77,7 @@ class Claim:
             raise SubjectError("the claim states no delta; say delta=0 if the guarantee is pure")
         if self.epsilon is not None and self.epsilon > ABSURD:
             raise SubjectError(
-                f"the claim's epsilon of {self.epsilon:g} guarantees nothing: odds may change by e^{ABSURD:g} and more; "
+                f"the claim's epsilon of {self.epsilon:g} guarantees nothing: odds may change e^{ABSURD:g}-fold; "
                 "state a real guarantee or no claim"
             )
         if self.delta == 0 and (self.mechanism in GAUSSIAN or self.noise_multiplier is not None):

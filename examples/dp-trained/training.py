@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001  a training function takes a seed, and one with differential privacy must not use it
 """Four ways to train the same income classifier "with differential privacy": one honest, three with a common bug.
 
 All four state the same claim. ``privgate check`` reruns them, watches what Opacus really does, and approves the first.

@@ -16,6 +16,10 @@ CATALOGUE: dict[str, tuple[str, bool]] = {
     "attack_tpr": ("attacks", True),
     "attack_advantage": ("attacks", True),
     "attack_accuracy": ("attacks", True),
+    "dp_epsilon": ("dp", True),
+    "dp_attack_accuracy_bound": ("dp", True),
+    "dp_epsilon_lower_bound": ("audit", True),
+    "deletion_capacity": ("deletion", True),
 }
 
 

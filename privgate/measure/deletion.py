@@ -1,0 +1,69 @@
+"""The measurement ``deletion_capacity``: how many records may be erased before the model is trained again."""
+
+import math
+
+from privgate.dp.capacity import Capacity, deletion_capacity
+from privgate.errors import MeasurementError
+from privgate.evidence import Measurement, Request
+from privgate.measure.bench import Bench
+from privgate.measure.dp import Standing, standing
+
+#: ρ and inclusion probabilities of the officer's table
+RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
+PRIORS = (0.001, 0.01, 0.1, 0.5)
+#: with δ > 0: probability, over the training's randomness, with which the statement may not hold
+FAILURE = 0.001
+DELTAS = tuple(10.0**-k for k in range(5, 13))
+
+
+def measure(bench: Bench, request: Request) -> Measurement:
+    """Return the number of records; larger is better, and ``low`` is what counts."""
+    rests = standing(bench, request)
+    if rests.claim.adjacency != "add_remove":
+        raise MeasurementError(
+            "deletion capacity needs an add/remove guarantee: replacing a record says nothing about removing one, "
+            "and the size of the pool behind a fixed-size training set is not part of the recipe"
+        )
+    rho, prior = float(request.option("rho")), float(request.option("prior"))
+    found = largest(rests, rho, prior)
+    rows = [largest(rests, r, p) for r in sorted({*RHOS, rho}) for p in sorted({*PRIORS, prior})]
+    bench.detail["deletion"] = [
+        {"rho": c.rho, "prior": c.prior, "capacity": c.records, "sentence": c.sentence} for c in rows
+    ]
+    words = [
+        f"records enter the training set independently, each with probability at most {prior:g}",
+        "the size of the training set is not published",
+        "who asks to be deleted depends neither on membership nor on the model",
+        f"epsilon {found.epsilon:.4g} at delta {found.delta:g}, add/remove",
+    ]
+    if found.failure:
+        words.append(
+            f"except for models of total probability {found.failure:g}: with delta above 0 no statement holds for all"
+        )
+    return Measurement(
+        request,
+        value=float(found.records),
+        low=float(found.records),
+        high=float(found.records),
+        unit="records",
+        kind="bound",
+        assumptions=tuple(words),
+        detail={"declared_only": rests.observation is None, "sentence": found.sentence, "epsilon": found.epsilon},
+    )
+
+
+def largest(rests: Standing, rho: float, prior: float) -> Capacity:
+    """Return the capacity; with δ > 0 the best of several (ε, δ) of the same mechanism, each of which is valid."""
+    if rests.pure and rests.group == 1:
+        return deletion_capacity(rests.guarantee(0.0).epsilon, prior, rho)
+    candidates = []
+    for delta in DELTAS if not rests.pure else (0.0,):
+        try:
+            found = rests.guarantee(delta)
+        except MeasurementError:
+            continue
+        if math.isfinite(found.epsilon) and found.epsilon <= 700:
+            candidates.append(deletion_capacity(found.epsilon, prior, rho, delta=found.delta, failure=FAILURE))
+    if not candidates:
+        return Capacity(0, rho, prior, math.inf, 0.0)
+    return max(candidates, key=lambda c: c.records)
