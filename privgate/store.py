@@ -5,4 +5,6 @@ from typing import Any
 
 def guarded_store(store_uri: str, tracking_uri: str | None = None) -> Any:
     """Return the guarded registry store for ``privgate:<inner uri>``."""
-    raise NotImplementedError(f"the guarded store is not part of this release ({store_uri}, {tracking_uri})")
+    from privgate.registry.guard import guarded
+
+    return guarded(store_uri, tracking_uri)

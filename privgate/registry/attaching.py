@@ -61,7 +61,7 @@ def attach(
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
     client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
-    place = f"{layout.REPORTS}/{_path_part(policy)}"
+    place = f"{layout.REPORTS}/{layout.path_part(policy)}"
     named = [*_FILES, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
@@ -91,7 +91,7 @@ def _log_metrics(client: Any, model_id: str, verdict: Verdict) -> None:
 def headline(verdict: Verdict) -> Mapping[str, float]:
     """Return ``privgate/<rule>`` -> measured value for every rule with a finite number."""
     return {
-        f"privgate/{_path_part(f.rule)}": float(f.value)
+        f"privgate/{layout.path_part(f.rule)}": float(f.value)
         for f in verdict.findings
         if f.metric and math.isfinite(f.value)
     }
@@ -128,11 +128,6 @@ def _outcome_words(verdict: Verdict) -> str:
 def _decided_at(verdict: Verdict) -> datetime:
     stated = verdict.detail.get("decided_at")
     return datetime.fromisoformat(str(stated)) if stated else datetime.now(UTC)
-
-
-def _path_part(text: str) -> str:
-    """Return ``text`` as one harmless part of an artifact path or metric name."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:100] or "policy"
 
 
 def _plain(text: str) -> str:

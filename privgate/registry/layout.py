@@ -13,6 +13,7 @@ those below ``privgate/reports/`` and that same ``registered_model_meta``; it is
 that points into ``privgate/`` is refused, so that nothing outside the first digest can change what serving loads.
 """
 
+import re
 from pathlib import Path
 
 from privgate import digest
@@ -46,6 +47,11 @@ def _table(root: Path, exclude: str) -> dict[str, str]:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
     found.pop(_MLFLOW_META, None)
     return found
+
+
+def path_part(text: str) -> str:
+    """Return ``text`` as one harmless part of an artifact path or metric name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:100] or "policy"
 
 
 def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:

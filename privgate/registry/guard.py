@@ -1,0 +1,295 @@
+"""The guarded registry store: MLflow's own store, whose promoting writes ask for a valid statement first.
+
+The guard never evaluates. It looks at the row and its statement, and refuses with a sentence; whatever it cannot find
+out, it refuses. Reads, and writes that promote nothing, are MLflow's own.
+"""
+
+import functools
+import inspect
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privgate import statement
+from privgate.errors import PolicyError, PrivgateError, StatementError
+from privgate.registry.guard_config import VARIABLE, Guard
+from privgate.trust import Row, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEME = "privgate:"
+TAG = "privgate.statement"
+#: setting an alias of this name is how anybody asks whether a registry is guarded
+PROBE = "privgate-probe"
+
+# sources that MLflow gives to prompts; such a version holds no model files, and a source never changes
+_PROMPT_SOURCES = frozenset({"dummy-source", "prompt-template"})
+
+# every writing method of MLflow 3.10 to 3.18; a store with one that is not listed could promote behind our back
+_KNOWN_WRITES = frozenset(
+    (
+        *("create_registered_model", "update_registered_model", "rename_registered_model", "delete_registered_model"),
+        *("set_registered_model_tag", "delete_registered_model_tag"),
+        *("create_model_version", "update_model_version", "delete_model_version", "copy_model_version"),
+        *("set_model_version_tag", "delete_model_version_tag", "transition_model_version_stage"),
+        *("set_registered_model_alias", "delete_registered_model_alias"),
+        *("create_prompt", "delete_prompt", "set_prompt_tag", "delete_prompt_tag"),
+        *("create_prompt_version", "delete_prompt_version", "set_prompt_alias", "delete_prompt_alias"),
+        *("set_prompt_version_tag", "delete_prompt_version_tag"),
+        *("create_webhook", "update_webhook", "delete_webhook"),
+    )
+)
+_WRITES = ("create_", "set_", "update_", "delete_", "transition_", "rename_", "copy_", "promote_", "move_", "restore_")
+
+
+def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
+    """Return MLflow's store for ``privgate:<inner uri>``, guarded as the configuration file says.
+
+    Raises
+    ------
+    PrivgateError
+        The configuration cannot be used, or this MLflow's store can write in a way that is unknown here; the server
+        then does not start.
+    """
+    inner = store_uri.removeprefix(SCHEME)
+    watch = Watch(_configured())
+    watch.guard()  # a server with an unusable configuration must not start
+    store = _open(inner, tracking_uri)
+    if unknown := sorted(_writes_of(store) - _KNOWN_WRITES):
+        raise PolicyError(f"this MLflow's registry can write by {', '.join(unknown)}, unknown to privgate; update it")
+    # the class is exchanged, not the object wrapped: workspaces, read replicas and later methods stay MLflow's own
+    store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
+    store.privgate_watch = watch
+    return store
+
+
+def _writes_of(store: Any) -> set[str]:
+    return {name for name in dir(type(store)) if name.startswith(_WRITES) and callable(getattr(type(store), name))}
+
+
+def _configured() -> Path:
+    path = os.environ.get(VARIABLE)
+    if not path:
+        raise PolicyError(f"the guarded store needs its configuration file: set {VARIABLE} to its path")
+    return Path(path)
+
+
+def _open(inner: str, tracking_uri: str | None) -> Any:
+    """Return MLflow's own store, built by its builder: asking for the store itself would wait for our own lock."""
+    from mlflow.tracking._model_registry import utils
+
+    registry = utils._model_registry_store_registry  # noqa: SLF001  the only door
+    server = sys.modules.get("mlflow.server.handlers")
+    if server is not None and not inner.startswith(("http:", "https:", "databricks")):
+        registry = server._model_registry_store_registry  # noqa: SLF001  ditto, of the server
+    builder = registry.get_store_builder(inner)
+    if "tracking_uri" in inspect.signature(builder).parameters:
+        return builder(store_uri=inner, tracking_uri=tracking_uri)
+    return builder(store_uri=inner)
+
+
+class Watch:
+    """The guard, read again when its file or the trust store changes: revoking a key needs no restart."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._seen: tuple[Any, ...] = ()
+        self._guard: Guard | None = None
+
+    def guard(self) -> Guard:
+        """Return the guard in force.
+
+        Raises
+        ------
+        PrivgateError
+            The files cannot be used any more; nothing is promoted until they can.
+        """
+        with self._lock:
+            files = self._guard.files if self._guard is not None else (self.path,)
+            seen = tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in (f.stat() for f in files))
+            if self._guard is None or seen != self._seen:
+                self._guard = None
+                fresh = Guard.load(self.path)
+                self._seen = tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in (f.stat() for f in fresh.files))
+                self._guard = fresh
+            return self._guard
+
+
+@contextmanager
+def refusing(doing: str) -> "Iterator[None]":
+    """Turn every doubt into MLflow's permission error: HTTP 403, which clients do not retry."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException:
+        raise
+    except (StatementError, PrivgateError) as exc:
+        raise _permission_denied(
+            f"privgate: {doing} refused: {exc}. "
+            "To release a version: privgate check, then privgate sign, then try again"
+        ) from exc
+    except Exception as exc:  # whatever goes wrong in here must not let a write through
+        raise _permission_denied(f"privgate: {doing} refused: it could not be verified ({type(exc).__name__})") from exc
+
+
+def _permission_denied(message: str) -> Any:
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
+
+    return MlflowException(message, PERMISSION_DENIED)
+
+
+class GuardedWrites:
+    """The writes that can promote; mixed in before MLflow's store."""
+
+    privgate_watch: Watch
+
+    def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
+        """Set an alias; a protected one needs a statement."""
+        if name == PROBE:
+            raise _permission_denied("privgate: probe: gate active")
+        doing = f"alias {alias!r} of {name!r} version {version}"
+        with refusing(doing):
+            asked = statement.fold(alias) in self.privgate_watch.guard().aliases
+            before = self._privgate_released(name, str(version), alias) if asked else None
+        done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # a mixin
+        if asked:
+            with refusing(doing):
+                if self._privgate_row(name, str(version)) != before:
+                    super().delete_registered_model_alias(name, alias)  # type: ignore[misc]
+                    raise StatementError("the version was replaced while its alias was being set")
+        return done
+
+    def transition_model_version_stage(
+        self,
+        name: str,
+        version: str,
+        stage: str,
+        archive_existing_versions: bool,  # noqa: FBT001  MLflow's
+    ) -> Any:
+        """Move to a stage; a protected one needs a statement."""
+        with refusing(f"stage {stage!r} of {name!r} version {version}"):
+            if statement.fold(stage) in self.privgate_watch.guard().stages:
+                self._privgate_released(name, str(version), stage)
+        return super().transition_model_version_stage(name, version, stage, archive_existing_versions)  # type: ignore[misc]
+
+    def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
+        """Add a version; entering a protected model needs the statement of the version that is copied."""
+        with refusing(f"a new version of {name!r}"):
+            if self.privgate_watch.guard().protects_model(name) and source not in _PROMPT_SOURCES:
+                tags = kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []
+                text = next((t.value for t in tags if t.key == TAG), "")
+                self._privgate_check(Row(name, "", source, self._privgate_storage(source)), text, None)
+        return super().create_model_version(name, source, *args, **kwargs)  # type: ignore[misc]
+
+    def rename_registered_model(self, name: str, new_name: str) -> Any:
+        """Rename; never onto a protected name, and never what is in production: aliases move with the name."""
+        with refusing(f"renaming {name!r} to {new_name!r}"):
+            guard = self.privgate_watch.guard()
+            if guard.protects_model(name) or guard.protects_model(new_name):
+                raise StatementError("protected models are not renamed; copy a signed version instead")
+            held = super().get_registered_model(name)  # type: ignore[misc]
+            if in_use := [a for a in held.aliases if statement.fold(a) in guard.aliases]:
+                raise StatementError(
+                    f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
+                )
+            for version in self._privgate_versions(name):
+                if statement.fold(version.current_stage or "") in guard.stages:
+                    raise StatementError(
+                        f"version {version.version} is in stage {version.current_stage}; move it first"
+                    )
+        return super().rename_registered_model(name, new_name)  # type: ignore[misc]
+
+    def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
+        """Set a tag; one that claims to be a statement must be signed by a key that counts."""
+        if tag.key == TAG:
+            with refusing(f"the statement of {name!r} version {version}"):
+                envelope = statement.Envelope.parse(tag.value)
+                claims = statement.Claims.read(envelope.statement)
+                moments = (claims.signed, statement.now())
+                self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
+        return super().set_model_version_tag(name, version, tag)  # type: ignore[misc]
+
+    def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
+        """Delete a tag; not the statement of a version that is released."""
+        if key == TAG:
+            with refusing(f"deleting the statement of {name!r} version {version}"):
+                guard = self.privgate_watch.guard()
+                held = super().get_model_version(name, version)  # type: ignore[misc]
+                released = [a for a in held.aliases if statement.fold(a) in guard.aliases]
+                if released or statement.fold(held.current_stage or "") in guard.stages or guard.protects_model(name):
+                    raise StatementError("the version is released on it; withdraw the version first")
+        return super().delete_model_version_tag(name, version, key)  # type: ignore[misc]
+
+    # -- what the checks need ------------------------------------------------------------------------------------
+
+    def _privgate_row(self, name: str, version: str) -> Row:
+        held = super().get_model_version(name, version)  # type: ignore[misc]
+        storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]
+        return Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+
+    def _privgate_released(self, name: str, version: str, target: str) -> Row | None:
+        """Check that a version may be released as a target and return its row; None for a prompt."""
+        row = self._privgate_row(name, version)
+        if row.source in _PROMPT_SOURCES:
+            return row
+        held = super().get_model_version(name, version)  # type: ignore[misc]
+        self._privgate_check(row, held.tags.get(TAG, ""), target)
+        return row
+
+    def _privgate_check(self, row: Row, text: str, target: str | None) -> None:
+        guard = self.privgate_watch.guard()
+        claims = check(text, guard.trust, row, guard.terms(target), target=target, now=statement.now())
+        if guard.check_files:
+            _compare_files(row, claims)
+
+    def _privgate_storage(self, source: str) -> str:
+        """Return where the files of a new version would lie, as the store itself finds out."""
+        from mlflow import MlflowClient
+        from mlflow.store.artifact.utils.models import _parse_model_uri
+
+        if not source.startswith("models:"):
+            return source
+        parsed = _parse_model_uri(source)
+        if parsed.model_id is not None:
+            return str(MlflowClient().get_logged_model(parsed.model_id).artifact_location)
+        return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]
+
+    def _privgate_versions(self, name: str) -> list[Any]:
+        quoted = name.replace("'", "''")
+        found: list[Any] = []
+        token = None
+        while True:
+            page = super().search_model_versions(f"name='{quoted}'", max_results=1000, page_token=token)  # type: ignore[misc]
+            found += page
+            token = page.token
+            if not token:
+                return found
+
+
+def _compare_files(row: Row, claims: statement.Claims) -> None:
+    """Recompute the digest of the stored files; only where the operator asks for it, since it reads all of them."""
+    from mlflow.artifacts import download_artifacts
+
+    from privgate import digest
+    from privgate.registry import layout
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(download_artifacts(artifact_uri=row.storage, dst_path=place))
+        if digest.of_manifest(layout.all_files(folder)) != claims.files:
+            raise StatementError("the stored files are not those that were checked and signed")
+
+
+@functools.cache
+def _class_for(inner: type) -> type:
+    """Return the guarded kind of a store class."""
+    made: Callable[..., type] = type
+    return made(f"Guarded{inner.__name__}", (GuardedWrites, inner), {})
