@@ -12,7 +12,8 @@ A file of cases (YAML, strict)::
         today: 2026-03-20
         expect: {outcome: failed}
 
-``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule asks.
+``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule asks;
+enough effort stands behind them unless the case says otherwise.
 """
 
 import json
@@ -62,6 +63,7 @@ class Case(Part):
     measurements: dict[str, Number] = Field(default_factory=dict)
     preconditions: dict[str, Word] = Field(default_factory=dict)
     subject: dict[str, Any] = Field(default_factory=dict)
+    detail: dict[str, Any] = Field(default_factory=dict)
     today: date | None = None
     expect: Expected
 
@@ -159,7 +161,7 @@ def _made(policy: Policy, case: Case) -> Evidence:
         )
     before = tuple(Precondition(name, outcome, "given by the test") for name, outcome in case.preconditions.items())
     subject: Mapping[str, Any] = {"name": "test", "version": "1", "digests": {}, "n_candidates": 10**6, **case.subject}
-    return Evidence(subject, before, measurements)
+    return Evidence(subject, before, measurements, detail={"seeds": {"dependent": False}, **case.detail})
 
 
 def _float(value: float | str | None) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy import waive
@@ -31,12 +31,14 @@ def judge(policy: "Policy", evidence: Evidence, today: date) -> Judged:
     waivers: list[waive.Waived] = []
     for rule in policy.rules:
         measurement = _measurement(rule, evidence)
-        finding = replace(_judged(policy, rule, measurement, evidence), line=policy.lines.get(rule.name, 0))
+        finding = rule.judge(measurement)
         for waiver in policy.waivers:
             if waiver.rule == rule.name:
                 finding, became = waive.apply(waiver, rule, finding, measurement, subject=evidence.subject, today=today)
                 waivers.append(became)
-        findings.append(finding)
+        # after the waivers: they excuse a number, not too little effort behind it
+        finding = _enough(policy, rule, finding, measurement, evidence)
+        findings.append(replace(finding, line=policy.lines.get(rule.name, 0)))
     return Judged(tuple(findings), tuple(waivers))
 
 
@@ -55,12 +57,10 @@ def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
     return found if found is not None else Measurement(request, problem=f"{request.key} was not measured")
 
 
-def _judged(policy: "Policy", rule: Rule, measurement: Measurement, evidence: Evidence) -> Finding:
-    """Return the rule's finding; too little effort is doubt, but takes no failure back."""
-    finding = rule.judge(measurement)
-    if measurement.problem or not finding.outcome.releases:
-        return finding
-    if not rule.required and measurement.detail.get("applicable") is False:
+def _enough(policy: "Policy", rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
+    """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
+    missing = measurement.problem or measurement.detail.get("applicable") is False
+    if missing or not finding.outcome.releases:
         return finding
     short = shortfall(policy.audit, rule, measurement, evidence)
     return rule.finding(Outcome.INCONCLUSIVE, f"{short}: inconclusive", measurement) if short else finding
@@ -75,7 +75,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
         seeds = _seeds(evidence.detail)
-        if seeds < audit.min_seeds:
+        if audit.min_seeds > 1 and seeds < audit.min_seeds:
             return f"{seeds:g} paired seeds were used, the policy wants {audit.min_seeds}"
     if isinstance(rule, MembershipRule):
         shadows = measurement.detail.get("shadow_models", 0)
@@ -87,12 +87,8 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
     return ""
 
 
-def _seeds(detail: Mapping[str, object]) -> float:
-    """Return the number of paired seeds; unlimited where training does not depend on its seed."""
-    found = detail.get("seeds")
-    if not isinstance(found, Mapping):
-        return 1
-    if found.get("dependent") is False:
+def _seeds(detail: Mapping[str, Any]) -> float:
+    """Return the number of paired seeds; unlimited where training was seen not to depend on its seed."""
+    if (detail.get("seeds") or {}).get("dependent") is False:
         return float("inf")
-    used = found.get("used", 1)
-    return float(len(used)) if isinstance(used, list | tuple) else float(used)
+    return float(len((detail.get("trace") or {}).get("seeds") or ()))
