@@ -4,8 +4,12 @@ from privgate.certificates.base import Certificate, Certified
 from privgate.certificates.bernoulli_nb import BernoulliNB
 from privgate.certificates.best import applicable, bound
 from privgate.certificates.categorical_nb import CategoricalNB
+from privgate.certificates.complement_nb import ComplementNB
+from privgate.certificates.gaussian_nb import GaussianNB
 from privgate.certificates.multinomial_nb import MultinomialNB
 
-ALL: dict[str, Certificate] = {c.name: c for c in (CategoricalNB(), BernoulliNB(), MultinomialNB())}
+ALL: dict[str, Certificate] = {
+    c.name: c for c in (CategoricalNB(), BernoulliNB(), MultinomialNB(), ComplementNB(), GaussianNB())
+}
 
 __all__ = ["ALL", "Certificate", "Certified", "applicable", "bound"]

@@ -1,0 +1,68 @@
+"""Complement naive Bayes: every class is scored by what the others hold, so leaving one out changes all others."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.certificates import library, linear
+from privgate.certificates.base import Certified
+from privgate.certificates.discrete import attained
+from privgate.retrain.retrained import Index, Retrained
+from privgate.subject import Subject
+
+Float = NDArray[np.float64]
+
+#: entries of the largest temporary array
+_CHUNK = 4_000_000
+
+
+class ComplementNB:
+    """Scores are linear in the document; the pairwise change is maximised over the declared domain."""
+
+    name = "complement_nb"
+    source = "mathematical reference, section 3.4"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := library.refusal(subject, "ComplementNB"):
+            return problem
+        return library.linear_domain(subject, "documents")
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``."""
+        del retrained, limit
+        estimator, X = library.estimator_of(subject, "ComplementNB"), library.dense(subject.data.X)
+        if X is None:
+            raise ValueError("bound() without applies(): the features are not numbers")
+        labels, K = subject.label_codes, len(subject.classes)
+        table = np.array([X[labels == c].sum(axis=0) for c in range(K)])
+        n = np.bincount(labels, minlength=K)
+        members = [subject.data.units[int(u)] for u in units]
+        fine = np.flatnonzero([bool((n - np.bincount(labels[r], minlength=K) > 0).all()) for r in members])
+        lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        reach, alpha, norm = library.reach(subject), library.smoothings(estimator), bool(estimator.norm)
+        zero = np.zeros((1, K))
+        with_ = zero, _weights(table[None], alpha, norm=norm)
+        step = max(1, _CHUNK // max(1, K * table.size))
+        for part in np.split(fine, np.arange(step, len(fine), step)):
+            left = np.repeat(table[None], len(part), axis=0)
+            for k, u in enumerate(part):
+                np.subtract.at(left[k], labels[members[u]], X[members[u]])
+            weights = _weights(np.maximum(left, 0.0), alpha, norm=norm)
+            good = np.isfinite(weights).all(axis=(1, 2)) & np.isfinite(with_[1]).all()  # one token and norm: 0/0
+            part, weights = part[good], weights[good]  # noqa: PLW2901
+            if len(part):
+                without = np.broadcast_to(zero, (len(part), K)), weights
+                lower[part], upper[part] = linear.any_classes(with_, without, reach)
+        assumptions = (reach.words(), "the recipe is scikit-learn's ComplementNB, which counts and nothing else")
+        return Certified(upper, lower, attained(lower, upper), assumptions)
+
+
+def _weights(table: Float, alpha: Float, *, norm: bool) -> Float:
+    """Return the library's class scores per token, shape of ``table``, (N, K, d)."""
+    complement = table.sum(axis=1, keepdims=True) - table + alpha
+    logged = np.log(complement) - np.log(complement.sum(axis=2, keepdims=True))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(logged / logged.sum(axis=2, keepdims=True) if norm else -logged)

@@ -1,0 +1,160 @@
+"""Gaussian naive Bayes: scores are quadratics of each feature, bounded over the declared box."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.certificates import library
+from privgate.certificates.base import Certified
+from privgate.certificates.discrete import attained
+from privgate.certificates.reach import Reach
+from privgate.certificates.separable import bound_nodes, changes
+from privgate.retrain.retrained import Index, Retrained
+from privgate.subject import Subject
+
+Float = NDArray[np.float64]
+
+#: entries of the largest temporary array
+_CHUNK = 2_000_000
+#: share of a sum of squares below which what is left of it has lost digits
+_CANCELS = 1e-3
+
+
+class GaussianNB:
+    """The change of a pairwise log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
+
+    name = "gaussian_nb"
+    source = "mathematical reference, section 3.5"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := library.refusal(subject, "GaussianNB"):
+            return problem
+        X = library.dense(subject.data.X)
+        if X is None:
+            return "does not apply, because the features are not finite numbers"
+        domain = subject.data.domain
+        if domain is None:
+            return (
+                "does not apply, because no domain is declared: far from the data DTP is infinite; declare the range "
+                "of every feature, Domain(box=…), and let the endpoint refuse anything else"
+            )
+        made = Reach.of(domain, X.shape[1])
+        if isinstance(made, str):
+            return f"does not apply, because {made}"
+        if made.low is None:
+            return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
+        if not made.inside(X).all():
+            return "does not apply, because training records lie outside the declared domain"
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``."""
+        del retrained, limit
+        X, labels, K = library.dense(subject.data.X), subject.label_codes, len(subject.classes)
+        if X is None:
+            raise ValueError("bound() without applies(): the features are not numbers")
+        reach, estimator = library.reach(subject), library.estimator_of(subject, "GaussianNB")
+        # far from 0 the squares would cancel; shifting everything changes no probability
+        centre = X.mean(axis=0)
+        side = np.array([reach.low, reach.high]) - centre
+        members = [subject.data.units[int(u)] for u in units]
+        model = _Moments(X - centre, labels, K, estimator)
+        lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        fine = np.flatnonzero([model.defined(rows) for rows in members])
+        step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
+        with_ = tuple(v[None] for v in model.scores(np.zeros(0, dtype=np.int64)))
+        for part in np.split(fine, np.arange(step, len(fine), step)):
+            if len(part):
+                each = [model.scores(members[u]) for u in part]
+                without = tuple(np.array([e[k] for e in each]) for k in range(3))
+                lower[part], upper[part] = _bounds(with_, without, side, whole=reach.whole)
+        assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
+        return Certified(upper, lower, attained(lower, upper), assumptions)
+
+
+class _Moments:
+    """Means and variances of each class, and of everything, with any records left out."""
+
+    def __init__(self, X: Float, labels: Index, n_classes: int, estimator: object) -> None:
+        self.X, self.labels, self.K = X, labels, n_classes
+        self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]
+        priors = estimator.priors  # type: ignore[attr-defined]
+        self.priors = None if priors is None else np.log(np.asarray(priors, dtype=np.float64))
+        self.n = np.bincount(labels, minlength=n_classes).astype(np.float64)
+        self.rows = [np.flatnonzero(labels == c) for c in range(n_classes)]
+        self.moments = [_mean_variance(X[r]) for r in self.rows]
+        self.whole = _mean_variance(X)
+
+    def defined(self, rows: Index) -> bool:
+        """Return whether every class keeps a record and a positive variance without these."""
+        if (self.n - np.bincount(self.labels[rows], minlength=self.K) <= 0).any():
+            return False
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
+
+    def scores(self, rows: Index) -> tuple[Float, Float, Float]:
+        """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
+        mean, variance = (np.array([m[k] for m in self.moments]) for k in range(2))
+        for c in set(self.labels[rows].tolist()):
+            mean[c], variance[c] = self._without(self.moments[c], self.rows[c], rows[self.labels[rows] == c])
+        everything = self.whole if not len(rows) else self._without(self.whole, np.arange(len(self.X)), rows)
+        variance = variance + self.smoothing * everything[1].max()
+        n = self.n - np.bincount(self.labels[rows], minlength=self.K)
+        prior = np.log(n) if self.priors is None else self.priors
+        constant = prior - 0.5 * (np.log(variance) + mean**2 / variance).sum(axis=1)
+        return constant, mean / variance, -0.5 / variance
+
+    def _without(self, moments: tuple[Float, Float], held: Index, gone: Index) -> tuple[Float, Float]:
+        """Return (mean, variance) of the rows ``held`` without those ``gone``, from a new fit where digits cancel."""
+        left = len(held) - len(gone)
+        z = self.X[gone] - moments[0]
+        before = len(held) * moments[1]
+        after = before - (z**2).sum(axis=0) - z.sum(axis=0) ** 2 / left
+        if (after < _CANCELS * before).any():
+            return _mean_variance(self.X[np.setdiff1d(held, gone, assume_unique=True)])
+        return moments[0] - z.sum(axis=0) / left, after / left
+
+
+def _mean_variance(X: Float) -> tuple[Float, Float]:
+    return X.mean(axis=0), X.var(axis=0)
+
+
+def _largest(linear: Float, quadratic: Float, side: Float) -> tuple[Float, Float]:
+    """Return (maximum, where) of ``l x + q x^2`` on each side, shape of the inputs; ``side`` is (2, d)."""
+    low, high = side
+    with np.errstate(divide="ignore", invalid="ignore"):
+        vertex = np.where(quadratic < 0, -linear / (2 * quadratic), low)
+    vertex = np.clip(np.nan_to_num(vertex, nan=0.0), low, high)
+    places = np.array([np.broadcast_to(low, vertex.shape), np.broadcast_to(high, vertex.shape), vertex])
+    values = linear * places + quadratic * places**2
+    top = values.argmax(axis=0)[None]
+    return np.take_along_axis(values, top, 0)[0], np.take_along_axis(places, top, 0)[0]
+
+
+def _bounds(with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool) -> tuple[Float, Float]:
+    """Return (lower, upper) of the largest label change for N units, each of shape (N,)."""
+
+    def ranges(a: Float, l: Float, q: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
+        pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
+        high = pairs[0] + _largest(pairs[1], pairs[2], side)[0].sum(axis=-1)
+        return -np.swapaxes(high, 1, 2), high
+
+    change = [a - b for a, b in zip(with_, without, strict=True)]
+    D = ranges(*change)
+    everything = [np.broadcast_to(v, w.shape) for v, w in zip(with_, without, strict=True)]
+    nodes = bound_nodes(ranges(*with_), ranges(*without), D)
+    upper = np.minimum(D[1].max(axis=(1, 2)), nodes)
+    row = np.arange(len(upper))
+    k, other = np.unravel_index(D[1].reshape(len(upper), -1).argmax(axis=1), D[1].shape[1:])
+    lower = np.zeros(len(upper))
+    for sign in (1, -1):
+        line, curve = (sign * (v[row, k] - v[row, other]) for v in change[1:])
+        x = _largest(line, curve, side)[1]
+        s, r = (
+            v[0] + np.einsum("nkd,nd->nk", v[1], x) + np.einsum("nkd,nd->nk", v[2], x**2) for v in (everything, without)
+        )
+        lower = np.maximum(lower, 0.0 if whole else changes(s, r))
+    return lower, np.maximum(lower, upper)
