@@ -1,0 +1,167 @@
+"""A guarded server, a key that counts, and models whose files are really there."""
+
+import dataclasses
+import json
+import os
+import urllib.error
+import urllib.request
+from datetime import timedelta
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from privgate import digest, statement, trust
+from privgate.policy import Policy
+from privgate.registry import layout
+from privgate.registry.client import connect, download
+from privgate.registry.signing import TAG, row_of
+from privgate.statement import Claims
+from privgate.trust.signer import seal
+from privgate.trust.truststore import fresh_key
+
+CONFIG = """\
+schema: privgate/guard/v1
+registry: test-registry
+trust: trust.json
+policy: dtp-1
+protected:
+  aliases: [production]
+  stages: [Production]
+  models: ["prod.*"]
+"""
+
+
+class Site:
+    """An operator's folder: configuration, trust store and signing key."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.signer = trust.new_key()
+        self.save(trust.TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",)),)))
+        self.config = folder / "guard.yaml"
+        self.config.write_text(CONFIG)
+        self.policy = Policy.load("dtp-1")
+
+    def save(self, store):
+        self.trust = store
+        store.save(self.folder / "trust.json")
+
+    @property
+    def env(self):
+        return {"PRIVGATE_GUARD": str(self.config)}
+
+
+class Registry:
+    """A client of one registry, with what tests of the guard need."""
+
+    def __init__(self, address, site):
+        self.address, self.site = address, site
+        self.client = mlflow.MlflowClient(address, registry_uri=address)
+
+    def log(self, name, payload="weights"):
+        """Register a tiny logged model (not trained: nothing here opens it) and return its version."""
+        experiment = self.client.get_experiment_by_name("guard")
+        experiment_id = experiment.experiment_id if experiment else self.client.create_experiment("guard")
+        made = self.client._tracking_client.create_logged_model(experiment_id, name="model")
+        folder = self.site.folder / "upload"
+        folder.mkdir(exist_ok=True)
+        (folder / "MLmodel").write_text("flavors: {python_function: {loader_module: json}}\n")
+        (folder / "weights.json").write_text(json.dumps(payload))
+        self.client.log_model_artifacts(made.model_id, str(folder))
+        try:
+            self.client.create_registered_model(name)
+        except mlflow.MlflowException as exc:
+            if exc.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        return self.create(name, f"models:/{made.model_id}").version
+
+    def create(self, name, source, tags=None):
+        """Create a version; the server wants to know the logged model that holds the source."""
+        model_id = source.rpartition("/")[2] if source.startswith("models:/m-") and source.count("/") == 1 else None
+        return self.client.create_model_version(name, source, tags=tags, model_id=model_id)
+
+    def claims(self, name, version, tmp_path, **changes):
+        """Return what an honest statement about a version says, with some things changed."""
+        row = row_of(self.client, name, str(version))
+        model_id = row.source.rpartition("/")[2]
+        folder = download(connect(self.address), model_id, tmp_path / model_id, tracking_uri=self.address)
+        now = statement.now().replace(microsecond=0)
+        made = Claims(
+            registry="test-registry",
+            name=name,
+            version=str(version),
+            source=row.source,
+            storage=row.storage,
+            created=row.created,
+            files=digest.of_manifest(layout.all_files(folder)),
+            digests={},
+            policy="dtp-1",
+            policy_digest=self.site.policy.digest,
+            report="sha256:" + "b" * 64,
+            evidence="sha256:" + "e" * 64,
+            outcome="passed",
+            passed=True,
+            decided=now,
+            signed=now,
+            expires=now + timedelta(days=30),
+            targets=((name, "production"), ("prod.*", "production")),
+            advisory=False,
+        )
+        return dataclasses.replace(made, **changes)
+
+    def text(self, claims, signer=None):
+        return seal(claims.summary("test"), signer or self.site.signer).text()
+
+    def sign(self, name, version, tmp_path, **changes):
+        """Put a signed statement on a version and return it."""
+        text = self.text(self.claims(name, version, tmp_path, **changes))
+        self.client.set_model_version_tag(name, str(version), TAG, text)
+        return text
+
+    def post(self, path, body, method="POST", headers=None):
+        """Call the REST API itself; return (status, decoded answer)."""
+        request = urllib.request.Request(
+            self.address + path,
+            data=json.dumps(body).encode(),
+            method=method,
+            headers={"Content-Type": "application/json", **(headers or {})},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as exc:
+            return exc.code, json.loads(exc.read() or b"{}")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    return Site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="session")
+def guarded_server(tmp_path_factory, site, running_mlflow):
+    """A guarded server for the whole session; use names of your own in it."""
+    folder = tmp_path_factory.mktemp("guarded")
+    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
+    with running_mlflow(folder, *options, env=site.env) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    for name in [n for n in os.environ if n.startswith("MLFLOW_") and n != "MLFLOW_HTTP_REQUEST_MAX_RETRIES"]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(guarded_server, site):
+    return Registry(guarded_server, site)
+
+
+@pytest.fixture
+def name(request):
+    return "m-" + "".join(c for c in request.node.name if c.isalnum())[:80]
