@@ -218,9 +218,15 @@ def _columns(expectation: Mapping[str, Any]) -> list[str]:
 
 def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
     import great_expectations as gx
-    from great_expectations.data_context.types.base import ProgressBarsConfig
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
 
-    context = gx.get_context(mode="ephemeral")
+    # no Data Docs: they show raw values, load from outside hosts, and leave a folder behind
+    config = DataContextConfig(store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False))
+    context = gx.get_context(mode="ephemeral", project_config=config)
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("table")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": frame})
@@ -264,9 +270,11 @@ def _quiet() -> Iterator[None]:
     """Keep Great Expectations from phoning home and from logging tracebacks that may quote values."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     logger = logging.getLogger("great_expectations")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    before, quiet = logger.propagate, logging.NullHandler()
+    logger.propagate = False  # some of its loggers set levels of their own, so a level here would not do
+    logger.addHandler(quiet)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.removeHandler(quiet)
+        logger.propagate = before

@@ -1,0 +1,225 @@
+"""Great Expectations suites: counts out, never values; what could not be evaluated is an error."""
+
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.naive_bayes import GaussianNB
+
+from privgate import Recipe, Subject, TrainingData
+from privgate.errors import MeasurementError, PolicyError
+from privgate.evidence import Request
+from privgate.measure import suites, table
+from privgate.measure.bench import Bench
+from privgate.retrain.fleet import Fleet
+
+AGE = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "min_value": 17, "max_value": 99}}
+
+
+def suite(*expectations):
+    return suites.parse(json.dumps({"name": "s", "expectations": list(expectations)}), "s.json")
+
+
+def run(frame, *expectations, min_rows=1):
+    return {e.name: e for e in suites.run(suite(*expectations), frame, file="s.json", min_rows=min_rows)}
+
+
+def people(**columns):
+    return pd.DataFrame({"age": [30.0, 40.0, 50.0, 60.0], **columns})
+
+
+def test_what_holds_is_met_and_what_was_added_is_listed():
+    found = run(people(), AGE)
+
+    assert list(found) == [
+        "expect_column_values_to_be_between(age)",
+        "at least 1 rows",
+        "expect_column_values_to_not_be_null(age)",
+    ]
+    assert all(e.met for e in found.values())
+
+
+def test_an_empty_table_meets_nothing():
+    found = run(people().iloc[:0], AGE)
+
+    assert not found["at least 1 rows"].met
+
+
+def test_nan_is_not_passed_over():
+    top = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "age", "max_value": 99}}
+    found = run(people(age=[30.0, np.nan, 50.0, 60.0]), top)
+
+    assert found["expect_column_max_to_be_between(age)"].met  # Great Expectations passes it over
+    assert not found["expect_column_values_to_not_be_null(age)"].met
+
+
+def test_a_suite_that_speaks_of_nulls_itself_is_left_alone():
+    some = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "age", "mostly": 0.5}}
+    found = run(people(age=[30.0, np.nan, 50.0, 60.0]), AGE, some)
+
+    assert len(found) == 3
+    assert all(e.met for e in found.values())
+
+
+def test_a_missing_column_is_an_error_and_not_a_violation():
+    (first, *_) = run(people(), {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}).values()
+
+    assert (first.met, first.error) == (False, "there is no column 'wage'")
+
+
+def test_a_column_that_has_to_exist_and_does_not_is_a_violation():
+    (first, *_) = run(people(), {"type": "expect_column_to_exist", "kwargs": {"column": "wage"}}).values()
+
+    assert (first.met, first.error) == (False, "")
+
+
+def test_pairs_of_columns_are_not_null_either():
+    pair = {
+        "type": "expect_column_pair_values_a_to_be_greater_than_b",
+        "kwargs": {"column_A": "age", "column_B": "since"},
+    }
+    found = run(people(since=[1.0, np.nan, 2.0, 3.0]), pair)
+
+    assert not found["expect_column_values_to_not_be_null(since)"].met
+
+
+def test_counts_come_out_and_values_do_not(caplog, capsys):
+    secret = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
+    extremes = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "age", "max_value": 10}}
+    distinct = {"type": "expect_column_distinct_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
+    order = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "name", "min_value": 1, "max_value": 2}}
+    frame = people(age=[31337.0] * 4, name=["zz-secret", "x", "zz-secret", "x"])
+    data = TrainingData(frame, [0, 1, 0, 1])
+
+    with caplog.at_level(logging.DEBUG):
+        found = suites.check(data, suite(secret, extremes, distinct, order), file="s.json")
+
+    out = capsys.readouterr()
+    told = f"{found.message}{json.dumps(dict(found.detail))}{out.out}{out.err}"
+    assert "secret" not in told
+    assert "31337" not in told
+    assert not [r for r in caplog.records if r.name.startswith("great_expectations")]
+    first = found.detail["expectations"][0]
+    assert (first["unexpected"], first["percent"]) == (2, 50.0)
+
+
+def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
+    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1])
+    mild = {**AGE, "severity": "warning"}
+    absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
+
+    assert suites.check(data, suite(AGE), file="s").outcome == "failed"
+    assert suites.check(data, suite(mild), file="s").outcome == "warned"
+    assert suites.check(data, suite(absent), file="s").outcome == "inconclusive"
+    assert suites.check(data, suite(absent, mild), file="s").outcome == "inconclusive"
+    assert suites.check(data, suite(absent, AGE), file="s").outcome == "failed"
+    assert suites.check(data, suite(AGE), file="s", min_rows=1).message.startswith("s: 1 of 3 expectations")
+
+
+def test_a_row_minimum_is_added():
+    data = TrainingData(people(), [0, 1, 0, 1])
+
+    assert suites.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
+    assert suites.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("X", "columns"),
+    [
+        (np.eye(3), ["x0", "x1", "x2", "label"]),
+        (["a", "b", "c"], ["text", "label"]),
+        (pd.DataFrame({0: [1, 2, 3], "label": [7, 8, 9]}), ["0", "label"]),
+    ],
+)
+def test_every_table_has_named_columns(X, columns):
+    frame = suites.as_frame(TrainingData(X, [0, 1, 0]))
+
+    assert list(frame.columns) == columns
+
+
+@pytest.mark.parametrize("X", [sp.eye(3, format="csr"), np.zeros((3, 2, 2))])
+def test_records_without_columns_are_inconclusive(X):
+    assert suites.check(TrainingData(X, [0, 1, 0]), suite(AGE), file="s").outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a suite"),
+        ('{"expectations": []}', "is empty"),
+        ('{"expectations": [{"kwargs": {}}]}', r"expectations\.0: needs 'type'"),
+        ('{"expectations": [{"type": "x", "kwargs": []}]}', r"expectations\.0\.kwargs: is not an object"),
+    ],
+)
+def test_what_is_no_suite_is_refused_without_importing_anything(text, words):
+    with pytest.raises(PolicyError, match=words):
+        suites.parse(text, "s.json")
+
+
+@pytest.mark.parametrize(
+    ("expectation", "words"),
+    [
+        (
+            {"type": "expect_column_values_to_be_betwen", "kwargs": {"column": "a"}},
+            "did you mean 'expect_column_values_to_be_between'",
+        ),
+        ({"type": "expect_column_max_to_be_between", "kwargs": {"colum": "a"}}, r"expectations\.0 \(expect_column_max"),
+    ],
+)
+def test_an_expectation_that_does_not_exist_makes_the_policy_unusable(expectation, words):
+    with pytest.raises(PolicyError, match=words):
+        run(people(), expectation)
+
+
+# -- the rule ``table`` -----------------------------------------------------------------------------------------------
+
+
+def bench(text, **columns):
+    made = Bench(
+        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1])),
+        Fleet(),
+        suites={"u.json@sha256:1": text},
+    )
+    vars(made)["records"] = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), **columns}
+    return made
+
+
+def expect(**kwargs):
+    one = {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "pdtp", **kwargs},
+        "meta": {"name": "small"},
+    }
+    return json.dumps({"name": "u", "expectations": [one]})
+
+
+ASKED = Request.of("table", suite="u.json@sha256:1")
+
+
+def test_the_table_of_units_is_counted_by_violated_expectations():
+    fine = table.measure(bench(expect(max_value=0.5)), ASKED)
+    broken = table.measure(bench(expect(max_value=0.25)), ASKED)
+
+    assert (fine.low, fine.high, fine.n) == (0.0, 0.0, 3)
+    assert (broken.low, broken.high) == (1.0, 1.0)
+    assert broken.detail["violated"] == ["small: 2 records (50 %)"]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_and_infinity_in_the_table_are_violations(bad):
+    found = table.measure(bench(expect(max_value=0.5), pdtp=np.array([0.1, 0.2, 0.3, bad])), ASKED)
+
+    assert found.low == 1.0
+
+
+def test_a_table_that_misses_units_or_a_column_cannot_be_judged():
+    with pytest.raises(MeasurementError, match="2 of 4 units"):
+        table.measure(bench(expect(max_value=1), unit=np.array(["0", "1"]), pdtp=np.array([0.1, 0.2])), ASKED)
+    with pytest.raises(MeasurementError, match="there is no column 'dtp_uper'"):
+        table.measure(bench(expect(max_value=1, column="dtp_uper")), ASKED)
+    with pytest.raises(MeasurementError, match="did not come with the policy"):
+        table.measure(bench(expect(max_value=1)), Request.of("table", suite="other"))

@@ -1,0 +1,262 @@
+"""``privgate policy``: lint, explain, test, diff, schema, from the command line."""
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from privgate import Policy
+from privgate.cli import cli
+from privgate.errors import PolicyError, UsageError
+from privgate.evidence import Evidence, Measurement
+from privgate.policy.lint import lint
+
+EXAMPLE = Path(__file__).parent / "example"
+HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\n'
+WHY = "    reason: agreed\n    source: minutes\n"
+TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*args):
+        code = cli.main(["policy", *map(str, args)], standalone_mode=False)
+        return code, capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def policy_file(tmp_path):
+    def make(text, name="mine"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(HEAD + text, encoding="utf-8")
+        return path
+
+    return make
+
+
+def report(path, **numbers):
+    policy = Policy.load("strict")
+    made = {}
+    for rule in policy.rules:
+        if rule.name in numbers:
+            value = numbers[rule.name]
+            detail = {"shadow_models": 64}
+            made[rule.request()] = Measurement(rule.request(), value, value, value, n=9, population=9, detail=detail)
+    found = Evidence({"name": "credit", "n_candidates": 1000}, (), made)
+    path.write_text(json.dumps({"findings": [], "evidence": found.payload()}))
+    return path
+
+
+# -- lint -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dtp-1", "pdtp-1", "strict", "dp-trained"])
+def test_shipped_policies_have_no_remarks(run, name):
+    code, out = run("lint", name, "--strict")
+
+    assert code == 0
+    assert "0 remarks; sha256:" in out
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("  - metric: dtp\n    max: 1.0\n", "no 'reason' says why"),
+        ("  - metric: dtp\n    max: 1.0\n", "no 'source' says where"),
+        ("  - metric: attack_accuracy\n    max: 0.5\n" + WHY, "can never pass: guessing reaches"),
+        ("  - metric: attack_advantage\n    max: 0\n" + WHY, "can never pass: guessing reaches"),
+        ("  - metric: attack_tpr\n    at_fpr: 0.01\n    max: 0.01\n" + WHY, "can never pass: guessing finds 0.01"),
+        ("  - metric: attack_tpr\n    at_fpr: 0.001\n    max: 0.1\n" + WHY, "is resolved by 3688 candidates or more"),
+        ("  - metric: generalization_gap\n    max: 0\n" + WHY, "can never pass: the upper confidence limit"),
+        ("  - metric: generalization_gap\n    max: 0.1\n" + WHY, "only a generalization gap is enforced"),
+        ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "doubt only warns"),
+        ("  - metric: dp_epsilon\n    max: 8\n    accept_declared_claims: true\n" + WHY, "ACCEPT_DECLARED_CLAIMS"),
+        (
+            f"  - metric: dtp\n    max: 1.0\n{WHY}  - id: again\n    metric: dtp\n    max: 0.9\n{WHY}",
+            "rules 'dtp' and 'again' ask the same question",
+        ),
+    ],
+)
+def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, policy_file, rule, words):
+    code, out = run("lint", policy_file(f"rules:\n{rule}"))
+
+    assert code == 0
+    assert words in out
+    assert "mine.yaml:" in out
+
+
+@pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, ""), (None, "begins on")])
+def test_lint_watches_the_dates_of_waivers(run, policy_file, days, words):
+    granted = TODAY + timedelta(days=3) if days is None else TODAY - timedelta(days=30)
+    expires = granted + timedelta(days=20) if days is None else TODAY + timedelta(days=days)
+    waiver = (
+        f"waivers:\n  - rule: dtp\n    model: credit\n    version: sha256:{'a' * 64}\n    ceiling: 2\n    reason: r\n"
+        f"    requester: a\n    approver: b\n    granted: {granted}\n    expires: {expires}\n"
+    )
+    _, out = run("lint", policy_file(f"rules:\n  - metric: dtp\n    max: 1.0\n{WHY}{waiver}"))
+
+    assert words in out
+    assert ("0 remarks" in out) == (not words)
+
+
+def test_lint_says_what_can_never_pass_for_a_model():
+    facts = {"certificates": [], "candidates": 0, "dp": False, "n_units": 9, "probabilities": True}
+    remarks = lint(Policy.load("strict"), today=TODAY, facts=facts)
+
+    assert {r.rule for r in remarks} == {"dtp", "attack_accuracy", "attack_accuracy_by_label", "attack_tpr"}
+    assert any("pdtp-1" in r.text for r in remarks)
+
+
+def test_lint_says_what_a_number_of_candidates_cannot_settle(run):
+    code, out = run("lint", "strict", "--candidates", 100, "--strict")
+
+    assert code == 2
+    assert "strict.yaml:38: attack_tpr: " in out
+    assert "at least 368 are needed" in out
+
+
+def test_lint_refuses_what_is_looser_than_its_parent(run, policy_file):
+    with pytest.raises(PolicyError, match="may only be lowered"):
+        run("lint", policy_file("extends: strict\nrules:\n  - metric: dtp\n    max: 0.9\n"))
+
+
+def test_lint_refuses_an_expectation_that_does_not_exist(run, tmp_path):
+    folder = shutil.copytree(EXAMPLE, tmp_path / "e")
+    suite = folder / "units.json"
+    suite.write_text(
+        suite.read_text().replace("expect_column_values_to_not_be_in_set", "expect_colum_values_to_be_in_set")
+    )
+
+    with pytest.raises(PolicyError, match="did you mean 'expect_column_values_to_be_in_set'"):
+        run("lint", folder / "privgate.yaml")
+
+
+# -- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_explain_says_where_every_number_comes_from_and_what_it_means(run):
+    code, out = run("explain", EXAMPLE / "privgate.yaml")
+
+    assert code == 0
+    lines = (EXAMPLE / "privgate.yaml").read_text().splitlines()
+    number = next(i for i, line in enumerate(lines, 1) if "max: 0.8" in line)
+    assert f"max = 0.8  ({EXAMPLE / 'privgate.yaml'}:{number})" in out
+    assert "extends dtp-1 1" in out
+    assert "aggregate = max  (default)" in out
+    assert "passes if the whole interval is at most 0.8, blocks if all of it is above" in out
+    assert "reason: Applicants are told" in out
+    assert "may never be waived" in out
+    assert "approved by ben@example.org" in out
+
+
+def test_explain_names_the_nearest_rule(run):
+    assert "audit's lower bound" in run("explain", "dp-trained", "dp_epsilon_lower_bound")[1]
+    with pytest.raises(UsageError, match="did you mean 'dp_epsilon'"):
+        run("explain", "dp-trained", "dp_epsilom")
+
+
+# -- test -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_cases_of_the_example_come_out_as_they_say(run):
+    code, out = run("test", EXAMPLE / "privgate.yaml", EXAMPLE / "cases.yaml")
+
+    assert (code, out.splitlines()[-1]) == (0, "6 cases, 0 not as expected")
+
+
+def test_a_case_that_comes_out_otherwise_says_how_and_exits_1(run, tmp_path):
+    cases = tmp_path / "cases.yaml"
+    report(tmp_path / "past.json", dtp=0.7)
+    cases.write_text(
+        "schema: privgate/policy-test/v1\ncases:\n"
+        "  - name: one\n    measurements: {dtp: {value: 2}}\n"
+        "    expect: {outcome: passed, rules: {dtp: passed, x: passed}}\n"
+        "  - name: two\n    evidence: past.json\n    expect: {outcome: passed, rules: {dtp: passed}}\n"
+        "  - name: three\n    measurements: {dtp: {value: 1}}\n    preconditions: {reproduces: failed}\n"
+        "    expect: {outcome: failed}\n"
+    )
+    code, out = run("test", "dtp-1", cases)
+
+    assert code == 1
+    assert "expected passed, got failed" in out
+    assert "x: no such rule; there are dtp" in out
+    assert "ok  two" in out
+    assert "ok  three" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cases: []\n", "at least 1 item"),
+        ("cases:\n  - name: a\n    expect: {outcome: passed}\n", "either 'evidence'"),
+        (
+            "cases:\n  - name: a\n    measurements: {dtp: {value: 1}}\n    expect: {outcome: fine}\n",
+            "cases.0.expect.outcome",
+        ),
+        (
+            "cases:\n  - name: a\n    measurements: {dpt: {value: 1}}\n    expect: {outcome: passed}\n",
+            "no rule is called",
+        ),
+        ("cases:\n  - name: a\n    evidence: nowhere.json\n    expect: {outcome: passed}\n", "cannot be read"),
+        ("cases:\n  - name: a\n    evidence: cases.yaml\n    expect: {outcome: passed}\n", "neither a report.json"),
+    ],
+)
+def test_cases_that_cannot_be_used_are_refused(run, tmp_path, text, words):
+    cases = tmp_path / "cases.yaml"
+    cases.write_text("schema: privgate/policy-test/v1\n" + text)
+
+    with pytest.raises(UsageError, match=words):
+        run("test", "dtp-1", cases)
+
+
+# -- diff -------------------------------------------------------------------------------------------------------------
+
+
+def test_diff_says_what_is_asked_differently_and_which_past_verdicts_change(run, tmp_path):
+    fine = report(tmp_path / "fine.json", dtp=0.2, attack_accuracy=0.55, attack_accuracy_by_label=0.55, attack_tpr=0.02)
+    close = report(tmp_path / "close.json", dtp=0.7)
+
+    code, out = run("diff", "dtp-1", "strict", fine, close)
+
+    assert code == 0
+    assert "rule dtp: max: 1.0 -> 0.5" in out
+    assert "rule attack_tpr: added" in out
+    assert f"same     {fine}: passed -> passed" in out
+    assert f"CHANGED  {close}: passed -> failed" in out
+    assert "was not measured" in out
+    assert "1 of 2 past verdicts would change" in out
+    assert run("diff", "dtp-1", "strict", close, "--exit-code")[0] == 1
+
+
+def test_diff_of_a_policy_with_itself_is_empty(run, tmp_path):
+    past = report(tmp_path / "past.json", dtp=0.7)
+    code, out = run("diff", "dtp-1", "dtp-1", past, "--exit-code")
+
+    assert code == 0
+    assert "the resolved policies ask for the same" in out
+
+
+def test_diff_names_what_is_gone(run, tmp_path):
+    _, out = run("diff", EXAMPLE / "privgate.yaml", "dtp-1", report(tmp_path / "past.json", dtp=0.7))
+
+    assert "rule most_people: removed" in out
+    assert "waiver dtp@credit@aaaaaaaaaaaa: removed" in out
+    assert "most_people: inconclusive -> not asked" in out
+
+
+# -- schema -----------------------------------------------------------------------------------------------------------
+
+
+def test_schema_is_printed_or_written(run, tmp_path):
+    code, out = run("schema")
+    target = tmp_path / "policy.json"
+
+    assert (code, json.loads(out)["$id"]) == (0, "urn:privgate:schema:policy-v1")
+    assert f"$schema={target}" in run("schema", "--output", target)[1]
+    assert target.read_text() == out
+    with pytest.raises(UsageError, match="cannot be written"):
+        run("schema", "--output", tmp_path / "no" / "folder.json")
