@@ -4,13 +4,14 @@ import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from privgate import __version__, measure
 from privgate.errors import MeasurementError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
+from privgate.measure import controls, planning
 from privgate.measure.bench import Bench, Limits
 from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
@@ -29,6 +30,7 @@ def evaluate(
     fleet: Fleet | None = None,
     limits: Limits | None = None,
     observe: bool = False,
+    announce: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Judge ``subject`` by every rule of ``policy``, in the policy's order.
 
@@ -44,6 +46,8 @@ def evaluate(
         What the run may cost.
     observe : bool
         The operator's setting: the verdict is recorded, nothing is approved by it.
+    announce : callable, optional
+        Is told in sentences what can never be concluded, and what the work will cost, before it starts.
 
     Returns
     -------
@@ -51,9 +55,16 @@ def evaluate(
         A failed policy is a verdict, never an exception.
     """
     bench = prepare(policy, subject, fleet=fleet, limits=limits)
+    tell = announce or (lambda _: None)
+    for why in bench.detail["cannot_conclude"]:
+        tell(why)
     checked = check_preconditions(bench, policy)
     stopped = [p for p in checked if p.name in STOPPERS and p.outcome in ("failed", "inconclusive")]
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
+    if not stopped:
+        bench.detail["plan"], said = planning.make(bench, {r.metric for r in requests})
+        for sentence in said:
+            tell(sentence)
     measurements = {request: _measure(bench, request, stopped) for request in requests}
     records = dict(bench.records) if "records" in vars(bench) else {}
     evidence = Evidence(
@@ -80,6 +91,18 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Li
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     bench.detail["cannot_conclude"] = never
     return bench
+
+
+def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> list[str]:
+    """Return what a check would cost and what it can never conclude, in sentences.
+
+    Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
+    """
+    bench = prepare(policy, subject, fleet=fleet, limits=limits)
+    controls.choose_seeds(bench)
+    _, said = planning.make(bench, {rule.request().metric for rule in policy.rules})
+    before = "controls: about 52 trainings (the recipe reproduces the model; it depends on its data)"
+    return [*bench.detail["cannot_conclude"], str(bench.detail["seeds"]["note"]), before, *said]
 
 
 def named(policy: Policy) -> dict[str, Any]:
@@ -119,8 +142,6 @@ def facts(subject: Subject) -> dict[str, Any]:
 
 def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
     """Return data checks, then the controls: cheap ones first, training last, and no training after a failure."""
-    from privgate.measure import controls
-
     subject = bench.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
@@ -166,12 +187,14 @@ def trace(bench: Bench) -> dict[str, Any]:
     import sklearn
 
     return {
-        "privgate": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
+        "versions": {
+            "privgate": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "command": " ".join(sys.argv[1:]) if "privgate" in sys.argv[0] else "",
+        "command": " ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
         "seeds": list(bench.seeds),
         "training_calls": bench.fleet.calls,
         "digests": dict(bench.subject.digests),

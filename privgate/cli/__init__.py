@@ -12,9 +12,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
     "report": ("report", "Render a report again from report.json alone."),
+    "compare": ("report", "Compare the reports of two model versions: rules, risk distribution, what changed."),
+    "sign": ("sign", "Sign a report: evidence and verdict statements; meant for another user than check."),
+    "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
+    "keys": ("keys", "Make, show, rotate and revoke signing keys."),
     "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
+    "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
 }
 

@@ -58,10 +58,16 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
 
     run = options.build(uri, settings)
     verdict = gate.evaluate(
-        run.policy, run.subject, fleet=run.fleet, limits=run.limits, observe=bool(settings["observe"])
+        run.policy,
+        run.subject,
+        fleet=run.fleet,
+        limits=run.limits,
+        observe=bool(settings["observe"]),
+        announce=console.note,
     )
     folder = Path(settings["report_dir"])
-    report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]))
+    before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
+    report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
     console.print_document(json.loads((folder / "report.json").read_text(encoding="utf-8")), folder / "report.html")
     if attach:
         try:

@@ -61,9 +61,12 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
         click.echo(f"  {_MARKS[finding.outcome]} {plain(finding.title)}: {plain(finding.message)}")
         if finding.advice:
             click.echo(f"      {plain(finding.advice)}")
-    for why in document["evidence"]["detail"].get("cannot_conclude", ()):
-        click.echo(f"  note: {plain(str(why))}")
     click.echo(f"  report: {where}")
+
+
+def note(text: str) -> None:
+    """Say something on stderr before work starts."""
+    click.echo(f"note: {plain(text)}", err=True)
 
 
 def print_plan(run: "Run") -> int:

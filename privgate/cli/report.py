@@ -1,28 +1,42 @@
-"""``privgate report``: render again from report.json alone."""
+"""``privgate report`` and ``privgate compare``: render again from JSON alone, compare versions, list what is in use."""
 
+import datetime as dt
 import json
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import click
 
 from privgate.errors import SubjectError, UsageError
 
 
-@click.command()
+class _RenderByDefault(click.Group):
+    """``privgate report FILE`` renders; ``privgate report index`` is the only word that is no file."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["render", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_RenderByDefault, options_metavar="", subcommand_metavar="SOURCE [OPTIONS] | index [OPTIONS]")
+def report() -> None:
+    """Render SOURCE (a report.json) again, or write an index of all models in use."""
+
+
+@report.command(hidden=True)
 @click.argument("source", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the HTML report.")
 @click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the summary.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write JUnit XML.")
-def report(*, source: Path, html: Path | None, markdown: Path | None, junit: Path | None) -> int:
+def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Path | None) -> int:
     """Render SOURCE (a report.json) again; the same JSON gives the same bytes."""
     from privgate import report as rendering
 
-    try:
-        document = json.loads(source.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise SubjectError(f"{source} cannot be read: {exc.strerror}") from exc
-    except ValueError as exc:
-        raise SubjectError(f"{source} is no JSON: {exc}") from exc
+    document = read(source)
     wanted = {"html": html, "markdown": markdown, "junit": junit}
     if not any(wanted.values()):
         raise UsageError("say what to write: --html FILE, --markdown FILE or --junit FILE")
@@ -31,3 +45,66 @@ def report(*, source: Path, html: Path | None, markdown: Path | None, junit: Pat
             path.write_text(rendering.render(document, form), encoding="utf-8")
             click.echo(f"wrote {path}")
     return 0
+
+
+@report.command()
+@click.option("--alias", default="production", show_default=True, help="Which versions count as in use.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Page to write.")
+@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
+    """Write one page over a registry: every model in use, its verdict, policy, expiry, worst unit, last check."""
+    from privgate import registry
+    from privgate import report as rendering
+
+    rows = list(registry.in_use(alias, tracking_uri=tracking_uri))
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    html.write_text(rendering.index(rows, now=now), encoding="utf-8")
+    click.echo(f"wrote {html}: {len(rows)} models are @{alias}")
+    return 0
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page.")
+@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+def compare(*, old: str, new: str, html: Path | None, tracking_uri: str | None) -> int:
+    """Compare the reports of two versions (models:/name/3 models:/name/4) or two report.json files."""
+    from privgate import report as rendering
+    from privgate.cli.console import plain
+
+    before, after = (_document(source, tracking_uri) for source in (old, new))
+    found = rendering.compare(before, after)
+    for line in rendering.render(found, "markdown").splitlines():
+        click.echo(plain(unescape(line)))
+    if html is not None:
+        html.write_text(rendering.render(found, "html"), encoding="utf-8")
+        click.echo(f"wrote {html}")
+    return 0
+
+
+def _document(source: str, tracking_uri: str | None) -> dict[str, Any]:
+    if source.startswith("models:/"):
+        from privgate import registry
+
+        return registry.attached(source, tracking_uri=tracking_uri)
+    return read(Path(source))
+
+
+def read(source: Path) -> dict[str, Any]:
+    """Return a report document from a file.
+
+    Raises
+    ------
+    SubjectError
+        The file cannot be read, or is no JSON object.
+    """
+    try:
+        document = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise SubjectError(f"{source} cannot be read: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise SubjectError(f"{source} is no JSON: {exc}") from exc
+    if not isinstance(document, dict):
+        raise SubjectError(f"{source} is no report: it holds a {type(document).__name__}, not an object")
+    return document

@@ -85,6 +85,13 @@ class Bench:
         return len(self.subject.data.units)
 
     @cached_property
+    def units(self) -> Index:
+        """Units to be measured: all, or what the budget allows, drawn at random before looking."""
+        from privgate.measure import leave_one_out
+
+        return leave_one_out.chosen_units(self)
+
+    @cached_property
     def retrained(self) -> Retrained:
         """Models with and without each measured unit, re-checked against the training function."""
         from privgate.measure import leave_one_out

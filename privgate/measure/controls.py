@@ -2,7 +2,7 @@
 
 from privgate.evidence import Precondition
 from privgate.measure.bench import Bench
-from privgate.retrain import controls
+from privgate.retrain import controls, seeds
 from privgate.subject import Subject
 
 
@@ -21,6 +21,21 @@ def static(subject: Subject) -> list[Precondition]:
 
 def trained(bench: Bench) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
-    found = [controls.reproduces(bench.subject, bench.fleet), controls.depends_on_data(bench.subject, bench.fleet)]
-    bench.seeds = (bench.subject.recipe.payload["seed"],)
+    subject, fleet = bench.subject, bench.fleet
+    found = [controls.reproduces(subject, fleet), controls.depends_on_data(subject, fleet)]
+    if all(p.outcome in ("passed", "warned") for p in found):
+        choose_seeds(bench)
     return found
+
+
+def choose_seeds(bench: Bench) -> None:
+    """Set the bench's paired seeds: one where training has no randomness."""
+    n_units = bench.limits.max_retrains or bench.n_units
+    chosen = seeds.choose(bench.subject, bench.fleet, n_units=min(n_units, bench.n_units), count=bench.limits.seeds)
+    bench.seeds = chosen.seeds
+    bench.detail["seeds"] = {
+        "dependent": chosen.dependent,
+        "paired": len(chosen.seeds) if chosen.dependent else 0,
+        "moved_by": chosen.moved_by,
+        "note": chosen.message,
+    }

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from privgate import certificates, engines
 from privgate.certificates.base import Certified
 from privgate.measure.bench import Bench
+from privgate.retrain import plan
 from privgate.retrain.retrained import Retrained, Status
 from privgate.statistics import leakage, paired
 
@@ -21,12 +22,18 @@ def chosen_units(bench: Bench) -> Index:
 
     A closed form costs no retraining, so a budget of retrains does not cut it.
     """
-    n = bench.n_units
-    allowed = bench.limits.max_retrains
-    if allowed is None or costs_no_fits(bench):
-        return np.arange(n, dtype=np.int64)
-    count = max(1, min(n, allowed // max(1, len(bench.seeds))))
-    return np.sort(bench.generator("units").choice(n, size=count, replace=False)).astype(np.int64)
+    limits = bench.limits
+    if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(bench):
+        return np.arange(bench.n_units, dtype=np.int64)
+    chosen = plan.select(
+        bench.subject,
+        bench.fleet,
+        bench.seeds,
+        max_retrains=limits.max_retrains,
+        budget_seconds=limits.budget_seconds,
+    )
+    bench.detail["coverage"] = {"n_measured": len(chosen.units), "n_units": bench.n_units, "claim": chosen.lost}
+    return chosen.units
 
 
 def costs_no_fits(bench: Bench) -> bool:
@@ -40,18 +47,27 @@ def costs_no_fits(bench: Bench) -> bool:
 
 def retrained(bench: Bench) -> Retrained:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
-    units = chosen_units(bench)
+    units = bench.units
     needs_changes = any(c.needs_retrained for c in certificates.applicable(bench.subject)[0])
     found = engines.answer(
         bench.subject, units, bench.seeds, bench.fleet, limits=bench.thresholds or (1.0,), changes=needs_changes
     )
-    bench.detail["recheck"] = [dict(p.detail) for p in found.rechecks]
+    bench.detail["recheck"] = [_recheck_row(dict(p.detail)) for p in found.rechecks]
     bench.detail["declined"] = dict(found.declined)
     bench.preconditions.extend(found.rechecks)
-    n, m = bench.n_units, len(found.retrained.units)
-    claim = "" if m == n else f"{m} of {n} units were measured, drawn at random before looking"
-    bench.detail["coverage"] = {"n_measured": m, "n_units": n, "claim": claim}
+    whole = {"n_measured": len(units), "n_units": bench.n_units, "claim": ""}
+    bench.detail.setdefault("coverage", whole)
     return found.retrained
+
+
+def _recheck_row(detail: dict[str, Any]) -> dict[str, Any]:
+    """Return one row of the report's table of re-checks."""
+    return {
+        "engine": detail["engine"],
+        "checked": detail["units_checked"],
+        "max_difference": detail["worst_difference"],
+        "tolerance": detail["tolerance"],
+    }
 
 
 def table(bench: Bench) -> Mapping[str, NDArray[Any]]:

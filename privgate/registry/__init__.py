@@ -9,9 +9,13 @@ if TYPE_CHECKING:
     from privgate.registry.local import local_registry
     from privgate.registry.log import log_model, log_recipe
     from privgate.registry.promoting import promote
+    from privgate.registry.reports import attached, baseline, in_use
 
 _HOME = {
     "attach": "attaching",
+    "attached": "reports",
+    "baseline": "reports",
+    "in_use": "reports",
     "load_subject": "load",
     "local_registry": "local",
     "log_model": "log",
@@ -19,7 +23,17 @@ _HOME = {
     "promote": "promoting",
 }
 
-__all__ = ["attach", "load_subject", "local_registry", "log_model", "log_recipe", "promote"]
+__all__ = [
+    "attach",
+    "attached",
+    "baseline",
+    "in_use",
+    "load_subject",
+    "local_registry",
+    "log_model",
+    "log_recipe",
+    "promote",
+]
 
 
 def __getattr__(name: str) -> Any:

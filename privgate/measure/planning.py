@@ -1,0 +1,68 @@
+"""The cost of a check before it starts: which engine answers, how many trainings, how long, how much memory."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from privgate import engines
+from privgate.engines.base import Engine
+from privgate.errors import MeasurementError
+from privgate.measure.bench import Bench
+from privgate.retrain import plan
+
+#: metrics answered by leaving units out, and by training on subsets
+LEAVE_ONE_OUT = ("dtp", "pdtp", "table")
+SHADOWS = ("attack_accuracy", "attack_advantage", "attack_tpr")
+
+
+def first_engine(bench: Bench) -> Engine:
+    """Return the first engine that covers the subject; it may hand single units on."""
+    return next(e for e in engines.ALL if not e.supports(bench.subject))
+
+
+def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the plan as JSON values and as sentences; a few trainings are timed, and remembered.
+
+    Parameters
+    ----------
+    bench : Bench
+        Its seeds and units are chosen already, or the recipe's own seed is assumed.
+    metrics : iterable of str
+        What the policy's rules ask for.
+    """
+    wanted = set(metrics)
+    found: dict[str, Any] = {"retrains": 0, "leave_one_out": 0, "shadows": 0, "seconds": 0.0}
+    said: list[str] = []
+    if wanted & set(LEAVE_ONE_OUT):
+        _leave_one_out(bench, found, said)
+    if wanted & set(SHADOWS):
+        found["shadows"] = bench.limits.shadow_models
+        said.append(f"attacks: up to {bench.limits.shadow_models} shadow models on random halves of the pool")
+    found["retrains"] = found["leave_one_out"] + found["shadows"]
+    found["cannot_conclude"] = list(bench.detail.get("cannot_conclude", ()))
+    return found, said
+
+
+def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None:
+    engine, n = first_engine(bench), bench.n_units
+    sample = bench.units
+    cost = engine.cost(bench.subject, sample, bench.seeds)
+    pairs = "" if len(bench.seeds) == 1 else f", {len(bench.seeds)} paired seeds each"
+    said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
+    if cost.fits == 0:
+        memory = f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes else ""
+        found["seconds"] += cost.cpu_seconds
+        said.append(
+            f"no retraining but the re-check of about 65 units; about {max(cost.cpu_seconds, 0.1):.1f} s{memory}"
+        )
+        return
+    found["leave_one_out"] = len(sample) * len(bench.seeds)
+    try:
+        fits = plan.leave_out_fits(bench.subject, np.asarray(sample), bench.seeds)
+        estimate = plan.estimate(bench.subject, fits, bench.fleet)
+    except MeasurementError as exc:
+        said.append(f"the cost is unknown: {exc}")
+        return
+    found["seconds"] += estimate.wall_seconds
+    said.append(estimate.sentence)
