@@ -30,11 +30,17 @@ class Cost:
     memory_bytes: int = 0
 
 
+class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
+    """Raised by ``leave_out`` where only the work itself shows that the recipe is not covered; says why."""
+
+
 class Engine(Protocol):
     """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
 
     ``version`` enters every digest: raise it whenever a number could change. Two attributes are optional: ``gives``
-    names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes``, and ``tolerance`` (nats) is what the
+    names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes`` (``coef`` (S, U, K, d), ``intercept``
+    (S, U, K) without the unit, ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean
+    error of the parameters without the unit), and ``tolerance`` (nats) is what the
     re-check allows beyond each unit's own error bound.
     """
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import catalogue
-from privgate.engines.base import Engine
+from privgate.engines.base import Declined, Engine
 from privgate.engines.recheck import recheck
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
@@ -92,7 +92,11 @@ def answer(
             continue
         wanted = {"changes": True} if changes and hasattr(engine, "gives") else {}
         part_queries = _queries_of(queries, units, rest)
-        made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
+        try:
+            made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
+        except Declined as exc:
+            declined[engine.name] = str(exc)
+            continue
         if engine.name != "refit" and len(made.units):  # refits are the training function itself
             checked = recheck(engine, subject, made, fleet, limits=limits)
             rechecks.append(checked)

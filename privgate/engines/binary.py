@@ -1,0 +1,74 @@
+"""Two-class logistic regression: the full minimiser, and solvers without some records."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import scipy.linalg as sl
+
+from privgate.engines import binary_sweeps, regression
+from privgate.engines.binary_sweeps import Whitened
+from privgate.engines.regression import Float, Objective
+from privgate.retrain.retrained import Index
+
+#: where Newton stops, the decrement is below 1e-22, that is the distance below 1e-11 in the Hessian's norm
+STOPPED = 2e-11
+
+
+@dataclass(eq=False)
+class Binary:
+    """The minimiser with every record, and how to leave records out; ``logistic.Solver`` for two classes."""
+
+    problem: Objective
+    S: Whitened
+    tolerance: float = 1e-6
+    fast: int = 1
+
+    @classmethod
+    def solve(cls, problem: Objective, start: Float) -> Self | None:
+        """Return the solver at the minimiser; None where the Hessian is too ill-conditioned or Newton fails."""
+        found = regression.minimise_binary(problem.X[: problem.n], problem.y.astype(np.float64), problem.lam, start)
+        return None if found is None else cls(problem, Whitened(problem, *found))
+
+    @property
+    def u(self) -> Float:
+        """Minimiser, shape (1, p)."""
+        return self.S.w[None]
+
+    @cached_property
+    def reach(self) -> Float:
+        """Return ||L^-1 x|| of every pool row."""
+        return np.sqrt(self.S.h)
+
+    @cached_property
+    def spread(self) -> float:
+        """Frobenius norm of L^-1, no smaller than its largest singular value."""
+        return _spread(self.S.L)
+
+    def shifts(self, records: Index) -> tuple[Float, Float]:
+        """Return (changes of the parameters (B, 1, p), bounds on their error in the Hessian's norm (B,))."""
+        D, error, slow = binary_sweeps.sweep(self.S, records, tolerance=self.tolerance, fast=self.fast)
+        if 1 < slow < 8 and self.fast < 6:
+            self.fast += 1  # this data needs more sweeps: cheap ones for the next block
+        delta = sl.solve_triangular(self.S.L, D, lower=True, trans="T", check_finite=False)
+        return np.ascontiguousarray(delta.T)[:, None, :], error
+
+    def without(self, rows: Index) -> tuple[Float, Float, float] | None:
+        """Return parameters (1, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
+        problem = self.problem
+        keep = np.ones(problem.n, dtype=bool)
+        keep[rows] = False
+        X, y = problem.X[: problem.n][keep], problem.y[keep].astype(np.float64)
+        found = regression.minimise_binary(X, y, problem.lam, self.S.w)
+        if found is None:
+            return None
+        w, L = found
+        reach = np.sqrt((sl.solve_triangular(L, problem.X.T, lower=True, check_finite=False) ** 2).sum(axis=0))
+        if reach.max() * STOPPED > 1e-3:
+            return None
+        return w[None], STOPPED * reach, STOPPED * _spread(L)
+
+
+def _spread(L: Float) -> float:
+    return float(np.linalg.norm(sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)))

@@ -1,0 +1,162 @@
+"""The objective of L2-regularised logistic regression, minimised to machine precision by damped Newton.
+
+``f(u) = sum_i l(y_i, X_i u) + 1/2 sum_j lam_j u_j^2``: scikit-learn's objective divided by C, intercept included as a
+column whose penalty is 0 (most solvers) or that of any other parameter (liblinear).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+
+from privgate.engines import design
+from privgate.retrain.retrained import Index
+from privgate.subject import Subject
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What scikit-learn's ``LogisticRegression`` minimises on this pool.
+
+    Parameters
+    ----------
+    X : float64 array of shape (P, p)
+        Pool with the intercept's column last, if there is one; training records first.
+    y : int64 array of shape (n,)
+        Class codes 0 .. K-1.
+    K : int
+        Number of classes; two classes have one parameter vector, more have K.
+    lam : float64 array of shape (p,)
+        Penalty of each parameter.
+    scale : float
+        Value of the intercept's column; 0 without an intercept.
+    """
+
+    X: Float
+    y: Index
+    K: int
+    lam: Float
+    scale: float
+
+    @property
+    def n(self) -> int:
+        """Number of training records."""
+        return len(self.y)
+
+    def parameters(self, u: Float) -> tuple[Float, Float]:
+        """Return (coef (..., K, d), intercept (..., K)) of parameters (..., p) for two classes or (..., K, p)."""
+        if self.K == 2:
+            u = np.stack([np.zeros_like(u), u], axis=-2)
+        return (u[..., :-1], u[..., -1] * self.scale) if self.scale else (u, np.zeros(u.shape[:-1]))
+
+
+def refusal(subject: Subject) -> str:
+    """Return why the recipe is no L2-regularised logistic regression of this form; empty if it is."""
+    from sklearn.linear_model import LogisticRegression
+
+    estimator = subject.recipe.library_estimator
+    if type(estimator) is not LogisticRegression:
+        return "the recipe is not scikit-learn's LogisticRegression"
+    if why := design.refusal(subject):
+        return why
+    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
+        return "the penalty is not L2"
+    if not np.isfinite(estimator.C):
+        return "there is no penalty, so no minimiser need exist"
+    if estimator.class_weight is not None:
+        return "class weights are functions of the data or of the class"
+    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
+        return "one-versus-rest classifiers are no softmax model"
+    if design.matrix(subject).dtype in (np.float32, np.float16):
+        return "records are of single precision, in which scikit-learn then computes; pass float64"
+    K = len(subject.classes)
+    if K < 2:
+        return "there is one class only"
+    return "liblinear takes two classes only" if estimator.solver == "liblinear" and K > 2 else ""
+
+
+def objective(subject: Subject) -> Objective:
+    """Return the objective; ``refusal`` must have been empty."""
+    estimator: Any = subject.recipe.library_estimator
+    X = design.matrix(subject).astype(np.float64)
+    liblinear = estimator.solver == "liblinear"
+    lam = np.full(X.shape[1], 1.0 / estimator.C)
+    scale = 0.0
+    if estimator.fit_intercept:
+        scale = float(estimator.intercept_scaling) if liblinear else 1.0
+        X = np.column_stack([X, np.full(len(X), scale)])
+        lam = np.append(lam, 1.0 / estimator.C if liblinear else 0.0)
+    return Objective(X, subject.label_codes, len(subject.classes), lam, scale)
+
+
+def delivered(subject: Subject, problem: Objective) -> Float:
+    """Return the parameters that the user's own solver reaches on all records, in the objective's coordinates."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gradient check says it in numbers
+        warnings.simplefilter("ignore", FutureWarning)
+        model = subject.recipe.library_estimator.fit(subject.data.X, subject.data.y)
+    u = np.column_stack([model.coef_, model.intercept_ / problem.scale]) if problem.scale else model.coef_
+    return np.asarray(u[0] if problem.K == 2 else u, dtype=np.float64)
+
+
+def sigmoid(z: NDArray[Any]) -> NDArray[Any]:
+    """Return 1 / (1 + exp(-z)) in the precision of ``z``; exp may overflow to infinity, whose inverse is 0."""
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + np.exp(-z))  # type: ignore[no-any-return]
+
+
+def log_sigmoid(z: Float) -> Float:
+    """Return ln sigmoid(z) without overflow."""
+    return np.asarray(-np.logaddexp(0.0, -z))
+
+
+def factor(H: Float) -> Float | None:
+    """Return the lower Cholesky factor; None where H is not safely positive definite (condition beyond 1e10)."""
+    try:
+        L: Float = np.asarray(np.linalg.cholesky(H), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    diagonal = np.diag(L)
+    return L if diagonal.min() > 1e-5 * diagonal.max() else None
+
+
+def minimise_binary(
+    X: Float, y: Float, lam: Float, start: Float, *, iterations: int = 60
+) -> tuple[Float, Float] | None:
+    """Return (minimiser, Cholesky factor of the Hessian there) for two classes; None without convergence."""
+    w = start.copy()
+
+    def value(u: Float) -> float:
+        z = X @ u
+        return float(np.logaddexp(0.0, z).sum() - y @ z + 0.5 * (lam * u * u).sum())
+
+    f = value(w)
+    for _ in range(iterations):
+        p = sigmoid(X @ w)
+        g = X.T @ (p - y) + lam * w
+        H = (X * (p * (1 - p))[:, None]).T @ X
+        H[np.diag_indices(len(w))] += lam
+        L = factor(H)
+        if L is None:
+            return None
+        step = sl.cho_solve((L, True), g, check_finite=False)
+        decrement = float(g @ step)
+        if decrement < 1e-22:
+            return w - step, L
+        t = 1.0
+        while t > 1e-10:
+            new = value(w - t * step)
+            # below 1e-12 of f the comparison is rounding: trust the full step
+            if new <= f - 1e-4 * t * decrement or decrement < 1e-12 * max(1.0, abs(f)):
+                break
+            t /= 2
+        w, f = w - t * step, new
+    return None

@@ -1,0 +1,192 @@
+"""Logistic regression without each unit: every error bound holds, and what cannot be certified is handed on."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from privgate.engines import answer
+from privgate.engines.base import Declined
+from privgate.engines.logistic import ENGINE
+
+TIGHT = {"tol": 1e-10, "max_iter": 100_000}
+
+
+def sample(n, d, K, seed=0, strength=3.0):
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n, d)) < rng.beta(1, 2, d)).astype(float)
+    Z = (X - X.mean(0)) @ rng.normal(size=(d, K)) / np.sqrt(d) * strength
+    y = (Z + rng.gumbel(size=Z.shape)).argmax(axis=1)
+    y[:K] = np.arange(K)
+    return X, y
+
+
+def exact(C, X, y, **kwargs):
+    """The minimiser itself: Newton with Cholesky to machine precision."""
+    return LogisticRegression(C=C, tol=1e-13, max_iter=1000, solver="newton-cholesky", **kwargs).fit(X, y)
+
+
+def true_errors(made, C, subject, **kwargs):
+    X, y = subject.data.X, subject.data.y
+    found = np.zeros(len(made.units))
+    for k, u in enumerate(made.units):
+        keep = np.setdiff1d(np.arange(len(y)), subject.data.units[u])
+        rows = made.row_unit == k
+        expected = exact(C, X[keep], y[keep], **kwargs).predict_log_proba(X[made.row_query[rows]])
+        found[k] = np.abs(expected - made.log_without[0, rows]).max()
+    return found
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("K", [2, 4])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_every_unit_lies_within_its_certificate_and_the_certificate_is_small(direct, fleet, C, K, fit_intercept):
+    X, y = sample(60, 8, K)
+    subject = direct.subject(LogisticRegression(C=C, fit_intercept=fit_intercept, **TIGHT), X, y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+    error = true_errors(made, C, subject, fit_intercept=fit_intercept)
+
+    assert len(handed_on) == 0
+    assert (error <= made.error + 1e-12).all()
+    assert error.max() <= 1e-6
+    assert np.median(made.error) <= 1e-4
+
+
+def test_groups_and_other_queries_are_certified_too(direct, fleet):
+    X, y = sample(60, 5, 3)
+    groups = np.random.default_rng(1).integers(0, 25, 60)
+    subject = direct.subject(LogisticRegression(C=1.0, **TIGHT), X, y, groups=groups)
+    units = np.arange(0, len(subject.data.units), 2)
+    queries = np.repeat(np.arange(len(units)), 3), np.random.default_rng(2).integers(0, 60, 3 * len(units))
+
+    made, handed_on = ENGINE.leave_out(subject, units, (None,), fleet, queries=queries)
+    error = true_errors(made, 1.0, subject)
+
+    assert len(handed_on) == 0
+    assert (error <= made.error + 1e-12).all()
+    assert error.max() <= 1e-6
+
+
+def test_a_penalised_intercept_follows_liblinear(direct, fleet):
+    X, y = sample(100, 6, 2)
+    estimator = LogisticRegression(C=2.0, solver="liblinear", intercept_scaling=3.0, tol=1e-12, max_iter=100_000)
+    subject = direct.subject(estimator, X, y)
+
+    made, _ = ENGINE.leave_out(subject, np.arange(100), (None,), fleet)
+
+    assert direct.worst_difference(made, estimator, subject) <= 1e-5  # liblinear's own precision
+    assert made.error.max() < 1e-3
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_near_separable_data_are_still_answered_with_a_certificate(direct, fleet, K):
+    X, y = sample(30, 25, K, strength=8.0)
+    subject = direct.subject(LogisticRegression(C=10.0, **TIGHT), X, y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(30), (None,), fleet)
+    error = true_errors(made, 10.0, subject)
+
+    assert len(handed_on) == 0
+    assert (error <= made.error + 1e-12).all()
+    assert error.max() <= 1e-6
+
+
+def test_a_solver_that_stops_short_is_refitted_and_told_so(direct, fleet):
+    X, y = sample(200, 30, 2, strength=8.0)
+    subject = direct.subject(LogisticRegression(C=1e4, max_iter=5), X, y)
+
+    with pytest.raises(Declined, match=r"stops .* short of its own minimum"):
+        ENGINE.leave_out(subject, np.arange(200), (None,), fleet)
+    got = answer(subject, np.arange(3), (None,), fleet, engines=(ENGINE, Refits()))
+
+    assert set(got.retrained.engine) == {"refit"}
+    assert "tol=1e-8" in got.declined["logistic"]
+
+
+class Refits:
+    """Refits without a fleet of processes."""
+
+    name, version = "refit", 1
+
+    def supports(self, subject):
+        return ""
+
+    def leave_out(self, subject, units, seeds, fleet, *, queries=None):
+        from privgate.engines.refit import ENGINE as REFIT
+
+        return REFIT.leave_out(subject, units, seeds, fleet, queries=queries)
+
+
+def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
+    X, y = sample(80, 8, 2)
+    loose = direct.subject(LogisticRegression(C=1.0, tol=1e-4), X, y)
+    tight = direct.subject(LogisticRegression(C=1.0, **TIGHT), X, y)
+
+    sloppy, _ = ENGINE.leave_out(loose, np.arange(80), (None,), fleet)
+    careful, _ = ENGINE.leave_out(tight, np.arange(80), (None,), fleet)
+
+    assert np.allclose(sloppy.log_without, careful.log_without, atol=1e-6)
+    assert sloppy.error.min() > 10 * careful.error.max()
+    assert direct.worst_difference(sloppy, LogisticRegression(C=1.0, tol=1e-4), loose) <= sloppy.error.max()
+
+
+def test_a_class_of_one_is_undefined(direct, fleet):
+    X, y = sample(80, 5, 3)
+    y[7] = 5
+    subject = direct.subject(LogisticRegression(**TIGHT), X, y)
+
+    made, _ = ENGINE.leave_out(subject, np.arange(80), (None,), fleet)
+
+    assert made.status[7] == "undefined"
+    assert np.isneginf(made.log_without[0, 7]).all()
+    assert set(np.delete(made.status, 7)) == {"converged"}
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_parameters_without_each_unit_reproduce_its_probabilities(direct, fleet, K):
+    X, y = sample(60, 5, K)
+    subject = direct.subject(LogisticRegression(**TIGHT), X, y)
+
+    made, _ = ENGINE.leave_out(subject, np.arange(60), (None,), fleet, changes=True)
+    Z = np.einsum("ud,ukd->uk", X, made.changes["coef"][0]) + made.changes["intercept"][0]
+    Z_with = np.einsum("ud,ukd->uk", X, made.changes["coef_with"][0]) + made.changes["intercept_with"][0]
+
+    for logits, expected in ((Z, made.log_without[0]), (Z_with, made.log_with[0])):
+        assert np.allclose(logits - np.logaddexp.reduce(logits, axis=1)[:, None], expected, atol=1e-10)
+    keep = np.arange(60) != 17
+    model = exact(1.0, X[keep], y[keep])
+    coef = model.coef_ if K > 2 else np.vstack([0 * model.coef_, model.coef_])
+    assert np.linalg.norm(made.changes["coef"][0, 17] - coef) <= made.changes["coef_error"][0, 17] + 1e-9
+    assert made.changes["coef_error"].max() < 1e-3
+
+
+def test_ignoring_that_a_scaler_is_refitted_would_be_wrong_so_a_pipeline_is_not_covered(direct):
+    X, y = sample(100, 6, 2)
+    X = X * np.array([1, 10, 100, 1, 1, 1]) + np.random.default_rng(0).normal(size=(100, 6))
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression(C=0.05, **TIGHT))
+    scaled = direct.subject(LogisticRegression(C=0.05, **TIGHT), StandardScaler().fit_transform(X), y)
+    whole = direct.subject(pipeline, X, y)
+
+    shortcut, _ = ENGINE.leave_out(scaled, np.arange(100), (None,), None)
+    difference = direct.worst_difference(shortcut, pipeline, whole)
+
+    assert ENGINE.supports(whole) != ""
+    assert difference > 100 * shortcut.error.max()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(C=np.inf),
+        LogisticRegression(l1_ratio=0.5, solver="saga"),
+        LogisticRegression(l1_ratio=1.0, solver="liblinear"),
+        LogisticRegression(class_weight="balanced"),
+        LogisticRegression(class_weight={0: 1.0, 1: 2.0}),
+    ],
+)
+def test_other_objectives_are_not_covered(direct, estimator):
+    X, y = sample(50, 3, 2)
+
+    assert ENGINE.supports(direct.subject(estimator, X, y)) != ""
