@@ -146,6 +146,10 @@ class DaskPool:
             return died_on_model()
         return answer
 
+    def peak_memory(self) -> int:
+        """Return the largest resident memory of any worker so far."""
+        return max(self._client.run(worker.peak_memory).values(), default=0)
+
     def close(self, *, kill: bool = False) -> None:
         """Cancel what is in flight; the cluster stays as it was."""
         if kill and self._flying:
@@ -208,6 +212,10 @@ class JoblibPool:
 
         answer: Answer = self._parallel([delayed(worker.registered)(payload.pack(), rows, self._limits)])[0]
         return answer
+
+    def peak_memory(self) -> int:
+        """Return 0: the backend does not say which worker answers."""
+        return 0
 
     def close(self, *, kill: bool = False) -> None:
         """Forget what did not run, and tell the backend that we are done."""

@@ -160,6 +160,11 @@ class Fleet:
             self._pool = self._start()
         return self._pool
 
+    @property
+    def workers(self) -> int:
+        """Calls that can run at the same time; connects to the cluster if there is one."""
+        return self.jobs if self.cluster is None else self.pool.slots
+
     def _start(self) -> Pool:
         if self.cluster is None:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)

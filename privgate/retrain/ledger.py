@@ -125,7 +125,7 @@ class Ledger:
         prefix = np.frombuffer(key[:8], np.uint64)[0]
         low, high = np.searchsorted(self._sorted, prefix, "left"), np.searchsorted(self._sorted, prefix, "right")
         found = [int(p) for p in self._order[low:high] if self._keys[p].tobytes() == key]
-        return found + [self._recent[key]] * (key in self._recent)
+        return found + ([self._recent[key]] if key in self._recent else [])
 
     def find(self, keys: Sequence[bytes]) -> NDArray[np.bool_]:
         """Return which keys have an entry, shape (len(keys),)."""

@@ -75,29 +75,37 @@ class Clock:
         faulthandler.cancel_dump_traceback_later()
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Limit one call; raises ``OutOfTimeError`` in it."""
+    def call(self, seconds: float | None = None) -> Iterator[None]:
+        """Limit one call; raises ``OutOfTimeError`` in it.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Another limit, for this call only.
+        """
+        limit = self.seconds if seconds is None else seconds
         now = time.monotonic()
-        if not self._armed or now - self._armed > min(_REARM, self.seconds):
+        if not self._armed or seconds is not None or now - self._armed > min(_REARM, limit):
             # a C thread that needs no interpreter lock; armed again at most once a second, because it costs 50 us
-            faulthandler.dump_traceback_later(self.seconds + GRACE, exit=True, file=2)
-            self._armed = now
+            faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=2)
+            self._armed = now if seconds is None else 0.0
         if not self._main:
-            with self._raise_in_thread():
+            with self._raise_in_thread(limit):
                 yield
             return
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        signal.setitimer(signal.ITIMER_REAL, limit)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    @staticmethod
     @contextmanager
-    def _raise_in_thread(self) -> Iterator[None]:
+    def _raise_in_thread(limit: float) -> Iterator[None]:
         # signals reach the main thread only; Dask runs tasks in others
         ident = threading.get_ident()
         timer = threading.Timer(
-            self.seconds,
+            limit,
             lambda: ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(OutOfTimeError)),
         )
         timer.daemon = True

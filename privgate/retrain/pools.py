@@ -57,6 +57,10 @@ class Pool(Protocol):
         """Return the stored model's answer."""
         ...
 
+    def peak_memory(self) -> int:
+        """Return the largest memory that a worker has needed so far, in bytes; 0 where it cannot be known."""
+        ...
+
     def close(self, *, kill: bool = False) -> None:
         """End the workers."""
         ...
@@ -140,6 +144,10 @@ class LokyPool:
             return died_on_model()
         self._free.append(lane)
         return answer
+
+    def peak_memory(self) -> int:
+        """Return the largest resident memory of an idle worker's past."""
+        return max((int(lane.submit(worker.peak_memory).result()) for lane in self._free), default=0)
 
     def close(self, *, kill: bool = False) -> None:
         """End all workers; idle ones are simply told to leave."""

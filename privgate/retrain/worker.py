@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -23,6 +24,9 @@ from privgate.retrain.fit import Answer, Fit, Float, Index
 from privgate.retrain.limits import Clock, Limits, OutOfTimeError, limit_memory
 from privgate.retrain.payload import Opened, Payload
 from privgate.retrain.rows import Rows
+
+#: least time for importing what a recipe needs
+LOADING_SECONDS = 120.0
 
 _OPENED: dict[str, tuple[Opened, Rows]] = {}
 #: limits, captured output and the environment belong to the process, so it trains one model at a time
@@ -71,14 +75,15 @@ def _end_with(parent: int) -> None:
 def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     _check_versions(payload)
-    with _ONE_AT_A_TIME, _guest():
+    with _ONE_AT_A_TIME, _guest(), Clock(limits.seconds) as clock:
         try:
-            opened, rows = _open(payload)
+            # imports of large libraries are no part of any training
+            with clock.call(max(limits.seconds, LOADING_SECONDS)):
+                opened, rows = _open(payload)
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
             problem = _sentence("loading the recipe", exc)
-            return [Answer(_nothing(), problem=problem) for _ in fits]
-        with Clock(limits.seconds) as clock:
-            return [_answer(opened, rows, fit, limits, clock) for fit in fits]
+            return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
+        return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
 def registered(payload: Payload, queries: Index, limits: Limits) -> Answer:
@@ -97,6 +102,12 @@ def registered(payload: Payload, queries: Index, limits: Limits) -> Answer:
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             return Answer(_nothing(), problem=_sentence("the registered model", exc))
         return Answer(log_p, seconds=time.perf_counter() - started)
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in bytes."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(size if sys.platform == "darwin" else 1024 * size)
 
 
 @contextmanager
@@ -200,6 +211,8 @@ def _sentence(what: str, exc: BaseException) -> str:
     text = "".join(c for c in (lines[0] if lines else "") if c.isprintable())[:200]
     if isinstance(exc, SubjectError):
         return text
+    if isinstance(exc, OutOfTimeError):
+        return f"{what} did not end within its time limit"
     # quoted values may be somebody's data
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", text)
     return f"{what} raised {type(exc).__name__}" + (f": {text}" if text else "")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
 from privgate.data import TrainingData
 from privgate.engines.refit import ENGINE
@@ -26,8 +27,6 @@ N = 60
 
 
 def slowly(X, y, *, seed, pause=0.05):
-    from sklearn.naive_bayes import GaussianNB
-
     time.sleep(pause)
     return GaussianNB().fit(X, y)
 

@@ -1,0 +1,117 @@
+"""Killed at any moment and started again: only what is missing is computed, and the result is the same."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from privgate.data import TrainingData
+from privgate.recipe import Recipe
+from privgate.retrain.fit import Fit
+from privgate.retrain.fleet import Fleet
+from privgate.subject import Subject
+
+N, JOURNAL = int(sys.argv[3]), sys.argv[2]
+
+
+class Model:
+    classes_ = np.array([0, 1])
+
+    def __init__(self, p):
+        self.p = p
+
+    def predict_proba(self, X):
+        return np.column_stack([np.full(len(X), self.p), np.full(len(X), 1 - self.p)])
+
+
+def fit(X, y, *, seed, journal):
+    with open(journal, "ab") as f:
+        f.write(b"%d\\n" % (len(X) * 10**6 + int(X.sum()) % 10**6))
+    total = 0.0
+    for _ in range(40):  # about a millisecond
+        total += np.sort(np.sin(np.arange(2000.0))).sum()
+    return Model(0.25 + 0.5 * float(X.sum() % 997) / 997)
+
+
+if __name__ == "__main__":
+    X = np.arange(float(N))[:, None]
+    subject = Subject.local(Recipe(fit, params={"journal": JOURNAL}, seed=1), TrainingData(X, np.arange(N) % 2))
+    with Fleet(jobs=2, ledger=sys.argv[1]) as fleet:
+        answers = fleet.fits(subject, [Fit(1, np.arange(1), left_out=np.array([i])) for i in range(N)])
+    np.save(Path(sys.argv[1]).parent / "result.npy", np.stack([a.log_p for a in answers]))
+    print(fleet.calls)
+"""
+
+
+def start(folder, n):
+    script = folder / "train_often.py"
+    script.write_text(SCRIPT)
+    words = [sys.executable, str(script), str(folder / "ledger"), str(folder / "journal"), str(n)]
+    env = {**os.environ, "PYTHONPATH": str(Path.cwd()), "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def journal(folder):
+    return (folder / "journal").read_bytes().split()
+
+
+def killed_and_resumed(folder, n, kills, sign, rng):
+    """Run to the end, killed on the way; return (training calls, calls of a run without kills)."""
+    clean, rough = folder / "clean", folder / "rough"
+    for place in (clean, rough):
+        place.mkdir()
+    whole = start(clean, n)
+    _, errors = whole.communicate(timeout=250)
+    assert whole.returncode == 0, errors
+    begun = time.monotonic()
+    for _ in range(kills):
+        process = start(rough, n)
+        before = len(journal(rough)) if (rough / "journal").is_file() else 0
+        # wait for training to have begun again, so that every kill hits work
+        while not (rough / "journal").is_file() or len(journal(rough)) <= before:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() - begun < 250
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.4))
+        os.kill(process.pid, sign)
+        process.communicate(timeout=60)
+        time.sleep(1.2)  # orphaned workers notice within a second
+    last = start(rough, n)
+    out, errors = last.communicate(timeout=250)
+    assert last.returncode == 0, errors
+    np.testing.assert_array_equal(np.load(clean / "result.npy"), np.load(rough / "result.npy"))
+    assert len(journal(clean)) == n
+    assert set(journal(rough)) == set(journal(clean))
+    again = start(rough, n)
+    out, _ = again.communicate(timeout=250)
+    assert int(out) == 0
+    return len(journal(rough)), n
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_thousand_calls_survive_twenty_kills(tmp_path):
+    made, needed = killed_and_resumed(tmp_path, 10_000, 20, signal.SIGKILL, random.Random(4))
+
+    repeated = made - needed
+    print(f"repeated {repeated} of {needed} calls after 20 kills")
+    # one chunk of 0.2 s a worker a kill: at most 200 calls of one millisecond, and two workers
+    assert repeated <= 20 * 2 * 200
+
+
+def test_interrupted_by_hand_it_resumes(tmp_path):
+    made, needed = killed_and_resumed(tmp_path, 400, 1, signal.SIGINT, random.Random(1))
+
+    assert made - needed <= 2 * 200
