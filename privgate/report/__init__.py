@@ -15,8 +15,9 @@ key                value
 ``coverage``       ``{n_measured, n_units, claim}``; the claim is one sentence about all units
 ``attacks``        ``[{name, title, kind, scope, where, auc, accuracy, tpr_at_fpr, roc, by, by_pdtp, n_members,
                    n_nonmembers, n_shadows, threat_model, source, self_test, problem}]``; ``roc`` has points
-                   ``[fpr, tpr]`` or ``[fpr, tpr, low, high]``, ``tpr_at_fpr`` rows ``{fpr, tpr, low, high, resolvable}``
-                   or a mapping fpr -> estimate, ``by`` rows ``{group, n, accuracy, auc, roc}``, ``by_pdtp`` rows
+                   ``[fpr, tpr]`` or ``[fpr, tpr, low, high]``, ``tpr_at_fpr`` rows
+                   ``{fpr, tpr, low, high, resolvable}`` or a mapping fpr -> estimate,
+                   ``by`` rows ``{group, n, accuracy, auc, roc}``, ``by_pdtp`` rows
                    ``{pdtp_low, pdtp_high, n, accuracy}``; ``problem`` says why it did not run: it then is not tested
 ``dp``             ``[{name, epsilon, delta, prior, fpr, bound, measured, unit, assumptions, source}]``
 ``dp_facts``       ``[{name, value}]``: what was observed, the accountant, the audit

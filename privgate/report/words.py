@@ -114,7 +114,7 @@ def figure(value: Any, unit: str, *, against: float = math.nan) -> str:
 
 def _unit(finding: Mapping[str, Any]) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
-    return "epsilon" if str(finding.get("metric", "")).startswith("dp_epsilon") else str(finding.get("unit") or "")
+    return "epsilon" if str(finding.get("metric", "")).startswith("dp_epsilon") else plain(finding.get("unit"), 20)
 
 
 def _nats(x: float, against: float = math.nan) -> str:

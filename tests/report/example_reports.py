@@ -75,7 +75,9 @@ def finding(m, title, outcome, *, limit, meaning, advice="", **kw):
         m.request.metric,
         title,
         outcome,
-        m.problem or f"between {m.low:.4g} and {m.high:.4g} {m.unit} ({m.where}); allowed is at most {limit:.4g}: {outcome.value}",
+        m.problem
+        or f"between {m.low:.4g} and {m.high:.4g} {m.unit} ({m.where}); "
+        f"allowed is at most {limit:.4g}: {outcome.value}",
         meaning=meaning,
         advice=advice,
         metric=m.request.metric,
@@ -212,9 +214,17 @@ def attack(name, title, strength, *, n=1000, seed=1, groups=(), **more):
 def attack_measurement(a):
     acc = a["accuracy"]
     return measured(
-        "attack_accuracy", value=acc["value"], low=acc["low"], high=acc["high"], unit="fraction", kind="confidence",
-        confidence=0.95, n=2000, population=2000, where=a["name"],
-    )  # fmt: skip
+        "attack_accuracy",
+        value=acc["value"],
+        low=acc["low"],
+        high=acc["high"],
+        unit="fraction",
+        kind="confidence",
+        confidence=0.95,
+        n=2000,
+        population=2000,
+        where=a["name"],
+    )
 
 
 WORST = "Influence of one person on any answer"
@@ -259,11 +269,28 @@ def direct(**kw):
     """Approved by a policy of direct queries: a small network, five paired seeds."""
     records = table(top=0.71, scale=0.08, certified=False, noise=0.02)
     where, value = worst(records, "pdtp")
-    m = measured("pdtp", value=value, low=0.66, high=0.78, unit="nats", kind="confidence", confidence=0.95, n=1000,
-                 population=1000, where=where)  # fmt: skip
-    f = finding(m, DIRECT, Outcome.PASSED, limit=1.0, meaning=(
-        "for every person in the data: without this person, the probability of an answer about this person changes at "
-        "most 2.18-fold; other questions were not judged"))  # fmt: skip
+    m = measured(
+        "pdtp",
+        value=value,
+        low=0.66,
+        high=0.78,
+        unit="nats",
+        kind="confidence",
+        confidence=0.95,
+        n=1000,
+        population=1000,
+        where=where,
+    )
+    f = finding(
+        m,
+        DIRECT,
+        Outcome.PASSED,
+        limit=1.0,
+        meaning=(
+            "for every person in the data: without this person, the probability of an answer about them changes at "
+            "most 2.18-fold; other questions were not judged"
+        ),
+    )
     return verdict(
         [f], [m], records, policy_name="pdtp-1", **{"recipe": recipe("torch:Network", seed=7, width=32), **kw}
     )
@@ -273,8 +300,12 @@ def tree_blocked(name="income", **kw):
     """An overfitted tree under a policy with five rules: two broken, one open, one waived, one met."""
     records = table(top=7.4, scale=0.9, certified=False)
     where, high = worst(records, "pdtp")
-    strong = attack("lira_online", "Likelihood-ratio attack (LiRA)", 1.6, groups=(("label <=50K", -0.03), ("label >50K", 0.09),
-                    ("sex: female", 0.02), ("sex: male", -0.01)))  # fmt: skip
+    strong = attack(
+        "lira_online",
+        "Likelihood-ratio attack (LiRA)",
+        1.6,
+        groups=(("label <=50K", -0.03), ("label >50K", 0.09), ("sex: female", 0.02), ("sex: male", -0.01)),
+    )
     strong["by_pdtp"] = [
         {"pdtp_low": a, "pdtp_high": b, "n": n, "accuracy": {"value": v, "low": v - w, "high": min(1.0, v + w)}}
         for a, b, n, v, w in (
@@ -298,113 +329,311 @@ def tree_blocked(name="income", **kw):
         "dtp", value=high, low=high, high=float("inf"), unit="nats", kind="bound", n=1000, population=1000, where=where
     )
     acc = attack_measurement(strong)
-    tpr = measured("attack_tpr", value=0.31, low=0.24, high=0.39, unit="fraction", kind="confidence", confidence=0.95, n=2000,
-                   population=2000, where="lira_online")  # fmt: skip
-    gap = measured("generalization_gap", value=0.19, low=0.17, high=0.21, unit="fraction", kind="confidence", confidence=0.95,
-                   n=2000, population=2000)  # fmt: skip
+    tpr = measured(
+        "attack_tpr",
+        value=0.31,
+        low=0.24,
+        high=0.39,
+        unit="fraction",
+        kind="confidence",
+        confidence=0.95,
+        n=2000,
+        population=2000,
+        where="lira_online",
+    )
+    gap = measured(
+        "generalization_gap",
+        value=0.19,
+        low=0.17,
+        high=0.21,
+        unit="fraction",
+        kind="confidence",
+        confidence=0.95,
+        n=2000,
+        population=2000,
+    )
     erase = measured(
         "deletion_capacity", problem="the recipe states no differential-privacy claim, so no capacity follows"
     )
     findings = [
-        finding(dtp, WORST, Outcome.FAILED, limit=1.0,
-                meaning="for every person in the data: without this person, no limit on the change of answers is known; "
-                        f"the largest change seen is {np.exp(high):,.0f}-fold",
-                advice="regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
-                       "table names; then check again"),
-        finding(acc, GUESS, Outcome.FAILED, limit=0.6, meaning="somebody guessing who is in the data is right 4 times in 5",
-                advice="regularize, stop earlier, use more data, or train with differential privacy; then check again"),
-        finding(tpr, "Members found at a low rate of false accusations", Outcome.WARNED, limit=0.1,
-                waiver="pilot with 40 employees, ceiling 40 %, until 2027-01-15",
-                meaning="at 1 wrong accusation in 100, 31 of 100 people in the data are found"),
-        finding(gap, "Better on its own data than on other people", Outcome.PASSED, limit=0.25,
-                meaning="19 percentage points more accurate on people in the data"),
-        finding(erase, "Records that can be erased without retraining", Outcome.INCONCLUSIVE, limit=10, meaning="",
-                advice="train with differential privacy, or plan a full retraining for each erasure"),
-    ]  # fmt: skip
+        finding(
+            dtp,
+            WORST,
+            Outcome.FAILED,
+            limit=1.0,
+            meaning="for every person in the data: without this person, no limit on the change of answers is known; "
+            f"the largest change seen is {np.exp(high):,.0f}-fold",
+            advice="regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
+            "table names; then check again",
+        ),
+        finding(
+            acc,
+            GUESS,
+            Outcome.FAILED,
+            limit=0.6,
+            meaning="somebody guessing who is in the data is right 4 times in 5",
+            advice="regularize, stop earlier, use more data, or train with differential privacy; then check again",
+        ),
+        finding(
+            tpr,
+            "Members found at a low rate of false accusations",
+            Outcome.WARNED,
+            limit=0.1,
+            waiver="pilot with 40 employees, ceiling 40 %, until 2027-01-15",
+            meaning="at 1 wrong accusation in 100, 31 of 100 people in the data are found",
+        ),
+        finding(
+            gap,
+            "Better on its own data than on other people",
+            Outcome.PASSED,
+            limit=0.25,
+            meaning="19 percentage points more accurate on people in the data",
+        ),
+        finding(
+            erase,
+            "Records that can be erased without retraining",
+            Outcome.INCONCLUSIVE,
+            limit=10,
+            meaning="",
+            advice="train with differential privacy, or plan a full retraining for each erasure",
+        ),
+    ]
     return verdict(
-        findings, [dtp, acc, tpr, gap, erase], records, name=name, policy_name="strict",
+        findings,
+        [dtp, acc, tpr, gap, erase],
+        records,
+        name=name,
+        policy_name="strict",
         evidence_detail={
-            "attacks": attacks, "trace": TRACE, "coverage": {"n_measured": 1000, "n_units": 1000, "claim": ""},
-            "cannot_conclude": ["dtp: rule 'dtp' can never pass here: no certificate bounds this kind of model over all questions"],
+            "attacks": attacks,
+            "trace": TRACE,
+            "coverage": {"n_measured": 1000, "n_units": 1000, "claim": ""},
+            "cannot_conclude": [
+                "dtp: rule 'dtp' can never pass here: no certificate bounds this kind of model over all questions"
+            ],
         },
         detail={
             "waivers": [
-                {"rule": "attack_tpr", "status": "applied", "reason": "pilot with 40 employees", "requester": "a.meyer",
-                 "approver": "c.rossi", "expires": "2027-01-15", "ceiling": 0.4},
-                {"rule": "dtp", "status": "expired", "reason": "first release", "approver": "c.rossi", "expires": "2026-09-01"},
+                {
+                    "rule": "attack_tpr",
+                    "status": "applied",
+                    "reason": "pilot with 40 employees",
+                    "requester": "a.meyer",
+                    "approver": "c.rossi",
+                    "expires": "2027-01-15",
+                    "ceiling": 0.4,
+                },
+                {
+                    "rule": "dtp",
+                    "status": "expired",
+                    "reason": "first release",
+                    "approver": "c.rossi",
+                    "expires": "2026-09-01",
+                },
             ],
             "next_steps": [
-                {"action": "limit the tree to 20 records a leaf", "effect": "largest direct change 7.4 to about 1.1 nats",
-                 "cost": "accuracy 84.1 % to 83.6 %, no extra training time"},
-                {"action": "train with differential privacy, epsilon at most 8", "effect": "attack accuracy at most 60 %",
-                 "cost": "about 2.1 times the training time"},
+                {
+                    "action": "limit the tree to 20 records a leaf",
+                    "effect": "largest direct change 7.4 to about 1.1 nats",
+                    "cost": "accuracy 84.1 % to 83.6 %, no extra training time",
+                },
+                {
+                    "action": "train with differential privacy, epsilon at most 8",
+                    "effect": "attack accuracy at most 60 %",
+                    "cost": "about 2.1 times the training time",
+                },
             ],
         },
-        recipe=recipe("sklearn.tree:DecisionTreeClassifier", seed=0, max_depth=None, min_samples_leaf=1), **kw,
-    )  # fmt: skip
+        recipe=recipe("sklearn.tree:DecisionTreeClassifier", seed=0, max_depth=None, min_samples_leaf=1),
+        **kw,
+    )
 
 
 def inconclusive(**kw):
     """A network on a sample of its units, the interval across the limit."""
     records = table(2000, top=1.15, scale=0.12, certified=False, noise=0.11, seed=4)
     where, value = worst(records, "pdtp")
-    m = measured("pdtp", value=value, low=0.88, high=1.41, unit="nats", kind="confidence", confidence=0.95, n=2000,
-                 population=48842, where=where)  # fmt: skip
-    f = finding(m, DIRECT, Outcome.INCONCLUSIVE, limit=1.0, meaning=(
-        "for every person in the data: without this person, the probability of an answer about this person changes at "
-        "most 4.1-fold; other questions were not judged"),
-        advice="measure every unit and, for training that depends on its seed, more seeds; the table names open units")  # fmt: skip
+    m = measured(
+        "pdtp",
+        value=value,
+        low=0.88,
+        high=1.41,
+        unit="nats",
+        kind="confidence",
+        confidence=0.95,
+        n=2000,
+        population=48842,
+        where=where,
+    )
+    f = finding(
+        m,
+        DIRECT,
+        Outcome.INCONCLUSIVE,
+        limit=1.0,
+        meaning=(
+            "for every person in the data: without this person, the probability of an answer about them changes at "
+            "most 4.1-fold; other questions were not judged"
+        ),
+        advice="measure every unit and, for training that depends on its seed, more seeds; the table names open units",
+    )
     return verdict(
-        [f], [m], records, policy_name="pdtp-1", n_records=48842, n_units=48842,
+        [f],
+        [m],
+        records,
+        policy_name="pdtp-1",
+        n_records=48842,
+        n_units=48842,
         evidence_detail={
             "trace": TRACE,
-            "seeds": {"paired": 5, "noise_floor": 0.11, "note": "training depends on its seed: changes are means over 5 paired seeds"},
-            "coverage": {"n_measured": 2000, "n_units": 48842, "claim": (
-                "if none of 2,000 records drawn at random exceeds the limit, at most 0.15 % of all records do, at 95 % confidence")},
+            "seeds": {
+                "paired": 5,
+                "noise_floor": 0.11,
+                "note": "training depends on its seed: changes are means over 5 paired seeds",
+            },
+            "coverage": {
+                "n_measured": 2000,
+                "n_units": 48842,
+                "claim": (
+                    "if none of 2,000 records drawn at random exceeds the limit, at most 0.15 % of all do, at 95 % "
+                    "confidence"
+                ),
+            },
             "plan": {"retrains": 10010, "leave_one_out": 10000, "shadows": 0, "seconds": 5400},
         },
-        recipe=recipe("torch:Network", seed=7, width=64), **kw,
-    )  # fmt: skip
+        recipe=recipe("torch:Network", seed=7, width=64),
+        **kw,
+    )
 
 
 def dp_trained(**kw):
     """Trained with differential privacy: bounds next to measurements, an audit, deletion capacity."""
-    claim = {"mechanism": "dp-sgd", "epsilon": 3.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record",
-             "sampling": "poisson", "noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1500, "max_grad_norm": 1.0,
-             "accountant": "rdp"}  # fmt: skip
+    claim = {
+        "mechanism": "dp-sgd",
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "adjacency": "add_remove",
+        "unit": "record",
+        "sampling": "poisson",
+        "noise_multiplier": 1.1,
+        "sample_rate": 0.01,
+        "steps": 1500,
+        "max_grad_norm": 1.0,
+        "accountant": "rdp",
+    }
     weak = attack("lira_online", "Likelihood-ratio attack (LiRA)", 0.08, seed=5)
-    eps = measured("dp_epsilon", value=2.94, low=2.94, high=2.94, unit="nats", kind="bound", n=1000, population=1000,
-                   assumptions=("add or remove one record", "Poisson sampling was observed"))  # fmt: skip
-    low = measured("dp_epsilon_lower_bound", value=0.21, low=0.21, high=float("inf"), unit="nats", kind="confidence", confidence=0.95,
-                   n=1000, population=1000)  # fmt: skip
+    eps = measured(
+        "dp_epsilon",
+        value=2.94,
+        low=2.94,
+        high=2.94,
+        unit="nats",
+        kind="bound",
+        n=1000,
+        population=1000,
+        assumptions=("add or remove one record", "Poisson sampling was observed"),
+    )
+    low = measured(
+        "dp_epsilon_lower_bound",
+        value=0.21,
+        low=0.21,
+        high=float("inf"),
+        unit="nats",
+        kind="confidence",
+        confidence=0.95,
+        n=1000,
+        population=1000,
+    )
     acc = attack_measurement(weak)
     findings = [
-        finding(eps, "Differential-privacy guarantee", Outcome.PASSED, limit=8.0, meaning=(
-            "one record shifts the odds of any outcome at most 18.9-fold, whatever else an attacker knows")),
-        finding(low, "Audit of the guarantee", Outcome.PASSED, limit=2.94, meaning="nothing measured contradicts the claim"),
-        finding(acc, GUESS, Outcome.PASSED, limit=0.6, meaning="somebody guessing who is in the data does little better than a coin"),
-    ]  # fmt: skip
+        finding(
+            eps,
+            "Differential-privacy guarantee",
+            Outcome.PASSED,
+            limit=8.0,
+            meaning=("one record shifts the odds of any outcome at most 18.9-fold, whatever else an attacker knows"),
+        ),
+        finding(
+            low, "Audit of the guarantee", Outcome.PASSED, limit=2.94, meaning="nothing measured contradicts the claim"
+        ),
+        finding(
+            acc,
+            GUESS,
+            Outcome.PASSED,
+            limit=0.6,
+            meaning="somebody guessing who is in the data does little better than a coin",
+        ),
+    ]
     words = [
         "any adversary with any knowledge of the other records",
         "records enter the training set independently of each other",
     ]
     return verdict(
-        findings, [eps, low, acc], {}, name="triage", policy_name="dp-trained",
+        findings,
+        [eps, low, acc],
+        {},
+        name="triage",
+        policy_name="dp-trained",
         evidence_detail={
             "trace": TRACE,
             "attacks": [weak, attack("quantile", "Quantile regression attack", 0.05, seed=6)],
             "dp": [
-                {"name": "accuracy", "epsilon": 2.94, "delta": 1e-5, "prior": 0.5, "bound": 0.95, "measured": weak["accuracy"], "assumptions": words},
-                {"name": "accuracy, exact curve", "epsilon": 2.94, "delta": 1e-5, "prior": 0.5, "bound": 0.784, "measured": weak["accuracy"], "assumptions": words},
-                {"name": "TPR at FPR 0.01, exact curve", "epsilon": 2.94, "delta": 1e-5, "prior": None, "bound": 0.112, "measured": 0.013, "assumptions": words},
-                {"name": "generalization gap", "epsilon": 2.94, "delta": 0, "prior": None, "bound": 0.9, "measured": 0.011, "assumptions": words},
-                {"name": "positive accuracy", "epsilon": 2.94, "delta": 1e-5, "prior": 0.5, "bound": 0.95, "measured": None, "assumptions": words},
+                {
+                    "name": "accuracy",
+                    "epsilon": 2.94,
+                    "delta": 1e-5,
+                    "prior": 0.5,
+                    "bound": 0.95,
+                    "measured": weak["accuracy"],
+                    "assumptions": words,
+                },
+                {
+                    "name": "accuracy, exact curve",
+                    "epsilon": 2.94,
+                    "delta": 1e-5,
+                    "prior": 0.5,
+                    "bound": 0.784,
+                    "measured": weak["accuracy"],
+                    "assumptions": words,
+                },
+                {
+                    "name": "TPR at FPR 0.01, exact curve",
+                    "epsilon": 2.94,
+                    "delta": 1e-5,
+                    "prior": None,
+                    "bound": 0.112,
+                    "measured": 0.013,
+                    "assumptions": words,
+                },
+                {
+                    "name": "generalization gap",
+                    "epsilon": 2.94,
+                    "delta": 0,
+                    "prior": None,
+                    "bound": 0.9,
+                    "measured": 0.011,
+                    "assumptions": words,
+                },
+                {
+                    "name": "positive accuracy",
+                    "epsilon": 2.94,
+                    "delta": 1e-5,
+                    "prior": 0.5,
+                    "bound": 0.95,
+                    "measured": None,
+                    "assumptions": words,
+                },
             ],
-            "deletion": [{"rho": r, "capacity": c} for r, c in ((0.5, 220), (0.75, 91), (0.9, 33), (0.95, 16), (0.99, 3))],
+            "deletion": [
+                {"rho": r, "capacity": c} for r, c in ((0.5, 220), (0.75, 91), (0.9, 33), (0.95, 16), (0.99, 3))
+            ],
         },
-        detail={"expires": "2027-02-19T09:00:00Z", "signer": {"name": "release key 2026-A", "key_id": "3f9c2a", "advisory": False}},
-        recipe=recipe("opacus:Network", dp=claim), **kw,
-    )  # fmt: skip
+        detail={
+            "expires": "2027-02-19T09:00:00Z",
+            "signer": {"name": "release key 2026-A", "key_id": "3f9c2a", "advisory": False},
+        },
+        recipe=recipe("opacus:Network", dp=claim),
+        **kw,
+    )
 
 
 ALL = ("approved", "blocked", "direct", "tree_blocked", "inconclusive", "dp_trained")

@@ -1,0 +1,221 @@
+"""Laws that hold for every example verdict in every format."""
+
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+
+from privgate import report
+from privgate.report.text import markdown, plain
+
+KINDS = ("approved", "blocked", "direct", "tree_blocked", "inconclusive", "dp_trained")
+FORMATS = ("html", "markdown", "junit")
+# letters, digits and symbols that a format, a terminal or a log could obey
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)> \" onmouseover=alert(3) ' {{7*7}} {% raw %} $\\frac$ "
+    "\u202egnp.exe\u2066\u200f\x1b[31m\x00 a|b `c` **d** [e](javascript:alert(4)) ![f](http://evil.test/g.png) @team\n"
+    "::error file=x::boo\n##[error]boo\n# h1\n- [ ] x\r\n</svg></style></title>]]>-->\ud800" + "A" * 10_000
+)
+BANNED = r"\b(safe|anonymous|private|compliant|certified|privacy score)\b"
+
+
+@pytest.fixture(scope="module")
+def documents(examples):
+    return {kind: report.document(getattr(examples, kind)(), hash_key=examples.KEY) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def rendered(documents):
+    """Each report in each format, drawn once."""
+    made = {}
+
+    def get(kind, format_="html", *, hostile=False):
+        key = kind, format_, hostile
+        if key not in made:
+            made[key] = report.render(poisoned(documents[kind]) if hostile else documents[kind], format_)
+        return made[key]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return json.loads(files("privgate").joinpath("schemas/report-v1.json").read_text(encoding="utf-8"))
+
+
+def text_of(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_document_fits_the_published_schema(documents, schema, kind):
+    jsonschema.validate(documents[kind], schema)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_same_json_gives_the_same_bytes(documents, rendered, kind, format_):
+    stored = json.loads(json.dumps(documents[kind]))
+
+    assert rendered(kind, format_) == report.render(stored, format_)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_finding_is_told_with_its_message(documents, rendered, kind):
+    html = rendered(kind)
+    junit = ET.fromstring(rendered(kind, "junit"))
+
+    assert "could not be drawn" not in html
+    for finding in documents[kind]["findings"]:
+        assert plain(finding["message"]).replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;") in html
+    assert [c.get("name") for c in junit.iter("testcase")] == [
+        f["rule"]
+        for f in sorted(documents[kind]["findings"], key=lambda f: (not f["rule"].startswith("pre"), _rank(f)))
+    ]
+
+
+def _rank(finding):
+    return ("failed", "inconclusive", "warned", "passed").index(finding["outcome"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format_", ["html", "markdown"])
+def test_no_report_calls_a_model_what_it_cannot_show(documents, rendered, kind, format_):
+    text = text_of(rendered(kind, format_)).replace("certified upper limit", "")
+
+    assert not re.search(BANNED, text, flags=re.IGNORECASE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_fetches_nothing_and_runs_nothing(documents, rendered, kind):
+    html = rendered(kind)
+
+    assert not re.search(r"<(script|iframe|object|embed|img|audio|video|base|form|input)\b", html, flags=re.IGNORECASE)
+    assert not re.search(r"(src|srcset|action|formaction|ping)\s*=", html, flags=re.IGNORECASE)
+    assert not re.search(r"url\((?!#)|@import", html, flags=re.IGNORECASE)
+    assert set(re.findall(r'href="([^"#]*)', html)) <= {"", "data:,"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_has_title_description_reading_and_numbers(documents, rendered, kind):
+    html = rendered(kind)
+
+    for figure in re.findall(r"<figure>.*?</figure>", html, flags=re.DOTALL):
+        assert re.search(r'role="img" aria-labelledby="([^"]+)-title \1-desc"', figure)
+        assert re.search(r"<title[^>]*>[^<]+</title><desc[^>]*>[^<]+</desc>", figure)
+        assert re.search(r"<figcaption><strong>[^<]+</strong> <bdi>[^<]+\.</bdi></figcaption>", figure)
+        assert "<caption>" in figure
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_unique_and_links_lead_somewhere(documents, rendered, kind):
+    html = rendered(kind)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', html)) <= set(ids)
+
+
+def poisoned(value):
+    """Replace every foreign text of a document by the hostile one; keep what the schema fixes."""
+    fixed = {"schema", "outcome", "direction", "mode", "kind", "decision", "level", "metric"}
+    if isinstance(value, dict):
+        return {k: v if k in fixed else poisoned(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [poisoned(v) for v in value]
+    return HOSTILE if isinstance(value, str) and value not in ("inf", "-inf", "nan") else value
+
+
+class Elements(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, sorted(k for k, _ in attrs)))
+
+
+def elements(html):
+    parser = Elements()
+    parser.feed(html)
+    return parser.found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, rendered, kind):
+    clean = [e for k in KINDS for e in elements(rendered(k))]
+    told = {t for t, _ in clean}
+    attributes = {a for _, names in clean for a in names}
+
+    html = rendered(kind, hostile=True)
+
+    found = elements(html)
+    assert {t for t, _ in found} <= told
+    assert {a for _, names in found for a in names} <= attributes
+    assert len(html) < 1_000_000
+    html.encode("utf-8")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_hostile_text_never_commands_a_log_or_a_terminal(documents, rendered, kind, format_):
+    text = rendered(kind, format_, hostile=True)
+    outside_style = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff]", text)
+    assert not re.search(r"^\s*::", outside_style, flags=re.MULTILINE)
+    if format_ != "html":
+        assert "::" not in text
+        assert "##[" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_text_stays_within_its_markdown_cell(documents, rendered, kind):
+    clean, text = (rendered(kind, "markdown", hostile=h) for h in (False, True))
+
+    cells = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert cells == {6}
+    assert len(text.splitlines()) <= len(clean.splitlines()) + 12
+    assert len(text.encode()) < 200 * 1024
+    ours = re.sub(r"</?(details|summary)>", "", text)
+    assert not re.search(r"[<>@`]", ours)
+    assert "](" not in ours
+    assert all(line.startswith(("## ", "**", "- **", "|", "<", "*", "All", "")) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_text_leaves_junit_well_formed(documents, rendered, kind):
+    tree = ET.fromstring(rendered(kind, "junit", hostile=True))
+
+    assert len(list(tree.iter("testcase"))) == len(documents[kind]["findings"])
+
+
+def test_markdown_is_one_page(rendered):
+    for kind in KINDS:
+        assert len(rendered(kind, "markdown").splitlines()) < 60
+
+
+def test_markdown_escapes_what_a_reader_would_obey():
+    assert (
+        markdown("a|b\n::error ##[x] <b> @me") == "a&#124;b &#58;&#58;error &#35;&#35;&#91;x&#93; &#60;b&#62; &#64;me"
+    )
+
+
+@pytest.mark.parametrize("broken", [3, "x", None, [], [1], {"a": 1}, [{"a": 1}], [[1, 2]], "nan", [None]])
+@pytest.mark.parametrize(
+    "key",
+    ["plan", "recheck", "seeds", "coverage", "attacks", "dp", "deletion", "certificates", "as_published", "release",
+     "environment", "trace", "comparison"],
+)  # fmt: skip
+def test_evidence_of_an_unexpected_form_never_costs_the_reader_page_one(documents, key, broken):
+    doc = json.loads(json.dumps(documents["blocked"]))
+    doc["evidence"]["detail"][key] = broken
+    doc["comparison"] = broken if key == "comparison" else None
+    doc["units"] = None  # drawing its charts again each time would only take long
+
+    for format_ in FORMATS:
+        assert "locked" in report.render(doc, format_)
