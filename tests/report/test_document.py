@@ -1,0 +1,184 @@
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from privgate import report
+from privgate.report import front
+from privgate.verdict import Finding, Outcome, Verdict
+
+
+def judged(metric, outcome, **kw):
+    fields = {
+        "limit": 1.0,
+        "unit": "nats",
+        "low": 0.5,
+        "high": 0.5,
+        "value": 0.5,
+        "request": f"{metric}(aggregate=max)",
+    }
+    return Finding(metric, metric, Outcome(outcome), "message", metric=metric, **{**fields, **kw})
+
+
+def told(examples, *findings, **kw):
+    base = examples.approved()
+    verdict = Verdict(base.policy, tuple(findings), base.evidence, **kw)
+    return report.document(verdict, hash_key=examples.KEY)
+
+
+@pytest.mark.parametrize(
+    ("findings", "decision", "level"),
+    [
+        ([("dtp", "passed")], "approved", "DTP-1"),
+        ([("pdtp", "passed")], "approved for direct queries only", ""),
+        ([("pdtp", "passed"), ("dtp", "passed")], "approved", "DTP-1"),
+        ([("pdtp", "passed"), ("dtp", "warned")], "approved for direct queries only, with warnings", ""),
+        ([("dtp", "passed"), ("attack_accuracy", "failed")], "blocked", ""),
+        ([("dtp", "inconclusive")], "blocked: not enough evidence", ""),
+        ([("attack_accuracy", "passed")], "approved", ""),
+        ([], "blocked: not enough evidence", ""),
+    ],
+)
+def test_the_decision_says_what_was_approved_and_no_more(examples, findings, decision, level):
+    doc = told(examples, *(judged(m, o) for m, o in findings))
+
+    assert (doc["decision"], doc["level"]) == (decision, level)
+
+
+@pytest.mark.parametrize(
+    "kw",
+    [
+        {"unit": "fraction", "request": "dtp(aggregate=share_above, threshold=1.0)"},
+        {"request": "dtp(aggregate=quantile, q=0.99)"},
+        {"waiver": "pilot"},
+    ],
+)
+def test_a_rule_that_leaves_people_out_reaches_no_level(examples, kw):
+    doc = told(examples, judged("dtp", "passed", **kw), judged("pdtp", "passed"))
+
+    assert doc["level"] == ""
+    assert doc["decision"].startswith("approved for direct queries only")
+
+
+def test_observing_decides_nothing(examples):
+    doc = told(examples, judged("dtp", "passed"), observed=True)
+
+    assert doc["decision"].startswith("observed only")
+    assert doc["level"] == ""
+    assert not doc["approved"]
+
+
+def test_a_waiver_is_named_in_the_decision(examples):
+    doc = told(examples, judged("dtp", "warned", waiver="pilot until May"))
+
+    assert doc["decision"] == "approved, under a waiver"
+    assert "pilot until May" in report.render(doc, "markdown")
+
+
+def test_inferred_ranges_of_features_stay_out(examples):
+    box = {"categories": None, "box": [[17.0, 90.0], [0.0, 99999.0]], "inferred": True}
+    doc = report.document(examples.approved(domain=box), hash_key=examples.KEY)
+
+    assert "99999" not in json.dumps(doc)
+    assert "inferred ranges of 2 features" in report.render(doc, "html")
+
+
+def test_declared_ranges_stay(examples):
+    box = {"categories": None, "box": [[17.0, 90.0]], "inferred": False}
+
+    assert report.document(examples.approved(domain=box), hash_key=examples.KEY)["subject"]["domain"] == box
+
+
+def test_the_evidence_can_be_read_back(examples):
+    from privgate.evidence import Evidence
+
+    doc = json.loads(json.dumps(report.document(examples.dp_trained(), hash_key=examples.KEY)))
+
+    evidence = Evidence.from_payload(doc["evidence"])
+    assert [m.request.metric for m in evidence.measurements.values()] == [
+        "dp_epsilon",
+        "dp_epsilon_lower_bound",
+        "attack_accuracy",
+    ]
+    assert [Finding.from_payload(f) for f in doc["findings"]][-1].metric == "attack_accuracy"
+
+
+def test_curves_are_cut_to_what_a_chart_shows_and_keep_their_ends(examples):
+    doc = report.document(examples.tree_blocked(), hash_key=examples.KEY)
+
+    for attack in doc["evidence"]["detail"]["attacks"]:
+        points = attack.get("roc", [[0, 0], [1, 1]])
+        assert len(points) <= 125
+        assert points[-1][:2] == [1.0, 1.0]
+        assert all(a[0] < b[0] for a, b in itertools.pairwise(points))
+
+
+def test_page_one_answers_the_four_questions(examples):
+    told = front.view(report.document(examples.tree_blocked(), hash_key=examples.KEY))
+
+    assert told["decision"] == "Blocked"
+    assert told["why"].startswith(
+        "Influence of one person on any answer: at least 1,636-fold (7.4 nats), no upper limit known; allowed is at "
+        "most 2.72-fold (1 nat)."
+    )
+    assert told["how_sure"] == (
+        "Exact or bounded by proof, under the conditions listed in the evidence. Intervals hold at 95 % confidence. "
+        "All 1,000 were measured."
+    )
+    assert told["steps"][0] == (
+        "Limit the tree to 20 records a leaf (effect: largest direct change 7.4 to about 1.1 nats; cost: accuracy "
+        "84.1 % to 83.6 %, no extra training time)."
+    )
+    assert [r["result"] for r in told["rows"]] == ["Broken", "Broken", "Not decided", "Warning (waived)", "Met"]
+
+
+def test_a_sample_says_how_many_and_what_follows(examples):
+    told = front.view(report.document(examples.inconclusive(), hash_key=examples.KEY))
+
+    assert "2,000 of 48,842 were measured. If none of 2,000 records" in told["how_sure"]
+
+
+def test_a_figure_just_beyond_its_limit_is_not_rounded_to_it(examples):
+    f = judged("dtp", "failed", low=1.00004, high=1.00004, value=1.00004)
+
+    row = front.row(dataclasses.asdict(f) | {"outcome": "failed"})
+
+    assert "1.00004" in row["measured"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_was_not_measured_never_looks_measured(examples, value):
+    f = judged("dtp", "inconclusive", low=value, high=value, value=value)
+
+    doc = told(examples, f)
+
+    assert not any(c.isdigit() for c in front.row(doc["findings"][0])["measured"])
+    for format_ in ("html", "markdown", "junit"):
+        report.render(doc, format_)
+
+
+def test_an_unknown_outcome_in_a_report_from_elsewhere_is_never_an_approval(examples):
+    doc = report.document(examples.approved(), hash_key=examples.KEY)
+    doc["outcome"] = "splendid"
+    doc["findings"][-1]["outcome"] = "splendid"
+    doc["decision"] = "approved"
+
+    assert '<h1 id="decision">Blocked' in report.render(doc, "html")
+    assert "<error" in report.render(doc, "junit")
+    assert "Blocked" in report.render(doc, "markdown").splitlines()[0]
+
+
+def test_fifty_thousand_units_stay_below_a_megabyte(examples, tmp_path):
+    n = 50_000
+    records = examples.table(n, top=0.9)
+    base = examples.tree_blocked()
+    evidence = dataclasses.replace(base.evidence, records=records)
+    paths = report.write(dataclasses.replace(base, evidence=evidence), tmp_path, hash_key=examples.KEY)
+
+    sizes = {p.name: p.stat().st_size for p in paths}
+    assert sizes["report.html"] < 1_000_000
+    assert sizes["report.json"] < 1_000_000
+    assert sizes["summary.md"] < 200 * 1024
+    assert np.isin("report.html", list(sizes))
