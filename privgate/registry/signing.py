@@ -33,11 +33,12 @@ VERDICT_FILE = "verdict.dsse.json"
 
 @dataclass(frozen=True)
 class Signed:
-    """Both envelopes, and what the verdict says."""
+    """Both envelopes, what the verdict says, and the report they are about."""
 
     claims: Claims
     evidence: Envelope
     verdict: Envelope
+    report: bytes
 
     def write(self, folder: Path) -> None:
         """Write both envelopes."""
@@ -140,7 +141,7 @@ def stored_evidence(folder: Path, wanted: str) -> tuple[bytes, Envelope]:
     StatementError
         There is none.
     """
-    for path in sorted((folder / layout.REPORTS).glob(f"*/{EVIDENCE_FILE}")):
+    for path in sorted((folder / layout.REPORTS).glob(f"*/signed/*/{EVIDENCE_FILE}")):
         envelope = Envelope.parse(path.read_text(encoding="utf-8", errors="replace"))
         report = path.with_name("report.json")
         if statement.payload_digest(envelope.payload) == wanted and report.is_file():
@@ -200,7 +201,7 @@ def _sign(
     )
     evidence = seal(claims.evidence_statement(document), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
-    return Signed(full, evidence, seal(full.summary(__version__), signer))
+    return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
 def _document(content: bytes) -> dict[str, Any]:
@@ -279,7 +280,7 @@ def _files(client: Any, uri: str) -> str:
         return digest.of_manifest(layout.all_files(folder))
 
 
-def attach_statement(signed: Signed, report: bytes, *, tracking_uri: str | None = None) -> None:
+def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
     """Put the verdict into the version's tag, and report and evidence beside the model.
 
     Raises
@@ -291,10 +292,11 @@ def attach_statement(signed: Signed, report: bytes, *, tracking_uri: str | None 
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     model_id = named(client, uri).model_id
-    place = f"{layout.REPORTS}/{layout.path_part(claims.policy)}"
+    # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
+    place = f"{layout.REPORTS}/{layout.path_part(claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
-        Path(folder, "report.json").write_bytes(report)
+        Path(folder, "report.json").write_bytes(signed.report)
         client.log_model_artifacts(model_id, folder, place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)

@@ -1,0 +1,102 @@
+"""``privgate keys``: making, showing, rotating and revoking signing keys."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from privgate.errors import UsageError
+
+_STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")
+_DAYS = click.option("--days", default=365, show_default=True, type=click.IntRange(1, 3650), help="How long it counts.")
+
+
+@click.group()
+def keys() -> None:
+    """Make, show, rotate and revoke signing keys."""
+
+
+@keys.command()
+@click.argument("private", type=click.Path(dir_okay=False, path_type=Path))
+@_STORE
+@_DAYS
+@click.option("--role", "roles", multiple=True, help="evidence or verdict; both if absent.")
+@click.option("--model", "models", multiple=True, help="Pattern of models it may sign for; all if absent.")
+@click.option("--note", default="", help="For people.")
+def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
+    """Write a new private key to PRIVATE (mode 600) and trust its public half."""
+    from privgate import trust
+    from privgate.trust.truststore import fresh_key
+
+    held = trust.TrustStore.load(store) if store.exists() else trust.TrustStore(())
+    signer = trust.new_key()
+    fresh = fresh_key(signer.public, days=days, roles=roles or trust.ROLES, models=models or ("*",), note=note)
+    _write_private(private, signer.pem())
+    held.add(fresh).save(store)
+    click.echo(f"key {fresh.key_id}\n  private: {private}\n  trusted until {fresh.not_after} in {store}")
+    return 0
+
+
+@keys.command()
+@_STORE
+def show(*, store: Path) -> int:
+    """List trusted keys: id, window, roles, models, state."""
+    from privgate import statement, trust
+
+    for key in trust.TrustStore.load(store).keys:
+        reasons = [key.refusal(role, key.models[0] if key.models else "", statement.now()) for role in key.roles]
+        state = "counts" if key.roles and not any(reasons) else next((r for r in reasons if r), "counts for nothing")
+        click.echo(f"{key.key_id}  {key.not_before} .. {key.not_after}  {','.join(key.roles)}  {' '.join(key.models)}")
+        click.echo(f"  {state}{f'  ({key.note})' if key.note else ''}")
+    return 0
+
+
+@keys.command()
+@click.argument("private", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--old", required=True, metavar="ID", help="Key to retire, as much of its id as is unique.")
+@click.option("--overlap", default=7, show_default=True, type=click.IntRange(0, 365), help="Days both keys count.")
+@_STORE
+@_DAYS
+def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> int:
+    """Write a new private key with the old one's roles, and retire the old one.
+
+    Until the overlap ends, sign stored evidence again: privgate sign --renew models:/name@alias.
+    """
+    from privgate import statement, trust
+    from privgate.trust.truststore import fresh_key
+
+    held = trust.TrustStore.load(store)
+    before = held.key(old)
+    signer = trust.new_key()
+    fresh = fresh_key(signer.public, days=days, roles=before.roles, models=before.models, note=before.note)
+    after = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
+    _write_private(private, signer.pem())
+    after.add(fresh).save(store)
+    click.echo(f"key {fresh.key_id} counts until {fresh.not_after}")
+    click.echo(f"key {before.key_id} counts until {after.key(before.key_id).not_after}; renew its statements before")
+    return 0
+
+
+@keys.command()
+@click.argument("key_id")
+@_STORE
+def revoke(*, key_id: str, store: Path) -> int:
+    """Let nothing count any more that the key KEY_ID signed, whenever it did."""
+    from privgate import statement, trust
+
+    held = trust.TrustStore.load(store)
+    held.revoke(key_id, at=statement.now()).save(store)
+    click.echo(f"key {held.key(key_id).key_id} is revoked; check and sign again what rested on it")
+    return 0
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as exc:
+        raise UsageError(f"{path} exists; a private key is never overwritten") from exc
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be written: {exc.strerror}") from exc
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)

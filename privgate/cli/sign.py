@@ -1,0 +1,107 @@
+"""``privgate sign``: from a written report to signed statements; meant for another user than ``check``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privgate.errors import ExitCode, UsageError
+
+
+def key_options(command: Any) -> Any:
+    """Add the ways to give a signing key."""
+    for option in (
+        click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, mode 600."),
+        click.option("--signer-command", metavar="CMD", help="Signs stdin, writes the signature in base64."),
+        click.option("--key-id", metavar="ID", help="Id of the key that the signer command uses."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("out_dir", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--renew", metavar="URI", help="Sign the stored evidence of this version again, after a key was rotated.")
+@click.option(
+    "--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy of the policy."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The guard's configuration; gives registry and trust.")
+@click.option("--registry-id", metavar="ID", help="Id of the registry, where no --config gives it.")
+@click.option("--target", "targets", multiple=True, metavar="MODEL@ALIAS", help="Allowed release; may be repeated.")
+@click.option("--to", "to_dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the envelopes.")
+@click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
+@click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
+@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+@key_options
+def sign(
+    *,
+    out_dir: Path | None,
+    renew: str | None,
+    policy_name: str,
+    config: Path | None,
+    registry_id: str | None,
+    targets: tuple[str, ...],
+    to_dir: Path | None,
+    checked_elsewhere: bool,
+    no_attach: bool,
+    tracking_uri: str | None,
+    **key: Any,
+) -> int:
+    """Sign the report in OUT_DIR, after judging its numbers again and looking at the registry's files.
+
+    The key comes from --key, --signer-command or the environment variable PRIVGATE_SIGNING_KEY. Run this as another
+    user than privgate check, or on another host: otherwise the statement is marked advisory.
+    """
+    from privgate.policy import Policy
+    from privgate.registry import signing
+    from privgate.registry.guard_config import Guard
+    from privgate.trust import signer_from
+
+    if (out_dir is None) == (renew is None):
+        raise UsageError("give the folder that privgate check wrote, or --renew URI")
+    guard = Guard.load(config) if config is not None else None
+    registry = registry_id or (guard.registry if guard is not None else None)
+    if registry is None:
+        raise UsageError("say which registry this is: --config FILE or --registry-id ID")
+    signer = signer_from(key_file=key["key_file"], command=key["signer_command"], command_key_id=key["key_id"])
+    policy = Policy.load(policy_name)
+    if renew is not None:
+        if guard is None:
+            raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
+        made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
+    else:
+        made = signing.sign(
+            Path(out_dir or "."),
+            signer,
+            policy=policy,
+            registry=registry,
+            targets=[_target(t) for t in targets],
+            tracking_uri=tracking_uri,
+            checked_elsewhere=checked_elsewhere,
+        )
+    place = to_dir or out_dir
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+        made.write(place)
+    if not no_attach:
+        signing.attach_statement(made, tracking_uri=tracking_uri)
+    return _told(made.claims)
+
+
+def _told(claims: Any) -> int:
+    word = "approval" if claims.passed else f"refusal ({claims.outcome})"
+    click.echo(f"signed the {word} of models:/{claims.name}/{claims.version} until {claims.expires.date()}")
+    for model, target in claims.targets if claims.passed else ():
+        click.echo(f"  may be released as {model}@{target}")
+    if claims.advisory:
+        click.echo("  advisory: the same user checked and signed; a guarded registry may refuse it", err=True)
+    if claims.passed:
+        return int(ExitCode.PASSED)
+    return int(ExitCode.FAILED if claims.outcome == "failed" else ExitCode.INCONCLUSIVE)
+
+
+def _target(text: str) -> tuple[str, str]:
+    model, at, alias = text.rpartition("@")
+    if not (model and at and alias):
+        raise UsageError(f"target {text!r} is not MODEL@ALIAS")
+    return model, alias
