@@ -1,0 +1,298 @@
+"""``privgate dp``: what a guarantee bounds, what achieves a goal, what an audit proves; no registry needed."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privgate.errors import UsageError
+
+_ADJACENCY = click.Choice(["add_remove", "replace_one"])
+#: a share of the pool at which whole numbers of deletions can be covered at all
+CAPACITY_PRIOR = 1e-4
+_SAMPLING = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
+
+
+@click.group()
+def dp() -> None:
+    """Differential privacy: bounds on every attack, goals, audits and pictures."""
+
+
+@dp.command()
+@click.option(
+    "--epsilon", type=float, default=None, help="The guarantee, nats; recomputed from noise and steps if absent."
+)
+@click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
+@click.option(
+    "--prior", type=float, default=0.5, show_default=True, help="Adversary's prior probability of membership."
+)
+@click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
+@click.option("--adjacency", type=_ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
+@click.option(
+    "--inclusion",
+    type=click.Choice(["independent", "fixed_size"]),
+    default=None,
+    help="How records came into the training set; independent for add_remove, fixed_size for replace_one.",
+)
+@click.option("--noise-multiplier", type=float, default=None, help="Adds the mechanism's exact trade-off curve.")
+@click.option("--sample-rate", type=float, default=1.0, show_default=True, help="Share of the records in a step.")
+@click.option("--steps", type=int, default=1, show_default=True, help="Number of noised steps.")
+@click.option("--sampling", type=_SAMPLING, default=None, help="How batches are drawn; needed below rate 1.")
+@click.option("--records", type=int, default=0, help="Training size; for fixed-size batches.")
+@click.option("--keep", type=float, default=None, help="Share of a pool that training kept in secret.")
+@click.option(
+    "--loss-bound", type=float, default=1.0, show_default=True, help="Largest loss, for the generalization gap."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def bounds(**o: Any) -> int:
+    """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
+    from privgate.dp.table import bounds_table
+
+    epsilon, curve, source = _guarantee(o)
+    inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
+    rows = bounds_table(
+        epsilon,
+        o["delta"],
+        o["prior"],
+        adjacency=o["adjacency"],
+        inclusion=inclusion,
+        fprs=o["fpr"],
+        curve=curve,
+        loss_bound=o["loss_bound"],
+        keep=o["keep"],
+    )
+    if o["as_json"]:
+        click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": rows}, indent=1))
+        return 0
+    click.secho(f"epsilon {epsilon:.4g}, delta {o['delta']:g} ({source})", bold=True)
+    _print_table(rows)
+    if o["delta"] > 0:
+        click.echo(
+            "no bound on positive accuracy holds without a false-positive rate when delta is above 0: rare tests"
+        )
+        click.echo("may be certain; pass --fpr")
+    return 0
+
+
+def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
+    """Return (ε, exact curve or None, where ε is from)."""
+    from privgate.dp.accountant import recompute
+
+    if o["noise_multiplier"] is None:
+        if o["epsilon"] is None:
+            raise UsageError("pass --epsilon, or --noise-multiplier with --sample-rate, --steps and --sampling")
+        return o["epsilon"], None, "as stated"
+    found = recompute(_mechanism(o), o["delta"])
+    if found.curve is None:
+        raise UsageError("without noise nothing is bounded; pass a noise multiplier above 0")
+    if o["epsilon"] is not None:
+        raise UsageError("pass --epsilon or --noise-multiplier, not both: one follows from the other")
+    return found.epsilon, found.curve, f"recomputed: {found.accountant}, RDP gives {found.rdp_epsilon:.4g}"
+
+
+def _mechanism(o: dict[str, Any]) -> Any:
+    from privgate.dp.accountant import Mechanism
+
+    if o["sample_rate"] < 1 and o["sampling"] is None:
+        raise UsageError("a sample rate below 1 needs --sampling: poisson, fixed_size, shuffled or unknown")
+    return Mechanism(
+        o["noise_multiplier"],
+        o["sample_rate"],
+        o["steps"],
+        o["sampling"] or "unknown",
+        o["adjacency"],
+        o.get("records") or 0,
+    )
+
+
+def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+    """Print name, prior and bound in columns, hypotheses of all rows once, and those of some rows as notes."""
+    shared = [w for w in rows[0]["assumptions"] if all(w in r["assumptions"] for r in rows)]
+    notes: list[str] = []
+    width = max(len(r["name"]) for r in rows)
+    click.echo(f"  {'bound':<{width}}  {'prior':>6}  {'at most':>8}  note")
+    for row in rows:
+        own = [w for w in row["assumptions"] if w not in shared]
+        notes += [w for w in own if w not in notes]
+        marks = " ".join(f"[{notes.index(w) + 1}]" for w in own)
+        prior = "any" if row["prior"] is None else f"{row['prior']:g}"
+        click.echo(f"  {row['name']:<{width}}  {prior:>6}  {row['bound']:>8.4f}  {marks}".rstrip())
+    click.echo("These hold")
+    for word in shared:
+        click.echo(f"  - {'for' if word.startswith('any') else 'if'} {word}")
+    for k, word in enumerate(notes, start=1):
+        click.echo(f"  [{k}] {word}")
+
+
+@dp.command()
+@click.option("--capacity", type=int, default=None, help="Deletion requests to be covered without retraining.")
+@click.option("--rho", type=float, default=0.9, show_default=True, help="Least probability of not having been used.")
+@click.option("--max-accuracy", type=float, default=None, help="Largest accuracy of any attack.")
+@click.option("--ppv", type=float, default=None, help="Largest positive accuracy of any attack.")
+@click.option("--fpr", type=float, default=None, help="For --ppv with delta above 0: the least false-positive rate.")
+@click.option("--prior", type=float, default=None, help="Of membership: 0.5 for attacks, 0.0001 for --capacity.")
+@click.option("--delta", type=float, default=1e-5, show_default=True, help="0 for a pure guarantee.")
+@click.option("--sample-rate", type=float, default=0.01, show_default=True, help="Share of the records in a step.")
+@click.option("--steps", type=int, default=1000, show_default=True, help="Number of noised steps.")
+@click.option("--sampling", type=_SAMPLING, default="poisson", show_default=True, help="How batches are drawn.")
+@click.option("--adjacency", type=_ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
+@click.option("--records", type=int, default=0, help="Training size; for fixed-size batches.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def solve(**o: Any) -> int:
+    """Print the largest epsilon, and the least noise, that achieve one goal."""
+    from privgate.dp import solve as goals
+
+    chosen = [name for name in ("capacity", "max_accuracy", "ppv") if o[name] is not None]
+    if len(chosen) != 1:
+        raise UsageError("pass exactly one goal: --capacity, --max-accuracy or --ppv")
+    goal, delta = chosen[0], o["delta"]
+    if goal == "capacity":
+        if o["adjacency"] != "add_remove":
+            raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
+        prior = o["prior"] or CAPACITY_PRIOR
+        epsilon = goals.epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta)
+        words = (
+            f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each record was used with "
+        )
+        words += f"probability at most {prior:g}"
+        words += "" if o["prior"] else " (assumed; pass --prior)"
+        words += ", except with probability 0.001 over the training's randomness" if delta else ""
+    elif goal == "max_accuracy":
+        epsilon = goals.epsilon_for_accuracy(o["max_accuracy"], o["prior"] or 0.5, delta=delta)
+        words = f"no attack right in more than {o['max_accuracy']:g} of cases at prior {o['prior'] or 0.5:g}"
+    else:
+        if delta > 0 and o["fpr"] is None:
+            raise UsageError("--ppv with delta above 0 needs --fpr, or pass --delta 0")
+        epsilon = goals.epsilon_for_positive_accuracy(o["ppv"], o["prior"] or 0.5, delta=delta, fpr=o["fpr"])
+        words = f"no positive answer right in more than {o['ppv']:g} of cases at prior {o['prior'] or 0.5:g}"
+    sigma = math.nan
+    if delta > 0:
+        sigma = goals.noise_multiplier(
+            epsilon,
+            delta,
+            sample_rate=o["sample_rate"],
+            steps=o["steps"],
+            sampling=o["sampling"],
+            adjacency=o["adjacency"],
+            records=o["records"],
+        )
+    answer = {
+        "goal": words,
+        "epsilon": epsilon,
+        "delta": delta,
+        "noise_multiplier": None if math.isnan(sigma) else sigma,
+        **{k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")},
+    }
+    if o["as_json"]:
+        click.echo(json.dumps(answer, indent=1))
+        return 0
+    click.secho(words, bold=True)
+    click.echo(f"  epsilon           {epsilon:.4f} at delta {delta:g}, {o['adjacency']}")
+    if math.isnan(sigma):
+        click.echo("  noise             a pure guarantee needs other noise than Gaussian, for example Laplace:")
+        click.echo(f"                    scale 1/epsilon = {_scale(epsilon)} times the sensitivity for one release")
+    else:
+        steps = f"{o['steps']} steps at sample rate {o['sample_rate']:g}, {o['sampling']}"
+        click.echo(f"  noise multiplier  {sigma:.4f} for {steps}")
+    return 0
+
+
+def _scale(epsilon: float) -> str:
+    return "infinite" if epsilon == 0 else f"{1 / epsilon:.4g}"
+
+
+@dp.command()
+@click.argument("training")
+@click.option("--data", "data", required=True, metavar="PKG.MODULE:FUNCTION", help="Returns the TrainingData.")
+@click.option("--params", default="{}", help="JSON: keyword arguments of the training function.")
+@click.option("--epsilon", type=float, default=None, help="The claim that is audited.")
+@click.option("--delta", type=float, required=True)
+@click.option("--adjacency", type=_ADJACENCY, required=True, help="What neighbors of the claim differ in.")
+@click.option(
+    "--runs", type=click.IntRange(min=2), default=80, show_default=True, help="Counted trainings of each kind."
+)
+@click.option(
+    "--tuning", type=click.IntRange(min=2), default=20, show_default=True, help="Trainings that fix the test."
+)
+@click.option(
+    "--canaries", type=click.IntRange(min=0), default=200, show_default=True, help="For the single run; 0: none."
+)
+@click.option("--confidence", type=float, default=0.999, show_default=True)
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
+@click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def audit(*, training: str, data: str, **o: Any) -> int:
+    """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
+
+    Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
+    """
+    from privgate.claim import Claim
+    from privgate.data import TrainingData
+    from privgate.measure import audit as audits
+    from privgate.measure.bench import Bench
+    from privgate.recipe import Recipe
+    from privgate.retrain.fleet import Fleet
+    from privgate.subject import Subject
+
+    claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
+    recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
+    effort = audits.Effort(o["tuning"], o["runs"], o["canaries"])
+    with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
+        bench = Bench(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
+        found = audits.run(bench, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+    broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
+    answer = {"epsilon_at_least": found.epsilon, "confidence": found.confidence, "broken": broken, **found.detail}
+    if o["as_json"]:
+        click.echo(json.dumps(answer, indent=1))
+        return int(broken)
+    many, single = found.detail["many_runs"], found.detail["one_run"]
+    click.secho(
+        f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})", bold=True
+    )
+    click.echo(
+        f"  many runs  {many['counted']} counted trainings: {many['misses']} misses, {many['false_alarms']} false "
+        f"alarms: {many['epsilon']:.4g}"
+    )
+    if single is not None:
+        click.echo(f"  one run    {single['right']} of {single['guesses']} guesses right: {single['epsilon']:.4g}")
+    if broken:
+        click.secho(f"  the claim of {o['epsilon']:g} is broken", fg="red")
+    elif o["epsilon"] is not None:
+        click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
+    return int(broken)
+
+
+def _imported(reference: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as exc:
+        raise UsageError(f"--params is no JSON: {exc}") from exc
+    if not isinstance(found, dict):
+        raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
+    return found
+
+
+@dp.command()
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the SVG files."
+)
+def figures(*, out: Path) -> int:
+    """Draw the figures of Thudi et al. (2022) and a trade-off curve with simulated attacks under it, as SVG."""
+    from privgate.dp import figures as drawn
+
+    for path in drawn.draw(out):
+        click.echo(str(path))
+    return 0

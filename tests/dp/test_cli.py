@@ -1,0 +1,91 @@
+"""``privgate dp``: plain tables for people, JSON for machines, exit codes for neither to guess."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from privgate.__main__ import run
+from privgate.cli.dp import dp
+from privgate.dp.figures import draw
+
+
+def call(*arguments):
+    found = CliRunner().invoke(dp, list(arguments), standalone_mode=False, catch_exceptions=False)
+    return found.output
+
+
+def test_bounds_prints_the_published_numbers_with_their_hypotheses():
+    text = call("bounds", "--epsilon", "2", "--delta", "0", "--prior", "0.5")
+    for words in ("0.8808", "0.9323", "1.0000", "0.7616", "added or removed", "independently", "stated for prior 1/2"):
+        assert words in text
+
+
+def test_every_bound_in_json_names_prior_adjacency_and_sampling_in_words():
+    answer = json.loads(call("bounds", "--epsilon", "1", "--delta", "1e-5", "--fpr", "0.01", "--keep", "0.1", "--json"))
+    for row in answer["bounds"]:
+        words = " ".join(row["assumptions"])
+        assert "guarantee compares data sets" in words
+        assert "records enter" in words
+        assert 0 <= row["bound"] <= 1
+        assert row["prior"] is not None or "TPR" in row["name"]
+
+
+def test_no_bound_on_positive_accuracy_without_an_fpr_when_delta_is_above_0():
+    rows = json.loads(call("bounds", "--epsilon", "1", "--delta", "1e-5", "--json"))["bounds"]
+    assert not [r for r in rows if "positive" in r["name"]]
+    assert "pass --fpr" in call("bounds", "--epsilon", "1", "--delta", "1e-5")
+    rows = json.loads(call("bounds", "--epsilon", "1", "--delta", "1e-5", "--fpr", "0.01", "--json"))["bounds"]
+    assert {r["fpr"] for r in rows if "positive" in r["name"]} == {0.01}
+
+
+def test_the_exact_curve_is_tighter_than_epsilon_delta():
+    rows = json.loads(
+        call(
+            *("bounds", "--noise-multiplier", "2", "--sample-rate", "0.05", "--steps", "200", "--sampling", "poisson"),
+            *("--delta", "1e-5", "--fpr", "0.1", "--json"),
+        )
+    )["bounds"]
+    by = {r["name"]: r["bound"] for r in rows}
+    for name in ("accuracy", "advantage, TPR - FPR", "TPR at FPR 0.1"):
+        exact = f"{name.removesuffix(', TPR - FPR')}, exact curve"
+        assert by[exact] < by[name]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bounds", "--epsilon", "-1", "--delta", "0"],
+        ["bounds", "--delta", "0"],
+        ["bounds", "--epsilon", "1", "--delta", "0", "--prior", "0"],
+        ["bounds", "--noise-multiplier", "1", "--sample-rate", "0.1", "--steps", "5", "--delta", "1e-5"],
+        ["bounds", "--epsilon", "1", "--delta", "0", "--adjacency", "replace_one", "--inclusion", "independent"],
+        ["solve"],
+        ["solve", "--capacity", "10", "--max-accuracy", "0.6"],
+        ["solve", "--ppv", "0.9"],
+        ["solve", "--capacity", "100", "--rho", "0.9", "--prior", "0.5"],
+        ["audit", "nowhere:fit", "--data", "nowhere:data", "--delta", "0", "--adjacency", "add_remove"],
+    ],
+)
+def test_calls_that_cannot_be_answered_end_with_code_2(arguments, capsys):
+    assert run(["dp", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(("error: ", "Usage"))
+
+
+def test_solve_answers_each_goal():
+    assert "epsilon           2.2438" in call("solve", "--capacity", "100", "--rho", "0.9")
+    answer = json.loads(call("solve", "--max-accuracy", "0.6", "--delta", "0", "--json"))
+    assert answer["epsilon"] == pytest.approx(0.405465, abs=1e-6)
+    assert answer["noise_multiplier"] is None
+    answer = json.loads(call("solve", "--ppv", "0.75", "--prior", "0.1", "--delta", "0", "--json"))
+    assert answer["epsilon"] == pytest.approx(3.296, abs=5e-4)
+    noisy = json.loads(call("solve", "--max-accuracy", "0.75", "--sample-rate", "0.05", "--steps", "50", "--json"))
+    assert noisy["noise_multiplier"] > 0.3
+
+
+def test_figures_are_written_and_the_same_each_time(tmp_path):
+    names = [p.name for p in draw(tmp_path / "a")]
+    assert {f"thudi-figure-{k}.svg" for k in (2, 3, 5, 6, 7)} <= set(names)
+    draw(tmp_path / "b")
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
