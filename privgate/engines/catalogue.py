@@ -1,6 +1,18 @@
 """The engines in the order in which they are asked: closed form, certified Newton, tree, batched networks, refit."""
 
-from privgate.engines import bernoulli_nb, categorical_nb, complement_nb, gaussian_nb, logistic, multinomial_nb, refit
+from privgate.engines import (
+    bernoulli_nb,
+    categorical_nb,
+    complement_nb,
+    gaussian_nb,
+    k_nearest,
+    lda,
+    logistic,
+    multinomial_nb,
+    nearest_centroid,
+    qda,
+    refit,
+)
 from privgate.engines.base import Engine
 
 ALL: tuple[Engine, ...] = (
@@ -9,6 +21,10 @@ ALL: tuple[Engine, ...] = (
     multinomial_nb.ENGINE,
     gaussian_nb.ENGINE,
     complement_nb.ENGINE,
+    lda.ENGINE,
+    qda.ENGINE,
+    nearest_centroid.ENGINE,
+    k_nearest.ENGINE,
     logistic.ENGINE,
     refit.ENGINE,
 )

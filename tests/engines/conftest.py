@@ -56,7 +56,10 @@ def log_probabilities(estimator, subject, left_out, queries):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = clone(estimator).fit(np.asarray(subject.data.X)[keep], subject.data.y[keep])
-            got = fitted.predict_log_proba(np.asarray(X)[queries])
+            if hasattr(fitted, "predict_log_proba"):
+                got = fitted.predict_log_proba(np.asarray(X)[queries])
+            else:
+                got = np.log(fitted.predict_proba(np.asarray(X)[queries]))
     except RAISED:
         return None
     full = np.full((len(queries), len(subject.classes)), -np.inf)
