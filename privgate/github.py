@@ -1,0 +1,313 @@
+"""``python -m privgate.github check|sign``: one step of a GitHub workflow around the command of the same name.
+
+Inputs arrive as environment variables only, so that no value is ever part of a script. Written are the step's outputs
+(verdict, exit-code, report-dir, attestation), its summary (under 200 KiB), at most ten annotations of each kind at the
+lines of the policy file, and JUnit XML in any case. The exit code is that of privgate. The step that runs training code
+never sees a signing key.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from privgate.errors import ExitCode
+
+#: bytes of one step's summary; GitHub drops a summary above 1 MiB without failing the step
+LARGEST_SUMMARY = 200 * 1024
+#: annotations of one kind that GitHub shows for one step; it drops the rest without a word
+MOST_ANNOTATIONS = 10
+KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
+
+_RELEASING = {"passed", "warned"}
+_CODES = {"passed": ExitCode.PASSED, "warned": ExitCode.PASSED, "failed": ExitCode.FAILED}
+_WORDS = {
+    ExitCode.USAGE: "the command line or the policy cannot be used; nothing was trained",
+    ExitCode.INTERNAL: "a bug in privgate",
+    ExitCode.SUBJECT: "model, data, registry or statement could not be read or does not match",
+    ExitCode.INTERRUPTED: "interrupted; a rerun resumes",
+}
+#: input -> option of ``privgate check`` that takes it as a value
+_VALUES = {
+    "TRACKING_URI": "--tracking-uri",
+    "BUDGET": "--budget",
+    "MAX_RETRAINS": "--max-retrains",
+    "JOBS": "--jobs",
+    "SHADOW_MODELS": "--shadow-models",
+    "LEDGER": "--ledger",
+    "HASH_KEY_FILE": "--hash-key-file",
+}
+
+_COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"})
+
+Run = Callable[[list[str]], int]
+
+
+class InputError(Exception):
+    """An input of the step that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step was given.
+
+    Parameters
+    ----------
+    arguments : tuple of str
+        For ``privgate``.
+    report_dir : Path
+        Folder of the report.
+    policy : str
+        As the workflow names it.
+    allow_failure : bool
+        The step succeeds whatever happened; a warning says so.
+    """
+
+    arguments: tuple[str, ...]
+    report_dir: Path
+    policy: str
+    allow_failure: bool
+
+
+def check_step(environ: Mapping[str, str]) -> Step:
+    """Return what ``privgate check`` (or ``promote``) is to be called with.
+
+    Raises
+    ------
+    InputError
+        An input is missing, looks like an option, or a signing key is present.
+    """
+    if environ.get(KEY_VARIABLE):
+        raise InputError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
+    model, policy = _input(environ, "MODEL", required=True), _input(environ, "POLICY", required=True)
+    report = Path(_input(environ, "REPORT_DIR") or "privgate-report")
+    alias = _input(environ, "PROMOTE_TO")
+    arguments = ["promote", model, "--to", alias] if alias else ["check", model]
+    arguments += ["--policy", policy, "--report-dir", str(report), "--quiet"]
+    for name, option in _VALUES.items():
+        if value := _input(environ, name):
+            arguments += [option, value]
+    if _flag(environ, "OBSERVE"):
+        arguments.append("--observe")
+    if not _flag(environ, "ATTACH", default=True):
+        if alias:
+            raise InputError("input attach is false: a version that is promoted carries its report")
+        arguments.append("--no-attach")
+    return Step(tuple(arguments), report, policy, _flag(environ, "ALLOW_FAILURE"))
+
+
+def sign_step(environ: Mapping[str, str]) -> Step:
+    """Return what ``privgate sign`` is to be called with; it runs on a host that ran no training code.
+
+    Raises
+    ------
+    InputError
+        An input is missing or looks like an option.
+    """
+    report, policy = _input(environ, "REPORT_DIR", required=True), _input(environ, "POLICY", required=True)
+    arguments = ["sign", report, "--policy", policy, "--registry-id", _input(environ, "REGISTRY_ID", required=True)]
+    arguments += ["--target", _input(environ, "TARGET", required=True), "--checked-elsewhere"]
+    if uri := _input(environ, "TRACKING_URI"):
+        arguments += ["--tracking-uri", uri]
+    return Step(tuple(arguments), Path(report), policy, allow_failure=False)
+
+
+def _input(environ: Mapping[str, str], name: str, *, required: bool = False) -> str:
+    value = environ.get(f"PRIVGATE_INPUT_{name}", "").strip()
+    word = name.lower().replace("_", "-")
+    if required and not value:
+        raise InputError(f"input {word} is missing")
+    if value.startswith("-"):
+        raise InputError(f"input {word} begins with '-' and would be read as an option")
+    if not value.isprintable():
+        raise InputError(f"input {word} holds a line break or a control character")
+    return value
+
+
+def _flag(environ: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    value = _input(environ, name).lower()
+    if value not in {"", "true", "false"}:
+        raise InputError(f"input {name.lower().replace('_', '-')} is {value!r}, not true or false")
+    return value == "true" if value else default
+
+
+def run(arguments: list[str]) -> int:
+    """Run privgate in this Python and return its exit code; its text cannot command the runner."""
+    token = secrets.token_hex(16)
+    command = [sys.executable, "-P", "-m", "privgate", *arguments]
+    # what runs training code can neither write this job's outputs and variables nor ask for its tokens
+    environ = {k: v for k, v in os.environ.items() if k not in _COMMAND_FILES and not k.startswith("ACTIONS_")}
+    _say(f"::stop-commands::{token}")
+    try:
+        return subprocess.run(command, env=environ, check=False).returncode  # noqa: S603  a list, never a shell
+    finally:
+        _say(f"::{token}::")
+
+
+def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int:
+    """Perform one step and return its exit code."""
+    try:
+        step = check_step(environ) if mode == "check" else sign_step(environ)
+    except InputError as exc:
+        _command("error", str(exc))
+        _outputs(environ, {"verdict": "error", "exit-code": str(int(ExitCode.USAGE))})
+        return int(ExitCode.USAGE)
+    if mode == "check":
+        _forget(step.report_dir)
+    code = execute(list(step.arguments))
+    report = _report(step.report_dir)
+    verdict, code = _agreed(mode, code, report)
+    _tell(environ, step, report, verdict, code)
+    if code and step.allow_failure:
+        _command("warning", f"exit code {code} is ignored: internal-be-careful-allow-failure is set")
+        return 0
+    return code
+
+
+def _forget(folder: Path) -> None:
+    """Remove an earlier report, so that nothing stale is told or signed."""
+    for name in ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _report(folder: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _agreed(mode: str, code: int, report: dict[str, Any] | None) -> tuple[str, int]:
+    """Return verdict and exit code; where the two contradict one another, nothing is approved."""
+    if code < 0:  # killed by a signal
+        return "error", int(ExitCode.INTERNAL)
+    if code not in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.INCONCLUSIVE):
+        return "error", code
+    if report is None:
+        return "error", int(ExitCode.INTERNAL)
+    outcome = str(report.get("outcome"))
+    observed = mode == "check" and report.get("observed") is True
+    expected = ExitCode.PASSED if observed else _CODES.get(outcome, ExitCode.INCONCLUSIVE)
+    if code != expected:
+        return "error", int(code or ExitCode.INTERNAL)
+    return outcome, code
+
+
+def _tell(environ: Mapping[str, str], step: Step, report: dict[str, Any] | None, verdict: str, code: int) -> None:
+    envelope = step.report_dir / "verdict.dsse.json"
+    _outputs(
+        environ,
+        {
+            "verdict": verdict,
+            "exit-code": str(code),
+            "report-dir": str(step.report_dir),
+            "attestation": str(envelope) if envelope.is_file() else "",
+        },
+    )
+    junit = step.report_dir / "junit.xml"
+    if not junit.is_file():
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.write_text(_junit(code), encoding="utf-8")
+    if report is None or verdict == "error":
+        _command("error", f"privgate ended with exit code {code}: {_word(code)}")
+    else:
+        _annotate(report, _policy_file(environ, step.policy))
+    _append(environ.get("GITHUB_STEP_SUMMARY"), _summary(step, report, verdict, code))
+
+
+def _word(code: int) -> str:
+    return _WORDS.get(ExitCode(code), "no verdict") if code in list(ExitCode) else "no verdict"
+
+
+def _policy_file(environ: Mapping[str, str], policy: str) -> str:
+    """Return the policy's path inside the repository, or nothing for a shipped policy."""
+    path = Path(policy)
+    root = Path(environ.get("GITHUB_WORKSPACE") or ".").resolve()
+    if not path.is_file() or not path.resolve().is_relative_to(root):
+        return ""
+    return path.resolve().relative_to(root).as_posix()
+
+
+def _annotate(report: dict[str, Any], file: str) -> None:
+    """Print one annotation a finding that does not pass, worst first, and count what GitHub would drop."""
+    for kind, outcomes in (("error", ("failed", "inconclusive")), ("warning", ("warned",))):
+        found = [f for o in outcomes for f in report.get("findings", []) if f.get("outcome") == o]
+        shown = found if len(found) <= MOST_ANNOTATIONS else found[: MOST_ANNOTATIONS - 1]
+        for finding in shown:
+            line = int(finding.get("line") or 0)
+            where = {"file": file, "line": str(line)} if file and line else {}
+            _command(kind, f"{finding.get('outcome')}: {finding.get('message')}", title=finding.get("title"), **where)
+        if len(found) > len(shown):
+            _command(kind, f"and {len(found) - len(shown)} more; see the report")
+
+
+def _command(kind: str, message: object, *, title: object = "privgate", **properties: str) -> None:
+    """Print a workflow command; percent signs, line ends and the commands' own punctuation are escaped."""
+    fields = {"title": str(title), **properties}
+    escaped = ",".join(f"{k}={_escape(v).replace(':', '%3A').replace(',', '%2C')}" for k, v in fields.items())
+    _say(f"::{kind} {escaped}::{_escape(str(message))}")
+
+
+def _say(line: str) -> None:
+    """Print a line for the runner, before anything that a child prints."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _summary(step: Step, report: dict[str, Any] | None, verdict: str, code: int) -> str:
+    """Return the page of the run, cut at a line if it is too long."""
+    page = step.report_dir / "summary.md"
+    if report is None or verdict == "error" or not page.is_file():
+        return f"## privgate: no verdict\n\nExit code {code}: {_word(code)}. The log of this step says more.\n"
+    text = page.read_text(encoding="utf-8")
+    if len(text.encode()) <= LARGEST_SUMMARY:
+        return text
+    note = "\n\n*Cut here; the whole page is in the report.*\n"
+    kept = text.encode()[: LARGEST_SUMMARY - len(note.encode())].decode(errors="ignore")
+    return kept.rpartition("\n")[0] + note
+
+
+def _junit(code: int) -> str:
+    """Return JUnit XML for a run that ended without a report: one case, in error."""
+    message = f"privgate ended with exit code {code}: {_word(code)}"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<testsuite name="privgate" tests="1" failures="0" errors="1" skipped="0">\n'
+        f'  <testcase classname="privgate" name="check" time="0"><error message={quoteattr(message)}>'
+        f"{escape(message)}</error></testcase>\n</testsuite>\n"
+    )
+
+
+def _outputs(environ: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """Write outputs, each on one line."""
+    lines = "".join(f"{k}={v if v.isprintable() else ''}\n" for k, v in values.items())
+    _append(environ.get("GITHUB_OUTPUT"), lines)
+
+
+def _append(file: str | None, text: str) -> None:
+    if file:
+        with Path(file).open("a", encoding="utf-8") as f:
+            f.write(text)
+
+
+def main() -> None:
+    """Run the step that the first argument names."""
+    if sys.argv[1:] not in (["check"], ["sign"]):
+        _command("error", "call python -m privgate.github check, or sign")
+        sys.exit(int(ExitCode.USAGE))
+    sys.exit(perform(sys.argv[1], os.environ))
+
+
+if __name__ == "__main__":
+    main()

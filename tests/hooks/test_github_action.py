@@ -1,0 +1,347 @@
+"""The GitHub Action, run by a small local runner: what it passes on, and what no input can make it do."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from ruamel.yaml import YAML
+
+from privgate import github
+
+ROOT = Path(__file__).parents[2]
+ACTION = ROOT / "hooks" / "github-action" / "action.yml"
+WORKFLOW = ROOT / ".github" / "workflows" / "privgate-gate.yml"
+POLICY = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nrules:\n  - metric: dtp\n    max: 1.0\n'
+
+
+@pytest.fixture
+def run(workspace, fake, action):
+    (workspace / "policy.yaml").write_text(POLICY)
+
+    def call(model, environ=None, **inputs):
+        inputs = {"policy": "policy.yaml", "model": model, **{k.replace("_", "-"): v for k, v in inputs.items()}}
+        return action(workspace, inputs, {**fake, **(environ or {})})
+
+    return call
+
+
+def arguments(ended):
+    (line,) = [line for line in ended.log.splitlines() if line.startswith("ARGUMENTS ")]
+    return json.loads(line.removeprefix("ARGUMENTS "))
+
+
+# -- the whole action, in processes of its own ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "code"), [("passed", 0), ("failed", 1), ("inconclusive", 5), ("unreadable", 4)])
+def test_the_action_ends_as_the_check_does_and_says_so(run, word, code):
+    ended = run(f"models:/credit/{word}")
+
+    assert (ended.code, ended.outputs["exit-code"]) == (code, str(code))
+    assert ended.outputs["verdict"] == {4: "error"}.get(code, word)
+    assert ended.outputs["report-dir"] == "privgate-report"
+    assert ended.summary
+
+
+# -- how a run ends ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "verdict"),
+    [
+        ("passed", 0, "passed"),
+        ("warned", 0, "warned"),
+        ("failed", 1, "failed"),
+        ("inconclusive", 5, "inconclusive"),
+        ("observed", 0, "failed"),
+        ("usage", 2, "error"),
+        ("bug", 3, "error"),
+        ("unreadable", 4, "error"),
+        ("killed", 137, "error"),
+    ],
+)
+def test_exit_code_and_outputs_are_those_of_the_check(step, word, code, verdict):
+    ended = step(f"models:/credit/{word}")
+
+    assert ended.code == code
+    assert ended.outputs["verdict"] == verdict
+    assert ended.outputs["exit-code"] == str(code)
+    assert ended.outputs["attestation"] == ""
+
+
+@pytest.mark.parametrize("word", ["lies", "empty"])
+def test_a_success_that_the_report_does_not_bear_out_is_an_error(step, word):
+    ended = step(f"models:/credit/{word}")
+
+    assert (ended.code, ended.outputs["verdict"]) == (3, "error")
+
+
+def test_an_earlier_report_is_never_told_again(step, workspace):
+    step("models:/credit/passed")
+    ended = step("models:/credit/usage")
+
+    assert ended.outputs["verdict"] == "error"
+    assert not (workspace / "privgate-report" / "report.json").exists()
+    assert "no verdict" in ended.summary
+
+
+@pytest.mark.parametrize("word", ["passed", "failed", "usage", "killed", "empty"])
+def test_junit_is_always_there(step, workspace, word):
+    ended = step(f"models:/credit/{word}")
+
+    suite = ET.parse(workspace / ended.outputs["report-dir"] / "junit.xml").getroot()
+    if word not in ("passed", "failed"):
+        assert (suite.get("errors"), suite.get("tests")) == ("1", "1")
+
+
+def test_a_python_without_privgate_is_unusable_and_not_blocked(workspace, action, tmp_path):
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    ended = action(workspace, {"model": "models:/credit/1", "python": str(bare)})
+
+    assert ended.code == 2
+    assert ended.outputs["verdict"] == "error"
+    assert "is not installed in this Python" in ended.log
+
+
+def test_allowing_failure_is_said_aloud(step):
+    ended = step("models:/credit/failed", allow_failure="true")
+
+    assert ended.code == 0
+    assert (ended.outputs["verdict"], ended.outputs["exit-code"]) == ("failed", "1")
+    assert any("exit code 1 is ignored" in a for a in ended.annotations)
+
+
+# -- what is passed on ------------------------------------------------------------------------------------------------
+
+
+def test_inputs_become_arguments(step):
+    ended = step(
+        "models:/credit/passed", budget="30m", jobs="2", observe="true", attach="false", tracking_uri="sqlite:///x"
+    )
+
+    assert arguments(ended) == [
+        "check", "models:/credit/passed", "--policy", "policy.yaml", "--report-dir", "privgate-report", "--quiet",
+        "--tracking-uri", "sqlite:///x", "--budget", "30m", "--jobs", "2", "--observe", "--no-attach",
+    ]  # fmt: skip
+
+
+def test_promoting_is_its_own_command(step):
+    assert arguments(step("models:/credit/passed", promote_to="production"))[:4] == [
+        "promote",
+        "models:/credit/passed",
+        "--to",
+        "production",
+    ]
+    assert step("models:/credit/passed", promote_to="production", attach="false").code == 2
+
+
+def test_every_argument_is_an_option_of_the_command():
+    from privgate.cli import cli
+
+    check = cli.get_command(None, "check")
+    known = {o for p in check.params for o in p.opts}
+    assert set(github._VALUES.values()) | {"--policy", "--report-dir", "--quiet", "--observe", "--no-attach"} <= known
+    promote = {o for p in cli.get_command(None, "promote").params for o in p.opts}
+    assert set(github._VALUES.values()) | {"--to", "--policy", "--report-dir", "--quiet", "--observe"} <= promote
+    sign = {o for p in cli.get_command(None, "sign").params for o in p.opts}
+    assert {"--policy", "--registry-id", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        'models:/credit/1"; touch owned; echo "',
+        "models:/credit/$(touch owned)",
+        "models:/credit/`touch owned`",
+        "models:/credit/1 && touch owned",
+        "models:/${{ github.token }}/1",
+        "models:/x/%0A::set-output name=verdict::passed",
+        "models:/../../etc/passwd",
+    ],
+)
+def test_a_hostile_model_name_stays_text(run, workspace, model):
+    ended = run(model)
+
+    assert arguments(ended)[1] == model
+    assert ended.outputs["verdict"] == "error"
+    assert not list(workspace.rglob("owned"))
+
+
+@pytest.mark.parametrize(
+    "model", ["--help", "-x", "models:/a/1\n::set-output name=verdict::passed", "models:/a\x1b[2J/1", ""]
+)
+def test_an_option_a_line_break_or_nothing_is_refused_as_a_model(step, model):
+    ended = step(model)
+
+    assert ended.code == 2
+    assert "ARGUMENTS" not in ended.log
+    assert ended.outputs["verdict"] == "error"
+    assert len(ended.annotations) == 1
+
+
+def test_a_flag_that_is_neither_true_nor_false_is_refused(step):
+    assert step("models:/credit/passed", observe="yes").code == 2
+
+
+def test_a_signing_key_and_training_code_never_meet(step):
+    ended = step("models:/credit/passed", environ={"PRIVGATE_SIGNING_KEY": "pem"})
+
+    assert ended.code == 2
+    assert "sign in another job" in ended.log
+
+
+def test_what_the_check_prints_is_no_command_and_it_sees_no_command_files(run):
+    ended = run("models:/credit/passed", environ={"ACTIONS_RUNTIME_TOKEN": "secret"})
+
+    assert "::error::a model name that wants to be a command" in ended.log
+    assert ended.annotations == []
+    assert "SEES []" in ended.log
+
+
+def test_a_folder_called_privgate_in_the_repository_shadows_nothing(run, workspace):
+    (workspace / "privgate").mkdir()
+    (workspace / "privgate" / "__init__.py").write_text("raise SystemExit(0)")
+
+    assert run("models:/credit/failed").code == 1
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def test_one_annotation_a_finding_at_the_policys_line(step):
+    (annotation,) = step("models:/credit/failed").annotations
+
+    assert annotation == "::error title=Influence,file=policy.yaml,line=7::failed: 1.4 nats: 100%25 of%0Ait"
+
+
+def test_a_shipped_policy_has_no_line_in_this_repository(step):
+    (annotation,) = step("models:/credit/failed", policy="dtp-1").annotations
+
+    assert annotation.startswith("::error title=Influence::")
+
+
+def test_a_warning_is_a_warning(step):
+    assert [a.split(" ")[0] for a in step("models:/credit/warned").annotations] == ["::warning"]
+
+
+def test_at_most_ten_annotations_and_the_rest_is_counted(step):
+    shown = step("models:/credit/failed", environ={"FAKE_FINDINGS": "25"}).annotations
+
+    assert len(shown) == 10
+    assert "and 16 more" in shown[-1]
+
+
+def test_the_summary_is_the_reports_page_cut_below_200_kib(step):
+    assert step("models:/credit/failed").summary == "## failed\nx\n"
+
+    long = step("models:/credit/failed", environ={"FAKE_LINES": "200000"}).summary
+    assert 190 * 1024 < len(long.encode()) <= 200 * 1024
+    assert long.endswith("the whole page is in the report.*\n")
+
+
+# -- the signing step -------------------------------------------------------------------------------------------------
+
+
+def sign(tmp_path, code=0, outcome="passed", **changes):
+    (tmp_path / "report.json").write_text(json.dumps({"outcome": outcome, "findings": []}))
+    inputs = {
+        "REPORT_DIR": str(tmp_path),
+        "POLICY": "dtp-1",
+        "REGISTRY_ID": "prod",
+        "TARGET": "credit@production",
+        **changes,
+    }
+    environ = {f"PRIVGATE_INPUT_{k}": v for k, v in inputs.items()}
+    environ |= {"GITHUB_OUTPUT": str(tmp_path / "outputs"), "PRIVGATE_SIGNING_KEY": "pem"}
+    seen = []
+
+    def execute(arguments):
+        seen.extend(arguments)
+        (tmp_path / "verdict.dsse.json").write_text("{}")
+        return code
+
+    ended = github.perform("sign", environ, execute=execute)
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "outputs").read_text().splitlines())
+    return ended, seen, outputs
+
+
+def test_signing_names_the_registry_and_the_target_and_hands_out_the_statement(tmp_path):
+    ended, seen, outputs = sign(tmp_path)
+
+    assert ended == 0
+    assert seen == [
+        "sign", str(tmp_path), "--policy", "dtp-1", "--registry-id", "prod", "--target", "credit@production",
+        "--checked-elsewhere",
+    ]  # fmt: skip
+    assert outputs["attestation"] == str(tmp_path / "verdict.dsse.json")
+    assert outputs["verdict"] == "passed"
+
+
+def test_a_signed_refusal_is_a_refusal(tmp_path):
+    assert sign(tmp_path, code=1, outcome="failed")[0] == 1
+
+
+@pytest.mark.parametrize("name", ["REGISTRY_ID", "TARGET", "POLICY"])
+def test_signing_needs_to_know_what_for(tmp_path, name):
+    assert sign(tmp_path, **{name: ""})[0] == 2
+
+
+# -- the files themselves ---------------------------------------------------------------------------------------------
+
+
+def tool(name, *options):
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        pytest.skip(f"{name} is not installed")
+    return subprocess.run([path, *options], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize("file", [ACTION, WORKFLOW])
+def test_zizmor_finds_nothing(file):
+    done = tool("zizmor", "--offline", "--persona", "pedantic", "--no-progress", file)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("file", "schema"), [(ACTION, "vendor.github-actions"), (WORKFLOW, "vendor.github-workflows")])
+def test_the_files_are_valid_by_githubs_schemas(file, schema):
+    done = tool("check-jsonschema", "--builtin-schema", schema, file)
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_files_are_tidy():
+    rules = "{extends: default, rules: {line-length: {max: 120}, document-start: disable, truthy: {check-keys: false}, "
+    done = tool("yamllint", "-s", "-d", rules + "comments: {min-spaces-from-content: 1}}}", ACTION, WORKFLOW)
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_action_has_the_promised_outputs_and_no_expression_inside_a_script():
+    spec = YAML(typ="safe").load(ACTION.read_text())
+
+    assert set(spec["outputs"]) == {"verdict", "exit-code", "report-dir", "attestation"}
+    assert all("${{" not in step["run"] for step in spec["runs"]["steps"])
+
+
+def test_the_signing_key_is_only_in_the_job_that_runs_no_training_code():
+    jobs = YAML(typ="safe").load(WORKFLOW.read_text())["jobs"]
+    audit, decide = json.dumps(jobs["audit"]), json.dumps(jobs["decide"])
+
+    assert "signing-key" not in audit
+    assert "privgate.github check" in audit
+    assert "secrets.signing-key" in decide
+    assert "privgate.github check" not in decide
+    assert jobs["decide"]["environment"]
+    assert "records.parquet" not in WORKFLOW.read_text()
+
+
+def test_no_expression_stands_inside_a_script_of_the_workflow():
+    jobs = YAML(typ="safe").load(WORKFLOW.read_text())["jobs"]
+
+    assert not any("${{" in step.get("run", "") for job in jobs.values() for step in job["steps"])
