@@ -31,20 +31,10 @@ def test_approved_is_promoted_blocked_is_not_and_both_are_compared(server, capsy
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     common = ["--policy", "dtp-1", "--tracking-uri", address, "--ledger", str(folder / "ledger"), "--quiet"]
 
-    good = run(["promote", "models:/over-http/1", "--to", "production", "--report-dir", str(folder / "one"), *common])
-    bad = run(
-        [
-            "promote",
-            "models:/over-http/2",
-            "--to",
-            "production",
-            "--report-dir",
-            str(folder / "two"),
-            *common,
-            "--max-retrains",
-            "100",
-        ]
-    )
+    to = ["--to", "production"]
+    good = run(["promote", "models:/over-http/1", *to, "--report-dir", str(folder / "one"), *common])
+    common += ["--max-retrains", "100"]
+    bad = run(["promote", "models:/over-http/2", *to, "--report-dir", str(folder / "two"), *common])
 
     assert (good, bad) == (0, 1)
     assert str(client.get_model_version_by_alias("over-http", "production").version) == "1"
@@ -72,21 +62,8 @@ def test_a_registry_that_is_gone_leaves_the_report_and_ends_with_4(server, capsy
     monkeypatch.setattr("privgate.registry.attaching.attach", gone)
     monkeypatch.setattr("privgate.registry.attach", gone, raising=False)
     out = folder / "gone"
-    code = run(
-        [
-            "check",
-            "models:/over-http/1",
-            "--policy",
-            "dtp-1",
-            "--tracking-uri",
-            address,
-            "--report-dir",
-            str(out),
-            "--ledger",
-            str(folder / "ledger"),
-            "--quiet",
-        ]
-    )
+    where = ["--tracking-uri", address, "--report-dir", str(out), "--ledger", str(folder / "ledger"), "--quiet"]
+    code = run(["check", "models:/over-http/1", "--policy", "dtp-1", *where])
 
     assert code == 4
     assert (out / "report.html").is_file()
