@@ -137,8 +137,8 @@ class TrainingData:
         Which person each record belongs to; a unit is then a person. A record is a unit of one if absent.
     candidates : (X, y), optional
         Non-members from the same population; attack rules need them.
-    domain : Domain, optional
-        What the endpoint accepts; inferred, and marked so, if absent.
+    domain : Domain, mapping or sequence, optional
+        What the endpoint accepts, also in the short forms of ``Domain.of``; inferred, and marked so, if absent.
     sensitive : tuple of str or int, optional
         Columns whose values form the groups of group-wise rules.
     """
@@ -169,6 +169,12 @@ class TrainingData:
                 if array.shape != (n,):
                     raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
                 object.__setattr__(self, name, array)
+        if self.domain is not None:
+            try:
+                object.__setattr__(self, "domain", Domain.of(self.domain))
+            except (TypeError, ValueError) as exc:
+                raise SubjectError(f"the declared domain cannot be used: {exc}") from exc
+            self._check_features()
         if self.ids is not None and len(np.unique(self.ids)) != n:
             raise SubjectError("ids are not unique; use groups for people with several records")
         if self.candidates is not None:
@@ -177,6 +183,14 @@ class TrainingData:
             if length(X) != len(y_out):
                 raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
             object.__setattr__(self, "candidates", (X, y_out))
+
+    def _check_features(self) -> None:
+        """Refuse a domain that speaks about another number of features than the data has."""
+        shape = getattr(self.X, "shape", ())
+        for name in ("categories", "box"):
+            sides = getattr(self.domain, name)
+            if sides is not None and len(shape) == 2 and len(sides) != shape[1]:
+                raise SubjectError(f"the domain declares {len(sides)} features ({name}) but X has {shape[1]} columns")
 
     @property
     def n(self) -> int:

@@ -4,6 +4,7 @@ DTP is a supremum over questions, so it is meaningless without saying over which
 or inferred from it, and then marked as inferred in every report.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -48,6 +49,37 @@ class Domain:
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
 
     @classmethod
+    def of(cls, stated: "Domain | Mapping[str, Any] | Sequence[Any]") -> "Domain":
+        """Return a domain from the short forms that people write.
+
+        Parameters
+        ----------
+        stated : Domain, mapping, or sequence
+            A mapping holds this class's own keywords. A sequence has one item a feature: a whole number is a count of
+            categories, a list or range the category codes themselves, a tuple of two numbers the ends of an interval.
+
+        Examples
+        --------
+        >>> Domain.of([3, range(2)]).categories
+        (3, 2)
+        >>> Domain.of([(0.0, 1.0), (-1, 1)]).box
+        ((0.0, 1.0), (-1.0, 1.0))
+        """
+        if isinstance(stated, Domain):
+            return stated
+        if isinstance(stated, Mapping):
+            unknown = set(stated) - {"categories", "box", "max_length", "norm"}
+            if unknown:
+                raise ValueError(f"domain: unknown key {min(unknown)!r}; known: categories, box, max_length, norm")
+            return cls.from_payload({k: stated.get(k) for k in ("categories", "box", "max_length", "norm")})
+        items = list(stated)
+        if not items:
+            raise ValueError("domain: it names no feature")
+        if all(isinstance(v, tuple) and len(v) == 2 for v in items):
+            return cls(box=tuple((float(a), float(b)) for a, b in items))
+        return cls(categories=tuple(_count(v) for v in items))
+
+    @classmethod
     def of_box(cls, low: float, high: float, n_features: int) -> Self:
         """Return the same interval for every feature."""
         return cls(box=((float(low), float(high)),) * n_features)
@@ -89,3 +121,13 @@ class Domain:
             norm=payload.get("norm"),
             inferred=bool(payload.get("inferred", False)),
         )
+
+
+def _count(values: Any) -> int:
+    """Return how many categories a feature has; codes must be 0 .. V - 1, as encoders give them."""
+    if isinstance(values, int | np.integer):
+        return int(values)
+    codes = sorted(int(v) for v in values)
+    if codes != list(range(len(codes))):
+        raise ValueError(f"domain: category codes must be 0 .. V-1 without gaps, not {codes[:6]}")
+    return len(codes)

@@ -32,7 +32,7 @@ def test_survives_a_round_trip_through_files_with_the_same_digest(kind, tmp_path
         ids=np.arange(12).astype(str),
         groups=np.repeat(np.arange(4), 3),
         candidates=(containers.take(CONTAINERS[kind], np.arange(5)), Y[:5]),
-        domain=Domain.of_box(-5, 5, 3),
+        domain=Domain(norm=5.0),
         sensitive=("a",),
     )
 
@@ -156,3 +156,16 @@ def test_refuses_an_empty_or_impossible_domain(stated):
 def test_a_domain_survives_json(sizes):
     for domain in (Domain(categories=tuple(sizes)), Domain.of_box(0, 1, len(sizes)), Domain(max_length=3.0, norm=2.0)):
         assert Domain.from_payload(domain.payload()) == domain
+
+
+def test_a_domain_may_be_declared_in_short_forms():
+    def declared(short):
+        return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short).domain
+
+    assert declared([3, 2]) == declared([range(3), [0, 1]]) == declared({"categories": [3, 2]}) == Domain((3, 2))
+    assert declared([(0, 1), (2.5, 3)]) == Domain(box=((0.0, 1.0), (2.5, 3.0)))
+    for wrong in ([[0, 2], 3], {"boxes": 1}, 7, []):
+        with pytest.raises(SubjectError, match="domain cannot be used"):
+            declared(wrong)
+    with pytest.raises(SubjectError, match="3 features"):
+        declared([3, 2, 2])
