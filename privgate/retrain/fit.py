@@ -1,11 +1,14 @@
 """One call of the training function: what to train on, and where to look at the result."""
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+
+_HEAD = struct.Struct("<6q")
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -45,12 +48,13 @@ class Fit:
     @property
     def encoding(self) -> bytes:
         """Everything here as bytes, different for different fits; cheap, because there may be a million of them."""
-        parts = [b"-" if self.seed is None else b"s%d" % self.seed, b"%d" % self.repeat]
-        for rows in (self.queries, self.left_out, self.members):
-            raw = b"-" if rows is None else np.ascontiguousarray(rows, dtype=np.int64).tobytes()
-            parts += [b"%d" % len(raw), raw]
-        parts.append(b",".join(b"%d=%d" % pair for pair in self.relabel))
-        return b";".join(parts)
+        rows = (self.queries, self.left_out, self.members)
+        raw = [b"" if a is None else np.asarray(a, dtype=np.int64).tobytes() for a in rows]
+        sizes = [-1 if a is None else len(a) for a in rows]
+        seed = -1 if self.seed is None else self.seed
+        head = _HEAD.pack(seed, self.repeat, *sizes, len(self.relabel))
+        pairs = np.array(self.relabel, dtype=np.int64).tobytes() if self.relabel else b""
+        return b"".join((head, *raw, pairs))
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,13 @@ class Settings:
         Folder for what the user's code prints; empty to leave it.
     memory : int
         Bytes; 0 for no limit.
+    parent : int
+        The process that made these settings; a worker ends when it is gone, also if that was before the worker began.
     """
 
     logs: str = ""
     memory: int = 0
+    parent: int = field(default_factory=os.getpid)
 
 
 def start(settings: Settings) -> None:
@@ -62,7 +65,7 @@ def start(settings: Settings) -> None:
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for standard in (1, 2):
             os.dup2(log, standard)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(settings.parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

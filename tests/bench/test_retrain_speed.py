@@ -1,0 +1,173 @@
+"""Generic refits next to the loops that users write: scaling, overhead, and the ledger at a million entries."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.naive_bayes import GaussianNB
+
+from privgate.data import TrainingData
+from privgate.engines.refit import ENGINE, full_fits
+from privgate.recipe import Recipe
+from privgate.retrain import context, plan
+from privgate.retrain.fit import Answer, Fit
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.ledger import Ledger
+from privgate.subject import Subject
+
+pytestmark = pytest.mark.bench
+RESULTS = Path("bench-results.jsonl")
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def note(**row):
+    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
+    print(line)
+    with RESULTS.open("a") as f:
+        f.write(line + "\n")
+
+
+def design(n, d):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, (X[:, 0] + rng.normal(size=n) > 0).astype(int)
+
+
+def one(learner, X, y, t):
+    """Refit as users write it."""
+    mask = np.ones(len(y), bool)
+    mask[t] = False
+    return clone(learner).fit(X[mask], y[mask]).predict_proba(X[t : t + 1])
+
+
+def calls(ts):
+    return [Fit(None, np.array([t]), left_out=np.array([t])) for t in ts]
+
+
+def spent(work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def workers_cpu(fleet):
+    return sum(lane.submit(time.process_time).result() for lane in fleet.pool._free)
+
+
+def warm(fleet, subject, n):
+    """Start every worker and load everything: what is measured is the steady state."""
+    fleet.fits(subject, [Fit(None, np.array([0]), left_out=np.array([t, t + 1])) for t in range(0, 8 * fleet.jobs, 2)])
+
+
+@pytest.mark.parametrize(("n", "d", "m"), [(1000, 20, 2000), (20_000, 20, 400)])
+def test_refits_next_to_bare_loops(n, d, m):
+    """Wall clock needs a quiet machine; CPU time of parent and workers together does not, so both are given."""
+    X, y = design(n, d)
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    learner = GaussianNB()
+    ts = np.random.default_rng(1).choice(n, size=min(m, n), replace=False)
+    best = {}
+
+    def keep(name, wall, cpu):
+        old = best.get(name, (np.inf, np.inf))
+        best[name] = (min(old[0], wall), min(old[1], cpu))
+
+    one_worker, all_workers = Fleet(jobs=1, ledger="none"), Fleet(jobs=CORES, ledger="none")
+    with one_worker, all_workers, Parallel(n_jobs=CORES) as parallel:
+        for fleet in (one_worker, all_workers):
+            warm(fleet, subject, n)
+        parallel(delayed(one)(learner, X, y, t) for t in range(2 * CORES))
+        for _ in range(3):
+            keep("bare loop", *spent(lambda: [one(learner, X, y, t) for t in ts]))
+            keep("bare joblib.Parallel", *spent(lambda: parallel(delayed(one)(learner, X, y, t) for t in ts)))
+            for name, fleet in (("one worker", one_worker), ("all workers", all_workers)):
+                fleet.ledger = Ledger("none")  # every round trains again
+                before = workers_cpu(fleet)
+                wall, cpu = spent(lambda fleet=fleet: fleet.fits(subject, calls(ts)))
+                keep(name, wall, cpu + workers_cpu(fleet) - before)
+    us = {name: 1e6 * wall / len(ts) for name, (wall, _) in best.items()}
+    note(
+        bench="refit next to bare loops",
+        n=n,
+        d=d,
+        cores=CORES,
+        load=os.getloadavg()[0],
+        **{f"{name}, us a fit": value for name, value in us.items()},
+        overhead_one_worker_wall=us["one worker"] / us["bare loop"] - 1,
+        overhead_one_worker_cpu=best["one worker"][1] / best["bare loop"][1] - 1,
+        overhead_all_workers_cpu=best["all workers"][1] / best["bare loop"][1] - 1,
+        scaling_of_ideal=us["bare loop"] / CORES / us["all workers"],
+        scaling_of_ideal_joblib=us["bare loop"] / CORES / us["bare joblib.Parallel"],
+    )
+
+
+def test_a_second_policy_on_a_checked_subject(tmp_path):
+    """Forty-eight thousand units, every answer remembered: no training call."""
+    n = 48_842
+    X, y = design(n, 8)
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    fits = [*plan.leave_out_fits(subject, np.arange(n), (None,)), *full_fits(subject, (None,))]
+    log_p = np.log(np.random.default_rng(2).dirichlet([1, 1], size=n))
+    with Fleet(ledger=tmp_path) as first:
+        keys = first.keys(subject, fits)
+        bodies = [Answer(log_p[i : i + 1]) for i in range(n)] + [Answer(log_p)]
+        first.ledger.write((k, context.encode(a)) for k, a in zip(keys, bodies, strict=True))
+    fresh = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+
+    start = time.perf_counter()
+    with Fleet(ledger=tmp_path) as second:
+        found, _ = ENGINE.leave_out(fresh, np.arange(n), (None,), second)
+        seconds = time.perf_counter() - start
+        note(bench="second policy", units=n, seconds=seconds, training_calls=second.calls, load=os.getloadavg()[0])
+        assert second.calls == 0
+    np.testing.assert_array_equal(found.log_without[0], log_p)
+
+
+def test_a_ledger_of_a_million_entries(tmp_path):
+    """Open it, and find which of a million calls are missing; half of them are there."""
+    million = 1_000_000
+    ledger = Ledger(tmp_path)
+    body = context.encode(Answer(np.log([[0.25, 0.75]])))
+    own = hashlib.sha256(b"context").digest()
+    fits = [Fit(1, np.array([t]), left_out=np.array([t])) for t in range(million)]
+    keys = [context.key(own, f.encoding) for f in fits]
+    for start in range(0, million, 100_000):
+        others = [hashlib.sha256(b"%d" % i).digest() for i in range(start, start + 50_000)]
+        ledger.write((k, body) for k in [*keys[start : start + 50_000], *others])
+        ledger.flush()
+
+    n = 48_842
+    X, y = design(n, 8)
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    subject.training_digest  # the data's digest is the gate's business, not the plan's
+
+    def open_and_plan():
+        with Fleet(ledger=tmp_path) as fleet:
+            assert fleet.missing(subject, plan.leave_out_fits(subject, np.arange(n), (None,))) == n
+
+    whole, whole_cpu = min(spent(open_and_plan) for _ in range(3))
+    opened, opened_cpu = min(spent(lambda: Ledger(tmp_path)) for _ in range(3))
+    ledger = Ledger(tmp_path)
+    found, found_cpu = min(spent(lambda: ledger.find(keys)) for _ in range(3))
+    _, named_cpu = spent(lambda: [context.key(own, f.encoding) for f in fits])
+    read, _ = spent(lambda: ledger.read(keys[:50_000]))
+    note(
+        bench="ledger of a million entries",
+        entries=len(ledger),
+        open_and_plan_48842_units_seconds=whole,
+        open_and_plan_48842_units_cpu=whole_cpu,
+        open_seconds=opened,
+        open_cpu=opened_cpu,
+        find_a_million_seconds=found,
+        find_a_million_cpu=found_cpu,
+        name_a_million_cpu=named_cpu,
+        read_and_verify_50000_seconds=read,
+        missing=int((~ledger.find(keys)).sum()),
+        load=os.getloadavg()[0],
+    )
