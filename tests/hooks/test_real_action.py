@@ -1,0 +1,91 @@
+"""The Action with the real privgate on a real registry: pass, block, inconclusive, and a hostile model name."""
+
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TRAIN = """
+import mlflow, numpy as np, sys
+from sklearn.naive_bayes import CategoricalNB
+from privgate import Domain, Recipe, TrainingData, log_model
+
+mlflow.set_tracking_uri(sys.argv[1])
+rng = np.random.default_rng(0)
+X = rng.integers(0, 3, (120, 4))
+y = (X.sum(1) + rng.integers(0, 3, 120) > 5).astype(int)
+data = TrainingData(X, y, domain=Domain(categories=(3,) * 4))
+log_model(Recipe(CategoricalNB(alpha=5.0, min_categories=[3] * 4), seed=1), data, registered_model_name="credit")
+"""
+POLICY = """schema: privgate/policy/v1
+name: {name}
+version: "1"
+rules:
+  - metric: {metric}
+    max: {limit}
+"""
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("registry")
+    (folder / "train.py").write_text(TRAIN)
+    uri = f"sqlite:///{folder}/registry.db"
+    subprocess.run([sys.executable, "train.py", uri], cwd=folder, check=True, capture_output=True, timeout=200)
+    return uri
+
+
+@pytest.fixture
+def run(workspace, registry, action, tmp_path):
+    for name, metric, limit in (("generous", "dtp", 3), ("severe", "dtp", 0.001), ("attacked", "attack_accuracy", 0.6)):
+        (workspace / f"{name}.yaml").write_text(POLICY.format(name=name, metric=metric, limit=limit))
+    (tmp_path / "hash.key").write_text("k" * 64)
+
+    def call(policy, model="models:/credit/1", **inputs):
+        given = {"model": model, "policy": policy, "tracking-uri": registry, "python": sys.executable, **inputs}
+        return action(workspace, given | {"hash-key-file": str(tmp_path / "hash.key"), "jobs": "1"})
+
+    return call
+
+
+def test_a_model_within_the_limit_passes_with_report_summary_and_junit(run, workspace):
+    ended = run("generous.yaml")
+
+    assert ended.code == 0, ended.log
+    assert ended.outputs["verdict"] in ("passed", "warned")
+    folder = workspace / ended.outputs["report-dir"]
+    assert {"report.json", "report.html", "summary.md", "junit.xml"} <= {p.name for p in folder.iterdir()}
+    assert ended.summary == (folder / "summary.md").read_text(encoding="utf-8")
+    assert ET.parse(folder / "junit.xml").getroot().get("failures") == "0"
+
+
+def test_a_model_beyond_the_limit_is_blocked_at_the_policys_line(run):
+    ended = run("severe.yaml")
+
+    assert (ended.code, ended.outputs["verdict"]) == (1, "failed"), ended.log
+    assert any(a.startswith("::error") and "file=severe.yaml,line=5" in a for a in ended.annotations), ended.log
+
+
+def test_without_candidates_an_attack_rule_is_inconclusive(run):
+    ended = run("attacked.yaml")
+
+    assert (ended.code, ended.outputs["verdict"]) == (5, "inconclusive"), ended.log
+
+
+def test_a_hostile_model_name_is_a_model_that_cannot_be_read(run, workspace):
+    ended = run("generous.yaml", model='models:/credit/1"; touch owned; echo "')
+
+    assert (ended.code, ended.outputs["verdict"]) == (4, "error"), ended.log
+    assert not list(workspace.rglob("owned"))
+
+
+def test_an_unusable_policy_ends_with_2_and_names_the_line(run, workspace):
+    (workspace / "severe.yaml").write_text(POLICY.format(name="severe", metric="dtpp", limit=1))
+    ended = run("severe.yaml")
+
+    assert ended.code == 2
+    assert "severe.yaml:5: rules.0.metric: unknown metric 'dtpp'" in ended.log
+    assert "did you mean 'dtp'?" in ended.log
