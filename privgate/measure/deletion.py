@@ -14,6 +14,8 @@ PRIORS = (0.001, 0.01, 0.1, 0.5)
 #: with δ > 0: probability, over the training's randomness, with which the statement may not hold
 FAILURE = 0.001
 DELTAS = tuple(10.0**-k for k in range(5, 13))
+#: e^ε beyond this is no number, and covers nobody
+LARGEST = 700.0
 
 
 def measure(bench: Bench, request: Request) -> Measurement:
@@ -25,8 +27,9 @@ def measure(bench: Bench, request: Request) -> Measurement:
             "and the size of the pool behind a fixed-size training set is not part of the recipe"
         )
     rho, prior = float(request.option("rho")), float(request.option("prior"))
-    found = largest(rests, rho, prior)
-    rows = [largest(rests, r, p) for r in sorted({*RHOS, rho}) for p in sorted({*PRIORS, prior})]
+    held = guarantees(rests)
+    found = largest(held, rho, prior)
+    rows = [largest(held, r, p) for r in sorted({*RHOS, rho}) for p in sorted({*PRIORS, prior})]
     bench.detail["deletion"] = [
         {"rho": c.rho, "prior": c.prior, "capacity": c.records, "sentence": c.sentence} for c in rows
     ]
@@ -52,18 +55,20 @@ def measure(bench: Bench, request: Request) -> Measurement:
     )
 
 
-def largest(rests: Standing, rho: float, prior: float) -> Capacity:
-    """Return the capacity; with δ > 0 the best of several (ε, δ) of the same mechanism, each of which is valid."""
-    if rests.pure and rests.group == 1:
-        return deletion_capacity(rests.guarantee(0.0).epsilon, prior, rho)
-    candidates = []
-    for delta in DELTAS if not rests.pure else (0.0,):
+def guarantees(rests: Standing) -> list[tuple[float, float]]:
+    """Return (ε, δ) pairs that all hold for the one mechanism; finite ones only."""
+    found = []
+    for delta in (0.0,) if rests.pure else DELTAS:
         try:
-            found = rests.guarantee(delta)
+            held = rests.guarantee(delta)
         except MeasurementError:
             continue
-        if math.isfinite(found.epsilon) and found.epsilon <= 700:
-            candidates.append(deletion_capacity(found.epsilon, prior, rho, delta=found.delta, failure=FAILURE))
-    if not candidates:
-        return Capacity(0, rho, prior, math.inf, 0.0)
-    return max(candidates, key=lambda c: c.records)
+        if held.epsilon <= LARGEST:
+            found.append((held.epsilon, held.delta))
+    return found
+
+
+def largest(held: list[tuple[float, float]], rho: float, prior: float) -> Capacity:
+    """Return the best capacity of several guarantees of the same mechanism; none covers nobody."""
+    found = [deletion_capacity(e, prior, rho, delta=d, failure=FAILURE) for e, d in held]
+    return max(found, key=lambda c: c.records, default=Capacity(0, rho, prior, math.inf))

@@ -1,0 +1,279 @@
+"""Measurements about a guarantee: what was observed counts, what contradicts the claim blocks, doubt never passes."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privgate import Claim, Recipe, Subject, TrainingData
+from privgate.errors import MeasurementError
+from privgate.evidence import Request, encode
+from privgate.measure import audit, deletion
+from privgate.measure import dp as measured
+from privgate.measure.bench import Bench
+from privgate.retrain.fit import Answer
+from privgate.retrain.observation import Observation
+from privgate.rules.deletion_capacity import DeletionCapacity
+from privgate.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
+from privgate.rules.dp_epsilon import DpEpsilon
+from privgate.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+
+SGD = Claim(
+    mechanism="dp-sgd",
+    adjacency="add_remove",
+    epsilon=2.0,
+    delta=1e-5,
+    noise_multiplier=2.0,
+    sample_rate=0.05,
+    steps=200,
+    max_grad_norm=1.0,
+    sampling="poisson",
+)
+SEEN = Observation(
+    library="opacus",
+    runs=2,
+    records=400,
+    steps=200,
+    noise_multiplier=2.0,
+    max_grad_norm=1.0,
+    sampling="poisson",
+    sample_rate=0.05,
+)
+PURE = Claim("laplace", "add_remove", epsilon=1.0, delta=0)
+SPENT = Observation(library="diffprivlib", runs=2, records=400, steps=2, spends=((0.6, 0.0), (0.4, 0.0)))
+
+
+def fit(X, y, *, seed):
+    raise AssertionError("nothing is trained here")
+
+
+class NoFleet:
+    calls = 0
+    limits = None
+    activity = ""
+
+
+def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
+    rng = np.random.default_rng(0)
+    data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
+    made = Bench(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
+    if seen is not None and claim is not None:
+        made.detail["dp_observation"] = seen.payload()
+        made.preconditions += list(measured.contradictions(claim, seen, n))
+    return made
+
+
+def judged(rule, made, module=measured):
+    return rule.judge(module.measure(made, rule.request()))
+
+
+def outcomes(made):
+    return {p.name: p.outcome for p in made.preconditions}
+
+
+def test_the_observed_guarantee_is_judged_not_the_claimed():
+    made = bench()
+    found = measured.measure(made, DpEpsilon(max=8).request())
+    assert found.value == pytest.approx(1.5606, abs=1e-3)
+    assert found.detail["rdp_epsilon"] == pytest.approx(1.7213, abs=1e-3)
+    assert outcomes(made) == {"dp_claim": "passed"}
+    assert judged(DpEpsilon(max=1.5), made).outcome == "failed"
+    assert judged(DpEpsilon(max=1.6), made).outcome == "passed"
+
+
+def test_a_claim_below_the_mechanism_blocks_and_says_both_numbers():
+    claim = replace(SGD, epsilon=1.0, noise_multiplier=None, sample_rate=None, steps=None)
+    made = bench(claim, replace(SEEN, noise_multiplier=1.4))
+    [wrong] = [p for p in made.preconditions if p.outcome == "failed"]
+    assert wrong.name == "dp_claim"
+    assert wrong.message.startswith("the recipe claims epsilon 1, but the mechanism gives 2.")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"noiseless_steps": 199}, "199 of 200 steps got no noise"),
+        ({"unclipped_steps": 3}, "not clipped in 3"),
+        ({"noise_repeats": True}, "the noise repeats"),
+        ({"bypassed_updates": 1}, "bypassed"),
+        ({"same_model_twice": True}, "same model"),
+    ],
+)
+def test_a_broken_mechanism_gives_nothing(change, words):
+    made = bench(seen=replace(SEEN, **change))
+    [wrong] = [p for p in made.preconditions if p.outcome == "failed"]
+    assert words in wrong.message
+    assert judged(DpEpsilon(max=1e9), made).outcome == "failed"
+    assert judged(DpAttackAccuracyBound(max=0.99), made).outcome == "failed"
+    assert judged(DeletionCapacity(min=1, rho=0.5, prior=1e-6), made, deletion).outcome == "failed"
+
+
+def test_shuffled_batches_accounted_as_poisson_are_named():
+    made = bench(seen=replace(SEEN, sampling="shuffled"))
+    by = {p.name: p for p in made.preconditions}
+    assert by["dp_sampling"].outcome == "failed"
+    assert "shuffled" in by["dp_sampling"].message
+    assert "accounted as poisson" in by["dp_sampling"].message
+    assert by["dp_claim"].outcome == "failed"
+    # what is proved without amplification is no lower bound either
+    assert judged(DpEpsilon(max=5), made).outcome == "inconclusive"
+    assert judged(DpEpsilon(max=20), made).outcome == "passed"
+
+
+def test_an_honest_shuffled_claim_is_only_warned_of():
+    epsilon = measured.Standing(SGD, replace(SEEN, sampling="shuffled"), 1).guarantee(1e-5).epsilon
+    made = bench(replace(SGD, sampling="shuffled", epsilon=epsilon), replace(SEEN, sampling="shuffled"))
+    assert outcomes(made) == {"dp_doubt": "warned", "dp_sampling": "warned", "dp_claim": "passed"}
+
+
+def test_what_cannot_be_observed_is_inconclusive_unless_the_policy_accepts_it():
+    unseen = Observation(problem="no library of differential privacy was seen at work in the rerun")
+    made = bench(seen=unseen)
+    for rule, module in (
+        (DpEpsilon(max=8), measured),
+        (DpAttackAccuracyBound(max=0.9), measured),
+        (DeletionCapacity(min=1, rho=0.9, prior=0.001), deletion),
+    ):
+        with pytest.raises(MeasurementError, match="accept_declared_claims"):
+            module.measure(made, rule.request())
+    accepted = judged(DpEpsilon(max=8, accept_declared_claims=True), made)
+    assert accepted.outcome == "passed"
+    assert "DECLARED ONLY" in accepted.message
+    assert [p.outcome for p in made.preconditions if p.name == "dp_declared_only"] == ["warned"]
+
+
+def test_a_recipe_without_a_claim_has_no_guarantee():
+    with pytest.raises(MeasurementError, match="states no"):
+        measured.measure(bench(None, None), DpEpsilon(max=8).request())
+    with pytest.raises(MeasurementError, match="states no"):
+        audit.measure(bench(None, None), DpEpsilonLowerBound().request())
+
+
+def test_a_delta_of_one_record_is_warned_of():
+    assert outcomes(bench(replace(SGD, delta=0.01)))["dp_doubt"] == "warned"
+
+
+def test_gaussian_noise_under_a_pure_claim_is_a_contradiction():
+    assert outcomes(bench(PURE))["dp_claim"] == "failed"
+
+
+def test_a_budget_accountant_is_summed():
+    made = bench(PURE, SPENT)
+    found = measured.measure(made, DpEpsilon(max=8).request())
+    assert (found.value, found.detail["accountant"]) == (1.0, "budget accountant")
+    bound = measured.measure(made, DpAttackAccuracyBound(max=0.75).request())
+    assert bound.value == pytest.approx(0.7311, abs=1e-4)
+    assert outcomes(bench(replace(PURE, epsilon=0.5), SPENT))["dp_claim"] == "failed"
+    assert outcomes(bench(PURE, replace(SPENT, hazards=("a leak",))))["dp_hazard"] == "failed"
+
+
+def test_pure_guarantees_convert_between_neighbors_only_where_they_may():
+    doubled = measured.measure(bench(PURE, SPENT), DpEpsilon(max=8, adjacency="replace_one").request())
+    assert doubled.value == 2.0
+    made = bench(replace(PURE, adjacency="replace_one"), SPENT)
+    with pytest.raises(MeasurementError, match="one record replaced"):
+        measured.measure(made, DpEpsilon(max=8, adjacency="add_remove").request())
+    with pytest.raises(MeasurementError, match="add/remove"):
+        deletion.measure(made, DeletionCapacity(min=1, rho=0.9, prior=0.01).request())
+
+
+def test_people_with_several_records_pay_for_all_of_them():
+    groups = np.arange(400) // 2
+    single = measured.measure(bench(PURE, SPENT), DpEpsilon(max=8).request())
+    pairs = measured.measure(bench(PURE, SPENT, groups=groups), DpEpsilon(max=8).request())
+    assert pairs.value == 2 * single.value
+    assert "2 that one person has at most" in " ".join(pairs.assumptions)
+    one = measured.measure(bench(), DpEpsilon(max=8).request())
+    two = measured.measure(bench(groups=groups), DpEpsilon(max=8).request())
+    assert two.value > 2 * one.value  # at the same delta the pair needs a smaller one for each
+    by_person = measured.measure(bench(replace(PURE, unit="person"), SPENT, groups=groups), DpEpsilon(max=8).request())
+    assert by_person.value == single.value
+
+
+def test_the_accuracy_bound_uses_the_exact_curve_and_fills_the_report():
+    made = bench()
+    found = measured.measure(made, DpAttackAccuracyBound(max=0.75).request())
+    assert found.value == pytest.approx(0.5739, abs=2e-3)
+    rows = made.detail["dp"]
+    assert {"name", "epsilon", "delta", "prior", "bound", "measured", "assumptions"} <= set(rows[0])
+    assert all(r["assumptions"] for r in rows)
+    json.dumps(encode(made.detail), allow_nan=False)
+    measured.measure(made, DpAttackAccuracyBound(max=0.99, prior=0.1).request())
+    assert {r["prior"] for r in made.detail["dp"]} >= {0.1, 0.5}
+
+
+def test_deletion_capacity_fills_the_officers_table():
+    made = bench(PURE, SPENT)
+    found = deletion.measure(made, DeletionCapacity(min=38, rho=0.9, prior=0.001).request())
+    assert found.low == 38
+    assert {(r["rho"], r["prior"]): r["capacity"] for r in made.detail["deletion"]}[0.5, 0.001] == 255
+    assert judged(DeletionCapacity(min=38, rho=0.9, prior=0.001), made, deletion).outcome == "passed"
+    assert judged(DeletionCapacity(min=39, rho=0.9, prior=0.001), made, deletion).outcome == "failed"
+    sentence = next(r["sentence"] for r in made.detail["deletion"] if (r["rho"], r["prior"]) == (0.9, 0.001))
+    assert sentence == "at ρ = 0.9 this model covers 38 deletion requests"
+
+
+def test_with_delta_the_capacity_names_its_exception():
+    found = deletion.measure(bench(), DeletionCapacity(min=1, rho=0.9, prior=0.001).request())
+    assert 1 <= found.value <= 38
+    assert "except for models of total probability 0.001" in " ".join(found.assumptions)
+
+
+# -- audits, on a fleet that draws answers instead of training --------------------------------------------------------
+
+
+class Drawn:
+    """Answers whose log-probability of the asked label is shifted where the canary took part."""
+
+    def __init__(self, shift, n=400):
+        self.shift, self.n, self.calls, self.limits, self.activity = shift, n, 0, None, ""
+        self.rng = np.random.default_rng(0)
+
+    def fits(self, subject, fits, *, label=""):
+        answers = []
+        for f in fits:
+            relabelled = np.isin(f.queries, [row for row, _ in f.relabel])
+            gone = np.isin(f.queries, f.left_out if f.left_out is not None else [])
+            score = -5 + self.rng.normal(size=len(f.queries)) + self.shift * (relabelled & ~gone)
+            log_p = np.stack([score, score], axis=1)
+            answers.append(Answer(log_p))
+        return answers
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
+    claim = replace(SGD, epsilon=1.0, adjacency=adjacency)
+    made = bench(claim, fleet=Drawn(8.0))
+    found = judged(DpEpsilonLowerBound(), made, audit)
+    assert found.outcome == "failed"
+    assert "the claim is broken" in found.message
+    assert made.detail["dp_audit"]["many_runs"]["counted"] == 160
+    assert (made.detail["dp_audit"]["one_run"] is not None) == (adjacency == "add_remove")
+    assert found.limit == 1.0
+
+
+def test_an_audit_of_nothing_does_not_contradict():
+    made = bench(fleet=Drawn(0.0))
+    found = judged(DpEpsilonLowerBound(), made, audit)
+    assert (found.outcome, found.low) == ("passed", 0.0)
+    assert math.isinf(found.high)
+
+
+def test_an_audit_whose_trainings_fail_is_no_measurement():
+    class Failing(Drawn):
+        def fits(self, subject, fits, *, label=""):
+            return [Answer(np.zeros((0, 0)), problem="training raised") for _ in fits]
+
+    with pytest.raises(MeasurementError, match="could not train"):
+        audit.measure(bench(fleet=Failing(0.0)), DpEpsilonLowerBound().request())
+
+
+def test_every_dp_metric_is_in_the_catalogue():
+    from privgate import measure
+
+    for metric in ("dp_epsilon", "dp_attack_accuracy_bound", "dp_epsilon_lower_bound", "deletion_capacity"):
+        assert metric in measure.CATALOGUE
+        assert measure.trains(metric)
+    assert Request.of("dp_epsilon", delta=1e-5).key
