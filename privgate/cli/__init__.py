@@ -15,11 +15,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("report", "Compare the reports of two model versions: rules, risk distribution, what changed."),
     "sign": ("sign", "Sign a report: evidence and verdict statements; meant for another user than check."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
+    "doctor": ("doctor", "Ask whether the registry is really guarded, and everything released verifies."),
     "keys": ("keys", "Make, show, rotate and revoke signing keys."),
     "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
+    "reproduce": ("reproduce", "Run the papers' experiments, published figures next to those obtained."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
 }
 

@@ -1,0 +1,40 @@
+"""``privgate reproduce``: the papers' experiments, published and obtained side by side."""
+
+import json
+from pathlib import Path
+
+import click
+
+from privgate.reproduce import EXPERIMENTS
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(EXPERIMENTS)), required=False)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("../shared/data"),
+    show_default=True,
+    help="Folder with the papers' data sets.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of Markdown.")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; one a core if absent.")
+def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> None:  # noqa: FBT001  # click's options
+    """Run an experiment of the papers and print published figures next to those obtained.
+
+    Without NAME, list the experiments. Some take minutes: what was trained is remembered.
+    """
+    if name is None:
+        for key, (_, _, text) in EXPERIMENTS.items():
+            click.echo(f"{key:20s} {text}")
+        return
+    from privgate.reproduce import run
+    from privgate.retrain.fleet import Fleet
+
+    with Fleet(jobs=jobs) as fleet:
+        tables = run(name, data, fleet, lambda line: click.echo(line, err=True))
+    if as_json:
+        click.echo(json.dumps([t.payload() for t in tables], indent=1))
+        return
+    for table in tables:
+        click.echo(table.text())

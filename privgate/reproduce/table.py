@@ -1,0 +1,63 @@
+"""Published and obtained, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of a paper and what we obtain.
+
+    Parameters
+    ----------
+    what : str
+        The figure, in the paper's words.
+    published : float or None
+        As printed; None where the paper has no such figure for our data.
+    obtained : float or None
+        None where it was not measured, and ``note`` says why.
+    note : str
+    """
+
+    what: str
+    published: float | None
+    obtained: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table or figure of a paper.
+
+    Parameters
+    ----------
+    title : str
+        Paper, table, data.
+    rows : sequence of Row
+    notes : sequence of str
+        What differs from the paper; always shown.
+    """
+
+    title: str
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def text(self) -> str:
+        """Return the table as Markdown."""
+        lines = [f"### {self.title}", "", "| figure | published | obtained | |", "| --- | ---: | ---: | --- |"]
+        lines += [f"| {r.what} | {shown(r.published)} | {shown(r.obtained)} | {r.note} |" for r in self.rows]
+        lines += ["", *(f"- {n}" for n in self.notes)]
+        return "\n".join(lines) + "\n"
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values."""
+        rows = [{"what": r.what, "published": r.published, "obtained": r.obtained, "note": r.note} for r in self.rows]
+        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+
+
+def shown(value: float | None) -> str:
+    """Return a number as tables print it; "-" for none."""
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"
