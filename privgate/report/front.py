@@ -6,7 +6,7 @@ from typing import Any
 
 from privgate.report import reading, words
 from privgate.report.reading import Doc
-from privgate.report.text import moment, number, plain, real
+from privgate.report.text import clip, moment, number, plain, real
 
 #: rows of the rule table on page one; the full table is in the evidence
 ROWS = 8
@@ -16,27 +16,34 @@ LINES = 3
 _TONE = {"passed": "good", "warned": "care", "inconclusive": "open", "failed": "bad"}
 
 
+#: characters on page one, which must print on one sheet: (usual, when it is crowded)
+_ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measured": (80, 62), "title": (80, 60),
+         "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (80, 50)}  # fmt: skip
+
+
 def view(doc: Doc) -> dict[str, Any]:
-    """Return what page one says, as text."""
+    """Return what page one says, as text short enough for one sheet of paper."""
     rules, held = words.rules(doc), words.preconditions(doc)
     unheld = [f for f in held if f.get("outcome") != "passed"]
-    outcome = str(doc.get("outcome"))
+    shown, waivers, changed = [*unheld, *rules][:ROWS], reading.rows(doc.get("waivers")), changes(doc)
+    dense = len(shown) > 5 or (len(shown) > 3 and bool(waivers) and bool(changed))
+    room = {k: v[dense] for k, v in _ROOM.items()}
     return {
-        "tone": "watch" if doc.get("observed") else _TONE.get(outcome, "bad"),
+        "tone": "watch" if doc.get("observed") else _TONE.get(str(doc.get("outcome")), "bad"),
         "decision": _capital(words.decision(doc)),
         "subject": subject(doc),
         "sentence": sentence(doc),
-        "why": why(doc),
-        "how_sure": how_sure(doc),
-        "facts": facts(doc),
-        "rows": [row(f) for f in [*unheld, *rules][:ROWS]],
+        "why": clip(why(doc), room["why"]),
+        "how_sure": clip(how_sure(doc), room["how_sure"]),
+        "facts": [(k, clip(v, room["fact"])) for k, v in facts(doc)],
+        "rows": [{k: clip(v, room.get(k, 80)) for k, v in row(f).items()} for f in shown],
         "more": max(0, len(unheld) + len(rules) - ROWS),
         "held": _held(held, unheld),
-        "steps": steps(doc),
-        "waivers": [waiver(w) for w in reading.rows(doc.get("waivers"))][:LINES],
-        "changes": changes(doc),
+        "steps": [clip(s, room["steps"]) for s in steps(doc)[:LINES]],
+        "waivers": [clip(waiver(w), room["waivers"]) for w in waivers[:LINES]],
+        "changes": clip(changed, room["changes"]),
         "changes_since": _since(doc),
-        "roomy": len(unheld) + len(rules) <= 3 and not doc.get("waivers"),
+        "density": "dense" if dense else ("roomy" if len(shown) <= 3 and not waivers else ""),
         "not_shown": [*_not_tested(doc), *words.NOT_SHOWN],
         "verify": verify(doc),
     }
@@ -99,10 +106,10 @@ def why(doc: Doc, *, count_others: bool = True) -> str:
         return "No rule was judged."
     f = decided[0]
     if math.isnan(real(f.get("limit"))) or words.measured(f) == "not measured":
-        told = f"{words.title(f)}: {plain(f.get('message'), 260)}"
+        told = f"{words.title(f)}: {plain(f.get('message'))}"
     else:
         told = f"{words.title(f)}: {words.measured(f)}; allowed is {words.limit(f)}"
-    meaning = plain(f.get("meaning"), 240)
+    meaning = plain(f.get("meaning"))
     others = ""
     if len(decided) > 1 and count_others:
         n = len(decided) - 1
@@ -205,7 +212,7 @@ def row(finding: Mapping[str, Any]) -> dict[str, str]:
         "title": words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
         "limit": "must hold" if precondition else words.limit(finding),
-        "meaning": _stop(_capital(plain(meaning, 170))) + waived,
+        "meaning": _stop(_capital(plain(meaning))) + waived,
     }
 
 
@@ -221,12 +228,12 @@ def steps(doc: Doc) -> list[str]:
     """Return what to do next: the gate's plan with effect and cost, else each rule's own advice."""
     told = []
     for step in reading.rows(doc.get("next_steps")):
-        extra = [f"{k}: {plain(step[k], 120)}" for k in ("effect", "cost") if step.get(k)]
-        told.append(_stop(_capital(plain(step.get("action"), 200)) + (f" ({'; '.join(extra)})" if extra else "")))
-    advice = [plain(f.get("advice"), 220) for f in [*words.preconditions(doc), *words.rules(doc)] if f.get("advice")]
+        extra = [f"{k}: {plain(step[k], 300)}" for k in ("effect", "cost") if step.get(k)]
+        told.append(_stop(_capital(plain(step.get("action"), 300)) + (f" ({'; '.join(extra)})" if extra else "")))
+    advice = [plain(f.get("advice"), 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.get("advice")]
     told += [_stop(_capital(a)) for a in dict.fromkeys(advice)]
     if told:
-        return told[:LINES]
+        return told
     if doc.get("approved"):
         until = f" before {moment(doc.get('expires'))}" if doc.get("expires") else ""
         return [f"Sign and promote this version; check again{until} whenever data, code or parameters change."]
@@ -239,14 +246,14 @@ def waiver(w: Mapping[str, Any]) -> str:
     until = f", until {moment(w.get('expires'))}" if w.get("expires") else ""
     people = f", approved by {plain(w.get('approver'), 40)}" if w.get("approver") else ""
     return _stop(
-        f"{plain(w.get('rule'), 40)}{f' ({state})' if state else ''}: {plain(w.get('reason'), 120)}{people}{until}"
+        f"{plain(w.get('rule'), 40)}{f' ({state})' if state else ''}: {plain(w.get('reason'), 300)}{people}{until}"
     )
 
 
 def changes(doc: Doc) -> str:
     """Return what changed since the last approved version, in one sentence; empty without a comparison."""
     comparison = doc.get("comparison")
-    return _stop(plain(comparison.get("summary"), 260)) if isinstance(comparison, Mapping) else ""
+    return _stop(plain(comparison.get("summary"))) if isinstance(comparison, Mapping) else ""
 
 
 def _since(doc: Doc) -> str:

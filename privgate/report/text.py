@@ -47,6 +47,20 @@ def plain(value: Any, limit: int = LONGEST) -> str:
     return text if length <= limit else f"{text}… [{length:,} characters]"
 
 
+def clip(text: str, limit: int) -> str:
+    """Return our own sentence cut at a word, for page one; the evidence holds it in full.
+
+    Examples
+    --------
+    >>> clip("one two three", 9)
+    'one two…'
+    """
+    if len(text) <= limit:
+        return text
+    head, space, _ = text[:limit].rpartition(" ")
+    return f"{(head if space else text[:limit]).rstrip(' ,;:(')}…"
+
+
 def markdown(value: Any, limit: int = LONGEST) -> str:
     """Return text that no Markdown reader and no CI log takes for anything but text.
 

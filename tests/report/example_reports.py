@@ -637,3 +637,28 @@ def dp_trained(**kw):
 
 
 ALL = ("approved", "blocked", "direct", "tree_blocked", "inconclusive", "dp_trained")
+
+
+def crowded(doc, comparison):
+    """The document with page one as full as it can get: eight long rules, waivers, steps and changes."""
+    long = "for every person in the data: without this person, the probability of some answer changes a great deal " * 4
+    findings = [
+        {
+            **f,
+            "rule": f"{f['rule']}_{i}",
+            "title": f"{f['title']}, over all people in the data and every group of them",
+            "meaning": long,
+        }
+        for i in range(3)
+        for f in doc["findings"]
+        if not f["rule"].startswith("precondition:")
+    ]
+    return {
+        **doc,
+        "subject": {**doc["subject"], "name": "income-" + "x" * 80, "uri": "models:/" + "y" * 200},
+        "findings": findings,
+        "comparison": {**comparison, "summary": long},
+        "waivers": [{**w, "reason": long, "approver": "c.rossi" * 10} for w in doc["waivers"] * 3],
+        "next_steps": [dict.fromkeys(step, long) for step in doc["next_steps"] * 3],
+        "signer": {"name": "release key of the model risk department, second line of defence", "advisory": True},
+    }

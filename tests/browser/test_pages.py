@@ -1,0 +1,218 @@
+"""Every page, in a real browser: what it fetches, says to a screen reader, prints and how it fits."""
+
+import itertools
+import json
+import re
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+PAGES = (
+    "approved",
+    "blocked",
+    "direct",
+    "tree_blocked",
+    "inconclusive",
+    "dp_trained",
+    "crowded",
+    "comparison",
+    "index",
+)
+REPORTS = PAGES[:-2]
+SCREENS = {
+    "desktop": {"viewport": {"width": 1280, "height": 900}},
+    "phone in the dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
+}
+FOCUSABLE = (
+    """[...document.querySelectorAll('a[href], summary, [tabindex="0"]')].filter(e => e.checkVisibility()).length"""
+)
+FOCUSED = """(() => {
+  const e = document.activeElement
+  const label = e.getAttribute('href') || e.getAttribute('aria-label') || e.textContent.slice(0, 40)
+  return [e.tagName, label, getComputedStyle(e).outlineStyle, e.getBoundingClientRect().top + scrollY]
+})()"""
+# A4 less margins of 12 mm, in CSS pixels of 1/96 inch
+SHEET = (int((210 - 24) / 25.4 * 96), int((297 - 24) / 25.4 * 96))
+
+
+@pytest.fixture
+def opened(browser, pages):
+    """Open a page from disk; whatever it asks for or says on the console is collected."""
+    contexts = []
+
+    def open_(name, **kw):
+        context = browser.new_context(**kw)
+        contexts.append(context)
+        page = context.new_page()
+        page.heard = []
+        page.asked = []
+        page.on("console", lambda m: page.heard.append(m.text))
+        page.on("pageerror", lambda e: page.heard.append(str(e)))
+        page.on("request", lambda r: page.asked.append(r.url))
+        page.goto(pages[name].as_uri())
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_violation(opened, axe_source, name, screen):
+    page = opened(name, **SCREENS[screen])
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+
+    page.evaluate(axe_source)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations', 'incomplete']})")
+
+    told = [(v["id"], v["impact"], [n["html"][:200] for n in v["nodes"]][:3]) for v in found["violations"]]
+    assert told == [], json.dumps(told, indent=1)
+    assert len(found["passes"]) > 20
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_console_is_silent_and_nothing_is_fetched(opened, pages, name):
+    page = opened(name)
+    page.wait_for_timeout(100)
+
+    assert page.heard == []
+    assert page.asked == [pages[name].as_uri()]
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_outcome_is_the_first_thing_seen(opened, name):
+    for screen in SCREENS.values():
+        page = opened(name, **screen)
+        box = page.locator("h1").bounding_box()
+        assert box["y"] + box["height"] < 320
+        assert re.match("Approved|Blocked", page.locator("h1").inner_text())
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_page_one_fits_one_sheet_of_paper(opened, name):
+    page = opened(name, viewport={"width": SHEET[0], "height": SHEET[1]})
+    page.emulate_media(media="print")
+
+    masthead, first = (page.locator(s).bounding_box() for s in (".masthead", "#page-one"))
+    assert first["y"] + first["height"] <= SHEET[1], (masthead, first)
+
+    page.add_style_tag(content="#evidence, footer {display: none} #page-one {break-after: auto !important}")
+    alone = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", alone)) == 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_nothing_sticks_out_sideways_at_400_percent_and_on_a_phone(opened, name, width):
+    # 1280 pixels at 400 % are 320
+    page = opened(name, viewport={"width": width, "height": 256})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", ["tree_blocked", "dp_trained"])
+def test_everything_can_be_reached_by_keyboard_in_reading_order(opened, name):
+    page = opened(name, viewport={"width": 1280, "height": 900})
+    wanted = page.evaluate(FOCUSABLE)
+
+    seen = []
+    for _ in range(wanted):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate(FOCUSED))
+
+    assert seen[0][1] == "#evidence"
+    assert len({(t, label, top) for t, label, _, top in seen}) == wanted
+    assert all(outline != "none" for _, _, outline, _ in seen)
+
+
+def test_a_folded_table_opens_by_keyboard(opened):
+    page = opened("tree_blocked")
+    summary = page.locator("summary").first
+    summary.focus()
+
+    page.keyboard.press("Enter")
+
+    assert page.locator("details").first.get_attribute("open") is not None
+
+
+def test_the_skip_link_leads_past_page_one(opened):
+    page = opened("tree_blocked", viewport={"width": 1280, "height": 900})
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    assert page.evaluate("document.querySelector('#evidence').getBoundingClientRect().top") < 50
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_reads_the_same_without_javascript_and_in_a_sandboxed_frame(browser, pages, name):
+    html = pages[name].read_text(encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pages[name].as_uri())
+    heading = page.locator("h1").inner_text()
+    context.close()
+
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_content("<iframe sandbox style='width:900px;height:900px'></iframe>")
+    page.evaluate("html => document.querySelector('iframe').srcdoc = html", html)
+    inside = page.frame_locator("iframe")
+    assert inside.locator("h1").inner_text() == heading
+    context.close()
+
+
+def test_light_dark_and_print_differ_where_they_should(opened):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    page = opened("tree_blocked", color_scheme="dark")
+    dark = page.evaluate(colour)
+    page.emulate_media(media="print", color_scheme="dark")
+    printed = page.evaluate(colour)
+    page.emulate_media(media="screen", color_scheme="light")
+
+    assert page.evaluate(colour) == printed == "rgb(255, 255, 255)"
+    assert dark == "rgb(20, 23, 27)"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_verdict_needs_no_colour(opened, name):
+    page = opened(name, forced_colors="active")
+
+    assert page.locator("h1").is_visible()
+    for row in page.locator("table.rules tbody tr").all():
+        assert re.match("Met|Warning|Not decided|Broken", row.locator(".result").inner_text().strip())
+
+
+def test_headings_descend_one_step_at_a_time(opened):
+    page = opened("tree_blocked")
+
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
+
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
+
+
+def test_hostile_names_run_nothing_in_the_browser(browser, examples, tmp_path):
+    from privgate import report
+
+    hostile = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>\u202e</title>"
+    doc = report.document(examples.tree_blocked(name=hostile), hash_key=examples.KEY)
+    for attack in doc["evidence"]["detail"]["attacks"]:
+        attack["title"] = hostile
+    path = tmp_path / "hostile.html"
+    path.write_text(report.render(doc, "html"), encoding="utf-8")
+    page = browser.new_context().new_page()
+    dialogs = []
+    page.on("dialog", lambda d: dialogs.append(d.message))
+
+    page.goto(path.as_uri())
+    page.wait_for_timeout(200)
+
+    assert dialogs == []
+    assert page.title().startswith("Blocked: <img")
+    assert page.locator("img, script").count() == 0
+    page.context.close()
