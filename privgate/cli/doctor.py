@@ -1,0 +1,26 @@
+"""``privgate doctor``: is the registry really guarded, and does everything in production verify."""
+
+from pathlib import Path
+
+import click
+
+from privgate.cli.console import plain
+from privgate.errors import ExitCode
+
+_MARKS = {"fine": "+", "look": "!", "wrong": "x"}
+
+
+@click.command()
+@click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
+@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+def doctor(*, config: Path, tracking_uri: str | None) -> int:
+    """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
+    from privgate.registry.doctor import examine
+    from privgate.registry.guard_config import Guard
+
+    wrong = 0
+    for answer in examine(Guard.load(config), tracking_uri=tracking_uri):
+        wrong += answer.state == "wrong"
+        click.echo(f"{_MARKS[answer.state]} {plain(answer.text)}")
+    click.echo("nothing is wrong" if not wrong else f"{wrong} things are wrong")
+    return int(ExitCode.SUBJECT if wrong else ExitCode.PASSED)
