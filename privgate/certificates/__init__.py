@@ -7,9 +7,10 @@ from privgate.certificates.categorical_nb import CategoricalNB
 from privgate.certificates.complement_nb import ComplementNB
 from privgate.certificates.gaussian_nb import GaussianNB
 from privgate.certificates.multinomial_nb import MultinomialNB
+from privgate.certificates.newton import Newton
 
 ALL: dict[str, Certificate] = {
-    c.name: c for c in (CategoricalNB(), BernoulliNB(), MultinomialNB(), ComplementNB(), GaussianNB())
+    c.name: c for c in (CategoricalNB(), BernoulliNB(), MultinomialNB(), ComplementNB(), GaussianNB(), Newton())
 }
 
 __all__ = ["ALL", "Certificate", "Certified", "applicable", "bound"]

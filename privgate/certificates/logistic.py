@@ -1,0 +1,242 @@
+"""L2-regularised logistic regression as an exact minimisation problem: what its certificates share.
+
+``f(u) = sum_i loss_i(u) + 1/2 sum_j lam_j u_j^2`` is scikit-learn's objective divided by C. Two classes have one
+parameter vector, more have one each; the intercept is the last parameter of a vector.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.certificates import library
+from privgate.certificates.reach import Reach
+from privgate.subject import Subject
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+#: beyond this condition number of the Hessian, inverses say nothing (mathematical reference, section 6.3)
+_CONDITION = 1e10
+#: more parameters than this make the Hessian too large to invert
+_PARAMETERS = 3000
+#: nats by which the delivered model may miss its own minimum before leave-one-out measures the solver
+STOPPED_SHORT = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The objective on the training data and its minimiser.
+
+    Parameters
+    ----------
+    X : float64 array of shape (n, p)
+        Records, a column of ones last where there is an intercept.
+    labels : int64 array of shape (n,)
+    C : int
+        Number of parameter vectors: 1 for two classes, else K.
+    lam : float64 array of shape (p,)
+        Penalties; 0 for an unpenalised intercept.
+    intercept : bool
+    u : float64 array of shape (C, p)
+        Exact minimiser, up to rounding.
+    inverse : float64 array of shape (C, p, C, p)
+        Inverse Hessian at ``u``.
+    gradient : float64 array of shape (C, p)
+        What rounding left of the gradient at ``u``.
+    delivered : float64 array of shape (C, p)
+        What the library's own solver reaches.
+    """
+
+    X: Float
+    labels: Index
+    C: int
+    lam: Float
+    intercept: bool
+    u: Float
+    inverse: Float
+    gradient: Float
+    delivered: Float
+
+    @property
+    def gauge(self) -> bool:
+        """Whether all intercepts may move together, which is held by adding ``(sum of intercepts)^2 / 2``."""
+        return self.C > 1 and self.intercept and self.lam[-1] == 0
+
+    @property
+    def pairs(self) -> Float:
+        """Differences of classes, shape (pairs, C): ``e_k - e_l``, or 1 for two classes."""
+        if self.C == 1:
+            return np.ones((1, 1))
+        k, other = np.triu_indices(self.C, 1)
+        return np.asarray(np.eye(self.C)[k] - np.eye(self.C)[other])
+
+    def residuals(self, u: Float, rows: Index | slice = slice(None), *, curvature: bool = True) -> tuple[Float, Float]:
+        """Return (probability minus indicator (m, C), curvature (m, C, C)) of each record's loss at ``u``."""
+        return _residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
+
+    def moved(self, u: Float, inverse: Float, gradient: Float) -> "Problem":
+        """Return the same problem seen from other parameters."""
+        return replace(self, u=u, inverse=inverse, gradient=gradient)
+
+    def softmax(self, u: Float) -> tuple[Float, Float]:
+        """Return parameters (..., C, p) as (bias (..., K), weights (..., K, d)) of a softmax."""
+        if self.C == 1:
+            u = np.concatenate([np.zeros_like(u), u], axis=-2)
+        if self.intercept:
+            return u[..., -1], u[..., :-1]
+        return np.zeros(u.shape[:-1]), u
+
+    def norms(self, directions: Float, reach: Reach) -> Float:
+        """Return an upper bound of ``max_x ||a (x) (x, 1)||`` in the inverse Hessian, for each row ``a`` of (m, C).
+
+        References
+        ----------
+        Mathematical reference, section 6.3 (ii): centre plus half widths.
+        """
+        metric = np.einsum("ma,apbq,mb->mpq", directions, self.inverse, directions, optimize=True)
+        d = self.X.shape[1] - int(self.intercept)
+        centre, spread = reach.centre(d)
+        centre = np.where((self.X[:, :d] != 0).any(axis=0), centre, 0.0)
+        if self.intercept:
+            centre = np.append(centre, 1.0)
+        at_centre = np.sqrt(np.maximum((metric @ centre) @ centre, 0.0))
+        axis = np.sqrt(np.maximum(np.einsum("mjj->mj", metric)[:, :d], 0.0))
+        # a feature that is 0 in every record has weight 0 in every minimiser: no error there
+        used = (self.X[:, :d] != 0).any(axis=0)
+        axis = np.where(used, axis, 0.0)
+        if spread is not None:
+            return np.asarray(at_centre + axis @ spread)
+        if reach.length is not None:
+            return np.asarray(at_centre + reach.length * axis.max(axis=1))
+        largest = np.linalg.eigvalsh(metric[:, :d, :d])[:, -1]
+        return np.asarray(at_centre + (reach.norm or 0.0) * np.sqrt(np.maximum(largest, 0.0)))
+
+
+def _residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
+    if z.shape[1] == 1:
+        p = 1.0 / (1.0 + np.exp(-np.clip(z, -700, 700)))
+        return p - labels[:, None], (p * (1 - p))[:, :, None]
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    C = z.shape[1]
+    curve = -p[:, :, None] * p[:, None, :] if curvature else np.zeros((0, C, C))
+    if curvature:
+        curve[:, np.arange(C), np.arange(C)] += p
+    p[np.arange(len(p)), labels] -= 1.0
+    return p, curve
+
+
+def derivatives(X: Float, labels: Index, u: Float, lam: Float, *, gauge: bool) -> tuple[Float, Float]:
+    """Return (gradient (C, p), Hessian (C p, C p)) of the objective on these records."""
+    C, p = u.shape
+    residual, curvature = _residuals(X @ u.T, labels)
+    gradient = residual.T @ X + lam * u
+    H = np.zeros((C, p, C, p))
+    for a in range(C):
+        for b in range(a, C):
+            H[a, :, b, :] = (X * curvature[:, a, b, None]).T @ X
+            H[b, :, a, :] = H[a, :, b, :].T
+        H[a, np.arange(p), a, np.arange(p)] += lam
+    if gauge:
+        gradient[:, -1] += u[:, -1].sum()
+        H[:, -1, :, -1] += 1.0
+    return gradient, H.reshape(C * p, C * p)
+
+
+def minimise(
+    X: Float, labels: Index, start: Float, lam: Float, *, gauge: bool, rounds: int = 50
+) -> tuple[Float, Float, Float] | None:
+    """Return (minimiser (C, p), gradient there, Hessian there) by damped Newton; None without convergence."""
+    u, last = start.copy(), np.inf
+    for _ in range(rounds):
+        gradient, H = derivatives(X, labels, u, lam, gauge=gauge)
+        try:
+            step = np.linalg.solve(H, gradient.ravel()).reshape(u.shape)
+        except np.linalg.LinAlgError:
+            return None
+        decrement = float((step * gradient).sum())
+        if not np.isfinite(decrement):
+            return None
+        # rounding ends it too: what is left of the gradient enters every bound
+        if decrement < 1e-24 * len(X) or (decrement < 1e-14 and decrement > last / 4):
+            return u, gradient, H
+        last = decrement
+        scale = 1.0 if decrement < 0.05 else 1.0 / (1.0 + np.sqrt(decrement))
+        u = u - scale * step
+    return None
+
+
+def refusal(subject: Subject) -> str:
+    """Return why the recipe is not the exact minimiser of such an objective; empty if it is, up to its tolerance."""
+    if problem := library.refusal(subject, "LogisticRegression"):
+        return problem
+    estimator = library.estimator_of(subject, "LogisticRegression")
+    X = library.dense(subject.data.X)
+    if X is None:
+        return "does not apply, because the features are not finite numbers"
+    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
+        return "does not apply, because the penalty is not L2"
+    if not np.isfinite(estimator.C):
+        return "does not apply, because without a penalty no minimiser need exist"
+    if estimator.class_weight is not None:
+        return "does not apply, because class weights change with the data"
+    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
+        return "does not apply, because one-versus-rest classifiers are no softmax"
+    if estimator.solver == "liblinear" and (len(subject.classes) > 2 or estimator.intercept_scaling != 1):
+        return "does not apply, because liblinear scales its intercept or trains one classifier a class"
+    if subject.data.domain is None:
+        return (
+            "does not apply, because no domain is declared: for queries without limits DTP is infinite; declare the "
+            "range of every feature, Domain(box=…), and let the endpoint refuse anything else"
+        )
+    made = Reach.of(subject.data.domain, X.shape[1])
+    if isinstance(made, str):
+        return f"does not apply, because {made}"
+    if not made.inside(X).all():
+        return "does not apply, because training records lie outside the declared domain"
+    return ""
+
+
+def problem_of(subject: Subject) -> Problem | str:
+    """Return the problem and its minimiser, or "does not apply, because …"; ``refusal`` was empty."""
+    return _solved(subject)
+
+
+@lru_cache(maxsize=2)
+def _solved(subject: Subject) -> Problem | str:
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    estimator, X = library.estimator_of(subject, "LogisticRegression"), library.dense(subject.data.X)
+    if X is None:
+        raise ValueError("problem_of() without refusal(): the features are not numbers")
+    intercept = bool(estimator.fit_intercept)
+    lam = np.full(X.shape[1], 1.0 / estimator.C)
+    if intercept:
+        X = np.column_stack([X, np.ones(len(X))])
+        lam = np.append(lam, 1.0 / estimator.C if estimator.solver == "liblinear" else 0.0)
+    K = len(subject.classes)
+    C = 1 if K == 2 else K
+    if C * X.shape[1] > _PARAMETERS:
+        return f"does not apply, because {C * X.shape[1]} parameters make the Hessian too large to invert"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap to the minimiser says it in nats
+        warnings.simplefilter("ignore", FutureWarning)
+        model = estimator.fit(subject.data.X, subject.data.y)
+    delivered = np.column_stack([model.coef_, model.intercept_]) if intercept else np.asarray(model.coef_)
+    gauge = C > 1 and intercept and lam[-1] == 0
+    if gauge:
+        delivered[:, -1] -= delivered[:, -1].mean()
+    found = minimise(X, subject.label_codes, delivered, lam, gauge=gauge)
+    if found is None:
+        return "does not apply, because the exact minimiser could not be computed"
+    u, gradient, H = found
+    if not np.linalg.cond(H) < _CONDITION:
+        return "does not apply, because the Hessian is too ill-conditioned (beyond 1e10)"
+    p = X.shape[1]
+    inverse = np.linalg.inv(H)
+    inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)
+    return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, delivered)

@@ -1,0 +1,234 @@
+"""Logistic regression without any retraining: where the minimiser goes without a unit, to a certified radius.
+
+Self-concordance of the log-loss turns the gradient that a unit leaves behind into a ball that holds the new minimiser.
+One Newton step bounds every unit; a second one, or Newton's method, follows where the first leaves something open.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.certificates import ball, library, linear, logistic
+from privgate.certificates.ball import Downdate
+from privgate.certificates.base import Certified
+from privgate.certificates.discrete import attained
+from privgate.certificates.logistic import Problem
+from privgate.certificates.reach import Reach
+from privgate.retrain.retrained import Index, Retrained
+from privgate.subject import Subject
+
+Float = NDArray[np.float64]
+
+#: relative margin for what the inverse Hessian lost to rounding (mathematical reference, section 6.3)
+_MARGIN = 1e-3
+#: share of a bound that may be the ball's radius before a second step is worth its time
+_LOOSE = 0.02
+#: multiplications spent on second steps, and on Newton's method
+_SECOND, _MINIMISE = 4e11, 3e10
+#: entries of the largest temporary array
+_CHUNK = 4_000_000
+
+
+class Newton:
+    """Section 6.3 (ii): exact minimisers only, so a solver that stops short of its minimum is refused."""
+
+    name = "newton"
+    source = "mathematical reference, section 6.3 (ii) with its corrections"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if refused := logistic.refusal(subject):
+            return refused
+        problem = logistic.problem_of(subject)
+        if isinstance(problem, str):
+            return problem
+        slack = Slack.of(problem, library.reach(subject))
+        if not slack.delivered <= logistic.STOPPED_SHORT:
+            return (
+                f"does not apply, because the solver stops {slack.delivered:.2g} nats short of its own minimum, and "
+                "the bound is about minimisers; set tol=1e-8 and max_iter=10000 in the recipe"
+            )
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``."""
+        del retrained
+        problem = logistic.problem_of(subject)
+        if isinstance(problem, str):
+            raise TypeError(f"bound() without applies(): {problem}")
+        reach = library.reach(subject)
+        work = _Units(problem, reach, library.members(subject, units))
+        work.run(limit)
+        slack = work.slack
+        assumption = (
+            "the recipe is the minimiser of an L2-regularised softmax loss; the delivered one is at most "
+            f"{slack.delivered:.2g} nats away from it, and a refit is assumed to leave at most twice its gradient "
+            f"({slack.gradient:.2g})"
+        )
+        detail = {"slack": slack.delivered, "gradient": slack.gradient, "units": len(units), **work.spent}
+        exact = attained(work.lower, work.upper)
+        return Certified(work.upper, work.lower, exact, (reach.words(), assumption), detail)
+
+
+@dataclass(frozen=True, eq=False)
+class Slack:
+    """How far the delivered model is from the minimiser.
+
+    Parameters
+    ----------
+    delivered : float
+        Largest difference of any log-probability over the domain, nats.
+    gradient : float
+        Euclidean norm of the gradient at the delivered parameters.
+    """
+
+    delivered: float
+    gradient: float
+
+    @classmethod
+    def of(cls, problem: Problem, reach: Reach) -> "Slack":
+        """Return the distance of ``problem.delivered`` from ``problem.u``."""
+        bias, weights = problem.softmax((problem.delivered - problem.u)[None])
+        gradient, _ = logistic.derivatives(
+            problem.X, problem.labels, problem.delivered, problem.lam, gauge=problem.gauge
+        )
+        return cls(float(linear.pair_ranges(bias, weights, reach)[1].max()), float(np.linalg.norm(gradient)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Metric:
+    """What the norm of a Hessian says about records and queries.
+
+    Parameters
+    ----------
+    R : float
+        Largest change of a logit difference at any record for parameters moved by 1.
+    norm : float
+        The same at any query of the domain.
+    spread : float
+        Largest Euclidean length of parameters of length 1.
+    rest : float
+        Length, in the inverse norm, of what rounding left of the gradient.
+    """
+
+    R: float
+    norm: float
+    spread: float
+    rest: float
+
+    @classmethod
+    def of(cls, problem: Problem, reach: Reach, records: Float) -> "_Metric":
+        a = problem.pairs
+        inner = np.einsum("ip,apbq,iq->iab", records, problem.inverse, records, optimize=True)
+        R = float(np.sqrt(np.einsum("ma,iab,mb->im", a, inner, a, optimize=True).max()))
+        flat = problem.inverse.reshape(problem.u.size, problem.u.size)
+        g = problem.gradient.ravel()
+        spread = float(np.sqrt(np.linalg.eigvalsh(flat)[-1]))
+        return cls(R, float(problem.norms(a, reach).max()), spread, float(np.sqrt(max(float(g @ flat @ g), 0.0))))
+
+
+class _Units:
+    """Bounds of all units, tightened where it matters."""
+
+    def __init__(self, problem: Problem, reach: Reach, members: library.Members) -> None:
+        self.problem, self.reach, self.members = problem, reach, members
+        n = len(members)
+        self.lower, self.upper, self.error = np.zeros(n), np.full(n, np.inf), np.full(n, np.inf)
+        self.slack = Slack.of(problem, reach)
+        self.metric = _Metric.of(problem, reach, problem.X)
+        self.sizes = np.ones(n, dtype=np.int64)
+        if isinstance(members, tuple):
+            self.sizes = np.array([len(rows) for rows in members], dtype=np.int64)
+        self.spent = {"second_steps": 0, "minimised_again": 0}
+
+    def run(self, limit: float | None) -> None:
+        """Fill in the bounds."""
+        totals = np.bincount(self.problem.labels)
+        gone = [np.bincount(self.problem.labels[self._rows(k)], minlength=len(totals)) for k in range(len(self.sizes))]
+        kept = np.array([bool((totals > g).all()) for g in gone], dtype=bool)
+        self.lower[~kept] = np.inf
+        for part in self._parts(np.flatnonzero(kept)):
+            self._steps(part, second=False)
+        loose = np.flatnonzero(kept & ~(self.error <= _LOOSE * self.upper))
+        loose = loose[np.argsort(-self.upper[loose], kind="stable")]
+        self.spent["second_steps"] = n = min(len(loose), int(_SECOND / (2 * self.problem.X.size * self.problem.C)))
+        for part in self._parts(np.sort(loose[:n])):
+            self._steps(part, second=True)
+        budget = int(_MINIMISE / (self.problem.X.shape[0] * self.problem.u.size**2))
+        for k in self._open(limit, kept):
+            if self.spent["minimised_again"] >= budget:
+                return
+            self._minimise_again(k)
+            self.spent["minimised_again"] += 1
+
+    def _rows(self, k: int) -> Index:
+        return np.atleast_1d(self.members[k])
+
+    def _parts(self, units: Index) -> Iterator[Index]:
+        """Yield units in pieces of equal size of unit that fit the memory."""
+        K = self.problem.C + 1
+        for size in np.unique(self.sizes[units]):
+            place = units[self.sizes[units] == size]
+            step = max(1, _CHUNK // (K * K * self.problem.X.shape[1] * int(size)))
+            yield from np.split(place, np.arange(step, len(place), step))
+
+    def _steps(self, part: Index, *, second: bool) -> None:
+        if not len(part):
+            return
+        down = Downdate.of(self.problem, np.array([self._rows(k) for k in part]))
+        R = self.metric.R / down.shrink
+        u, rho, length = ball.one_step(down, R, self.metric.rest)
+        if second:
+            u, rho = ball.second_step(down, u, length, R)
+        bend = np.exp(np.minimum(R * length, 300.0) / 2)
+        self._put(part, u, rho, self.metric, shrink=down.shrink, bend=bend)
+
+    def _put(self, part: Index, u: Float, rho: Float, metric: _Metric, *, shrink: Float, bend: Float) -> None:
+        """Record bounds from parameters within ``rho`` of the minimiser.
+
+        ``bend`` bounds how much longer parameters are in the norm at the minimiser, where a refit's gradient counts.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm, R = metric.norm / shrink, metric.R / shrink * bend
+            refit = ball.radius(2 * self.slack.gradient * metric.spread / shrink * bend, R)[0] * bend
+            error = (rho + refit) * norm + self.slack.delivered
+        good = np.isfinite(error)
+        if not good.any():
+            return
+        with_ = self.problem.softmax(self.problem.u[None])
+        lower, upper = linear.any_classes(with_, self.problem.softmax(u[good]), self.reach)
+        at = part[good]
+        better = upper * (1 + _MARGIN) + error[good] < self.upper[at]
+        self.error[at] = np.where(better, error[good], self.error[at])
+        self.upper[at] = np.minimum(self.upper[at], upper * (1 + _MARGIN) + error[good])
+        self.lower[at] = np.maximum(self.lower[at], lower * (1 - _MARGIN) - error[good])
+
+    def _open(self, limit: float | None, kept: NDArray[np.bool_]) -> Iterator[int]:
+        """Yield units worth Newton's method: no bound, both sides of the limit, or the possible maximum."""
+        yield from np.flatnonzero(np.isinf(self.upper) & kept).tolist()
+        if limit is not None:
+            yield from np.flatnonzero((self.lower <= limit) & (limit < self.upper) & np.isfinite(self.upper)).tolist()
+        for k in np.argsort(-np.where(kept, self.upper, -1.0)).tolist():
+            if not kept[k] or self.upper[k] <= self.lower[kept].max(initial=0.0) * (1 + _LOOSE):
+                return
+            if self.error[k] > _MARGIN * self.upper[k]:
+                yield k
+
+    def _minimise_again(self, k: int) -> None:
+        """Bound one unit at its own minimiser, where the ball is as small as rounding."""
+        p, keep = self.problem, np.ones(len(self.problem.X), dtype=bool)
+        keep[self._rows(k)] = False
+        found = logistic.minimise(p.X[keep], p.labels[keep], p.u, p.lam, gauge=p.gauge)
+        if found is None:
+            return
+        u, gradient, H = found
+        there = p.moved(u, np.asarray(np.linalg.inv(H)).reshape(p.inverse.shape), gradient)
+        metric = _Metric.of(there, self.reach, p.X[keep])
+        one = np.ones(1)
+        nu, _ = ball.radius(metric.rest * one, metric.R * one)
+        self._put(np.array([k]), u[None], nu, metric, shrink=one, bend=one)
