@@ -12,7 +12,7 @@ from privgate.report.text import fold, number, plain, real
 NAMES = {
     "pdtp": "PDTP, direct queries",
     "dtp_lower": "DTP, largest change seen",
-    "dtp_upper": "DTP, certified upper limit",
+    "dtp_upper": "DTP, upper limit by theorem",
 }
 
 
