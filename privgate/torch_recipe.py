@@ -1,0 +1,186 @@
+"""A declarative recipe for neural networks, so that many leave-one-out models can be trained in one batch.
+
+Everything random is keyed by the record, never by its position: a record's batch in an epoch depends on its own
+content, the seed and the epoch. Leaving a record out therefore changes nothing for the others but its absence (coupled
+training); shuffling the remaining records anew would measure another batch order instead of the record.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.record_keyed import batches, n_batches, record_keys
+
+
+class TorchTraining:
+    """A multilayer perceptron, or any module, trained by mini-batches; a scikit-learn-like estimator.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Units of each hidden layer of the built-in perceptron.
+    activation : {"tanh", "relu"}
+    dropout : float in [0, 1)
+        Share of hidden units dropped in training; which ones depends on record, epoch and seed.
+    module : callable, optional
+        ``module(n_features, n_classes) -> torch.nn.Module`` returning logits, importable; replaces the perceptron. Its
+        own random layers draw from torch's generator, not keyed by record, and it is trained one model at a time.
+    optimizer : {"sgd", "adam"}
+    lr, momentum, weight_decay : float
+        Learning rate; momentum of SGD; L2 penalty added to the gradient, as ``torch.optim`` does.
+    batch_size : int
+        Average number of records in a batch: an epoch assigns every record to one of ``ceil(n / batch_size)``.
+    epochs : int
+    random_state : int, optional
+        Initial weights, batches and dropout; 0 if absent.
+    device : str
+        "cpu", "cuda", or "auto" for a GPU where there is one.
+
+    Notes
+    -----
+    The loss is the mean cross-entropy of the batch; an empty batch is no step.
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: Any = (64,),
+        activation: str = "tanh",
+        dropout: float = 0.0,
+        module: Any = None,
+        optimizer: str = "sgd",
+        lr: float = 0.01,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        batch_size: int = 32,
+        epochs: int = 30,
+        random_state: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.dropout = dropout
+        self.module = module
+        self.optimizer = optimizer
+        self.lr = lr
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.random_state = random_state
+        self.device = device
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002  scikit-learn's signature
+        """Return the parameters."""
+        return {
+            name: getattr(self, name)
+            for name in (
+                "hidden",
+                "activation",
+                "dropout",
+                "module",
+                "optimizer",
+                "lr",
+                "momentum",
+                "weight_decay",
+                "batch_size",
+                "epochs",
+                "random_state",
+                "device",
+            )
+        }
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters and return self."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"TorchTraining has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params())
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for parameters that mean nothing."""
+        if self.activation not in ("tanh", "relu") or self.optimizer not in ("sgd", "adam"):
+            raise ValueError("activation is 'tanh' or 'relu', optimizer is 'sgd' or 'adam'")
+        if not (0 <= self.dropout < 1 and self.lr > 0 and self.momentum >= 0 and self.weight_decay >= 0):
+            raise ValueError("dropout lies in [0, 1), lr above 0, momentum and weight_decay at 0 or above")
+        if self.batch_size < 1 or self.epochs < 1 or any(h < 1 for h in self.hidden):
+            raise ValueError("batch_size, epochs and hidden units must be at least 1")
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on records X (n, d) and labels y (n,) and return self."""
+        import torch
+        from torch.nn import functional
+
+        self.check()
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        seed = self.random_state or 0
+        device = resolve_device(self.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            net = self.network(X.shape[1], len(self.classes_)).to(device)
+            keys = record_keys(X, np.asarray(y))
+            data, labels = torch.from_numpy(X).to(device), torch.from_numpy(codes).to(device)
+            optimizer = self.make_optimizer(net.parameters())
+            net.train()
+            for epoch in range(self.epochs):
+                for rows in batches(keys, seed, epoch, n_batches(len(X), self.batch_size)):
+                    if not len(rows):
+                        continue
+                    optimizer.zero_grad()
+                    index = torch.from_numpy(rows).to(device)
+                    drop = {"keys": keys[rows], "seed": seed, "epoch": epoch} if self.module is None else {}
+                    functional.cross_entropy(net(data[index], **drop), labels[index]).backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+        net.eval()
+        self.module_ = net
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return probabilities (n, K), columns in the order of ``classes_``."""
+        import torch
+
+        with torch.no_grad():
+            device = next(self.module_.parameters()).device
+            logits = self.module_(torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32)).to(device))
+            return np.asarray(torch.softmax(logits.double(), 1).cpu().numpy())
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likeliest label of each record."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def network(self, n_features: int, n_classes: int) -> Any:
+        """Return an untrained module; weights come from torch's current seed."""
+        if self.module is not None:
+            return self.module(n_features, n_classes)
+        return perceptron((n_features, *self.hidden, n_classes), self.activation, float(self.dropout))
+
+    def make_optimizer(self, parameters: Any) -> Any:
+        """Return the torch optimizer."""
+        import torch
+
+        if self.optimizer == "adam":
+            return torch.optim.Adam(parameters, lr=self.lr, weight_decay=self.weight_decay)
+        return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+
+def perceptron(sizes: tuple[int, ...], activation: str, dropout: float) -> Any:
+    """Return a multilayer perceptron whose dropout is keyed by record."""
+    from privgate import torch_perceptron
+
+    return torch_perceptron.Perceptron(sizes, activation, dropout)
+
+
+def resolve_device(name: str) -> str:
+    """Return "cuda" for "auto" where there is a GPU, else "cpu"; other names unchanged."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return name
