@@ -5,9 +5,17 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.attacks.base import Scorer, Signals
-from privgate.attacks.observed import Moments, moments, own_logit, usable_shadows
+from privgate.attacks.observed import (
+    ENOUGH_FOR_VARIANCE,
+    LEAST_VARIANCE,
+    Moments,
+    moments,
+    own_logit,
+    usable_shadows,
+)
 
 Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
 
 def log_ratio(figure: Float, m: Moments) -> Float:
@@ -15,6 +23,26 @@ def log_ratio(figure: Float, m: Moments) -> Float:
     inside = np.log(m.var_in) + (figure - m.mean_in) ** 2 / m.var_in
     outside = np.log(m.var_out) + (figure - m.mean_out) ** 2 / m.var_out
     return np.asarray(0.5 * (outside - inside), dtype=np.float64)
+
+
+def turns(figure: Float, inside: Bool) -> Float:
+    """Return log-ratios of every model as the target of all pairs but its own, shape (N, P) as ``figure``."""
+    out = figure - figure.mean(axis=0)  # sums of squares lose digits far from zero
+    count = len(figure) // 2 - 1
+    total, squares = np.zeros((2, figure.shape[1])), np.zeros((2, figure.shape[1]))
+    for j in range(0, len(figure), 2):
+        pair = np.where(inside[j], out[j : j + 2], out[j + 1 : j - 1 if j else None : -1])
+        total += pair
+        squares += pair * pair
+    for j in range(0, len(figure), 2):
+        pair = np.where(inside[j], out[j : j + 2], out[j + 1 : j - 1 if j else None : -1])
+        mean = (total - pair) / count
+        var = (squares - pair * pair) / count - mean * mean
+        if count < ENOUGH_FOR_VARIANCE:
+            var[:] = var.mean(axis=1, keepdims=True)
+        np.maximum(var, LEAST_VARIANCE, out=var)
+        out[j : j + 2] = log_ratio(out[j : j + 2], Moments(mean[0], mean[1], var[0], var[1]))
+    return np.asarray(out, dtype=np.float64)
 
 
 class LiraOnline:
@@ -44,6 +72,22 @@ class LiraOnline:
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
         learned = moments(own_logit(log_p, signals.labels), inside)
         return lambda target: log_ratio(own_logit(target, signals.labels), learned)
+
+    def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
+        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
+
+        Parameters
+        ----------
+        log_p : float64 array of shape (N, P, K)
+            No NaN; models 2j and 2j + 1 are trained on complementary halves.
+        inside : bool array of shape (N, P)
+        labels : int64 array of shape (P,)
+
+        Notes
+        -----
+        The same numbers as ``fit`` on all but one pair, by subtracting the pair from sums over all: O(N P).
+        """
+        return turns(np.stack([own_logit(p, labels) for p in log_p]), inside)
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return the log-likelihood ratio of every record, shape (P,), nats."""

@@ -5,12 +5,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.attacks.base import Scorer, Signals
-from privgate.attacks.observed import usable_shadows
+from privgate.attacks.observed import FLOOR, usable_shadows
 
 Float = NDArray[np.float64]
-
-#: centre of the lowest of the paper's bins of width 0.01: no probability is smaller to its adversary
-LEAST = 0.005
 
 
 class LongDistance:
@@ -23,8 +20,8 @@ class LongDistance:
     Source: Long, Bindschaedler, Gunter (2017), section 5.3, distance-based targeted attacks.
 
     Left out: the paper trains 5 pairs for every record; here all records share one set of models, where a record's in-
-    and out-models do not differ by the record alone. Answers are not binned; probabilities are floored at the paper's
-    lowest bin centre, 0.005.
+    and out-models do not differ by the record alone. The paper bins answers to 0.01; ours sees them exactly, which is
+    the stronger adversary (0.91 instead of 0.87 on Location).
     """
 
     name = "long_distance"
@@ -44,8 +41,8 @@ class LongDistance:
         with_it = np.einsum("npk,np->pk", p, w) / w.sum(axis=0)[:, None]
         without = np.einsum("npk,np->pk", p, 1 - w) / (1 - w).sum(axis=0)[:, None]
         # KL(q|out) - KL(q|in) = sum_k q_k (ln in_k - ln out_k): the entropy of q cancels
-        slope = np.log(np.maximum(with_it, LEAST)) - np.log(np.maximum(without, LEAST))
-        return lambda target: np.einsum("pk,pk->p", np.maximum(np.exp(target), LEAST), slope)
+        slope = np.log(np.maximum(with_it, FLOOR)) - np.log(np.maximum(without, FLOOR))
+        return lambda target: np.einsum("pk,pk->p", np.exp(target), slope)
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return ``KL(q || mean out) - KL(q || mean in)`` of every record, shape (P,), nats."""

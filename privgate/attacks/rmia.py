@@ -8,6 +8,7 @@ from privgate.attacks.base import Scorer, Signals
 from privgate.attacks.observed import own_log, usable_shadows
 
 Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
 #: how much larger the record's ratio must be to dominate another's (their section 4 uses 2)
 GAMMA = 2.0
@@ -15,8 +16,24 @@ GAMMA = 2.0
 
 def dominated_share(ratio: Float, *, gamma: float) -> Float:
     """Return the share of records z with ``ratio / ratio_z >= gamma``, shape (P,): by sorting, not in P x P."""
-    order = np.sort(ratio)
-    return np.asarray(np.searchsorted(order, ratio / gamma, side="right") / len(ratio), dtype=np.float64)
+    order = np.argsort(ratio)
+    ascending = ratio[order]
+    out = np.empty(len(ratio))
+    # asked in ascending order, so that the search stays in the cache
+    out[order] = np.searchsorted(ascending, ascending / gamma, side="right") / len(ratio)
+    return out
+
+
+def turns(p: Float) -> Float:
+    """Return scores of every model as the target of all pairs but its own; ``p`` of shape (N, P), probabilities."""
+    out = np.empty_like(p)
+    total = p.sum(axis=0)  # every pair has each record once on either side: both means share one count
+    count = len(p) - 2
+    for j in range(0, len(p), 2):
+        usual = (total - p[j] - p[j + 1]) / count
+        for i in (j, j + 1):
+            out[i] = dominated_share(p[i] / usual, gamma=GAMMA)
+    return out
 
 
 class Rmia:
@@ -52,6 +69,14 @@ class Rmia:
         mean_out = np.einsum("np,np->p", p, 1 - w) / (1 - w).sum(axis=0)
         usual = 0.5 * (mean_in + mean_out)
         return lambda target: dominated_share(np.exp(own_log(target, signals.labels)) / usual, gamma=GAMMA)
+
+    def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
+        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
+
+        As ``LiraOnline.each_in_turn``: the same numbers as ``fit`` on all but one pair of complementary halves.
+        """
+        del inside
+        return turns(np.stack([np.exp(own_log(p, labels)) for p in log_p]))
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return the share of the pool that each record dominates, shape (P,)."""

@@ -1,5 +1,7 @@
 """Shadow-trained attack model, one a class."""
 
+from typing import Any
+
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
@@ -42,35 +44,57 @@ class Shokri:
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Train one attack model a class on the shadow models' probability vectors."""
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        labels, n_classes = signals.labels, log_p.shape[-1]
-        networks, small = {}, []
-        for c in range(n_classes):
-            who = np.flatnonzero(labels == c)
-            if min(inside[:, who].sum(), (~inside[:, who]).sum()) < 20:
-                small += [c] * bool(len(who))
-            else:
-                networks[c] = _network(log_p[:, who], inside[:, who], rng)
-        if small:
-            who = np.flatnonzero(np.isin(labels, small))
-            if inside[:, who].all() or not inside[:, who].any():
-                raise MeasurementError("too few records to train an attack model: no class has both kinds")
-            networks.update(dict.fromkeys(small, _network(log_p[:, who], inside[:, who], rng)))
-
-        def score(target: Float) -> Float:
-            out = np.empty(len(labels))
-            for c, network in networks.items():
-                who = labels == c
-                out[who] = perceptron.log_odds(network, np.exp(target[who]))
-            return out
-
-        return score
+        networks = learn(log_p, inside, signals.labels, rng)
+        return lambda target: judge(networks, target, signals.labels)
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return the attack model's log-odds for every record, shape (P,)."""
         return self.fit(signals, rng)(signals.target)
 
 
-def _network(log_p: Float, inside: NDArray[np.bool_], rng: Generator) -> object:
+def learn(log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64], rng: Generator) -> dict[int, Any]:
+    """Return one attack model a class.
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (N, P, K)
+        Shadow models' log-probabilities of records that the adversary holds.
+    inside : bool array of shape (N, P)
+        Which of them each shadow model was trained on.
+    labels : int64 array of shape (P,)
+    rng : Generator
+
+    Raises
+    ------
+    MeasurementError
+        There are no rows of both kinds to learn from.
+    """
+    networks, small = {}, []
+    for c in range(log_p.shape[-1]):
+        who = np.flatnonzero(labels == c)
+        if min(inside[:, who].sum(), (~inside[:, who]).sum()) < 20:
+            small.append(c)
+        else:
+            networks[c] = _network(log_p[:, who], inside[:, who], rng)
+    who = np.flatnonzero(np.isin(labels, small))
+    if small and len(who):
+        if inside[:, who].all() or not inside[:, who].any():
+            raise MeasurementError("too few records to train an attack model: a class is seen on one side only")
+        networks.update(dict.fromkeys(small, _network(log_p[:, who], inside[:, who], rng)))
+    return networks
+
+
+def judge(networks: dict[int, Any], log_p: Float, labels: NDArray[np.int64]) -> Float:
+    """Return log-odds of "in", shape (P,), for answers ``log_p`` of shape (P, K) about records with these labels."""
+    out = np.empty(len(labels))
+    for c in np.unique(labels):
+        if c not in networks:
+            raise MeasurementError(f"no attack model for class {c}: the adversary has no records of it")
+        out[labels == c] = perceptron.log_odds(networks[c], np.exp(log_p[labels == c]))
+    return out
+
+
+def _network(log_p: Float, inside: NDArray[np.bool_], rng: Generator) -> Any:
     rows = perceptron.balanced_rows(inside, MOST_ROWS, rng)
     answers = np.exp(log_p.reshape(-1, log_p.shape[-1])[rows])
     return perceptron.train(answers, inside.ravel()[rows], rng, hidden=64, epochs=EPOCHS)

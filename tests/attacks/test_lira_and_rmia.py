@@ -90,3 +90,24 @@ def test_a_logit_keeps_digits_where_the_probability_rounds_to_one():
 
     assert own_logit(log_p, np.zeros(3, dtype=int)) == pytest.approx(-np.log(tiny), rel=1e-9)
     assert own_logit(log_p, np.ones(3, dtype=int)) == pytest.approx(np.log(tiny * 0.75), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["lira_online", "rmia"])
+@pytest.mark.parametrize("count", [16, 40])
+def test_every_model_in_turn_equals_leaving_its_pair_out(signals, leaking, name, count):
+    attack = BY_NAME[name]
+    used = leaking.without_truth() if count == 16 else signals
+    # twins side by side
+    one = [i for i in range(len(used.shadow)) if used.shadow_members[i, 0]]
+    twin = [
+        next(j for j in range(len(used.shadow)) if (used.shadow_members[j] ^ used.shadow_members[i]).all()) for i in one
+    ]
+    order = np.ravel(list(zip(one, twin, strict=True)))[:count]
+    log_p, inside = used.shadow[order], used.shadow_members[order]
+
+    got = attack.each_in_turn(log_p, inside, used.labels)
+
+    for i in (0, 7, len(order) - 1):
+        rest = np.setdiff1d(np.arange(len(order)), [i, i ^ 1])
+        alone = replace(used, target=log_p[i], shadow=log_p[rest], shadow_members=inside[rest])
+        assert got[i] == pytest.approx(attack.scores(alone, np.random.default_rng(0)), abs=1e-6)

@@ -1,0 +1,62 @@
+"""Attacks: CPU nanoseconds a trial, next to fitting the same statistics for every model anew."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privgate.attacks import BY_NAME, lira_online, rmia
+from privgate.attacks.observed import own_log, own_logit
+
+pytestmark = pytest.mark.bench
+RESULTS = Path("bench-results.jsonl")
+MODELS, RECORDS, CLASSES = 256, 10_000, 10
+
+
+def note(**row):
+    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
+    print(line)
+    with RESULTS.open("a") as f:
+        f.write(line + "\n")
+
+
+@pytest.fixture(scope="module")
+def models():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, RECORDS)
+    half = [rng.permutation(RECORDS) < RECORDS // 2 for _ in range(MODELS // 2)]
+    inside = np.stack([side for h in half for side in (h, ~h)])
+    logits = rng.normal(size=(MODELS, RECORDS, CLASSES)).astype(np.float32).astype(np.float64)
+    logits[:, np.arange(RECORDS), labels] += 1.5 + inside
+    logits -= np.log(np.exp(logits).sum(axis=2, keepdims=True))
+    return logits, inside, labels
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "figure"), [("lira_online", lira_online, own_logit), ("rmia", rmia, own_log)]
+)
+def test_scoring_two_and_a_half_million_trials(models, name, module, figure):
+    log_p, inside, labels = models
+    start = time.process_time()
+    seen = np.stack([figure(p, labels) for p in log_p])
+    read = time.process_time() - start
+    start = time.process_time()
+    scores = module.turns(seen, inside) if name == "lira_online" else module.turns(np.exp(seen))
+    scored = time.process_time() - start
+    attack = BY_NAME[name]
+    start = time.process_time()
+    some = [0, 100, 255]
+    for i in some:
+        rest = np.setdiff1d(np.arange(MODELS), [i, i ^ 1])
+        from privgate.attacks import Signals
+
+        alone = attack.scores(Signals(log_p[i], labels, log_p[rest], inside[rest]), np.random.default_rng(0))
+        assert scores[i] == pytest.approx(alone, abs=1e-6)
+    naive = (time.process_time() - start) / len(some) * MODELS
+    trials = MODELS * RECORDS
+    note(
+        bench="attack_scoring", attack=name, trials=trials, ns_a_trial=scored / trials * 1e9,
+        ns_a_trial_reading_probabilities=read / trials * 1e9, naive_seconds=naive, ratio=naive / (read + scored),
+    )  # fmt: skip
