@@ -15,7 +15,7 @@ from privgate.retrain.payload import Payload
 from privgate.retrain.pools import Chunk, died_on_model
 
 #: what one task costs the scheduler, measured with tasks that do nothing (tests/bench/test_retrain_dask.py)
-SCHEDULING_SECONDS = 1.0e-3
+SCHEDULING_SECONDS = 1.5e-3
 CONNECT_SECONDS = 20.0
 #: how long a scheduler that went away may take to come back
 RECONNECT_SECONDS = 120.0

@@ -30,6 +30,9 @@ Progress = Callable[[int, int, float], None]
 DEATHS = 20
 
 
+_SPOOL = "privgate-fleet-"
+
+
 class Fleet:
     """A memoised map over calls of the training function.
 
@@ -75,10 +78,11 @@ class Fleet:
         self.logs = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
         self._progress = progress
         self._pool: Pool | None = None
-        self._spool = Path(tempfile.mkdtemp(prefix="privgate-"))
+        _sweep()
+        self._spool = Path(tempfile.mkdtemp(prefix=f"{_SPOOL}{os.getpid()}-"))
         self._payloads: dict[str, Payload] = {}
         self._contexts: dict[int, tuple[Subject, bytes]] = {}
-        self._end = weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
+        self._end = weakref.finalize(self, _tidy, self._spool, self.logs)
 
     def __enter__(self) -> Self:
         return self
@@ -198,12 +202,30 @@ class Fleet:
         self._stop(kill=False)
         self.ledger.settle()
         self._end()
-        if self.logs.is_dir():
-            for path in self.logs.iterdir():
-                if not path.stat().st_size:
-                    path.unlink()
-            if not any(self.logs.iterdir()):
-                self.logs.rmdir()
+        _tidy(self._spool, self.logs)
+
+
+def _tidy(spool: Path, logs: Path) -> None:
+    """Delete the copies of the data that workers used, and logs that say nothing."""
+    shutil.rmtree(spool, ignore_errors=True)
+    if logs.is_dir():
+        for path in logs.iterdir():
+            if not path.stat().st_size:
+                path.unlink()
+        if not any(logs.iterdir()):
+            logs.rmdir()
+
+
+def _sweep() -> None:
+    """Delete copies of data that killed runs of this user left behind."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_SPOOL}*"):
+        owner = path.name.removeprefix(_SPOOL).partition("-")[0]
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except (ValueError, PermissionError):
+            continue
 
 
 def _share(jobs: int) -> int:

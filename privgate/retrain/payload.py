@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 
 from privgate import data, digest, sources
-from privgate.errors import SubjectError
 from privgate.recipe import Recipe
 from privgate.subject import Subject
 
@@ -65,10 +64,11 @@ def write(subject: Subject, folder: Path) -> Payload:
     X, y = subject.data.pool()
     index: dict[str, Any] = {"n": subject.data.n, "y": data.save(y, folder / "y")}
     np.save(folder / "classes.npy", subject.classes, allow_pickle=False)
-    try:
+    if isinstance(X, np.ndarray) and X.dtype != object:
         index["X"] = data.save(X, folder / "X")
-    except SubjectError:  # a container without a plain form; the file is ours, in a folder of ours
-        (folder / "X.pkl").write_bytes(pickle.dumps(X))
+    else:
+        # frames, sparse matrices and lists reach training code exactly as they are, formats and dtypes included
+        (folder / "X.pkl").write_bytes(pickle.dumps(X, protocol=5))
         index["X"] = "X.pkl"
     if subject.recipe.recorded is None:
         (folder / "recipe.pkl").write_bytes(pickled(subject.recipe))
@@ -122,6 +122,7 @@ class Opened:
 
     def __init__(self, payload: Payload) -> None:
         self.root = Path(payload.folder)
+        self.folder: Any = None
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
         self.y = data.load(self.root / index["y"])

@@ -41,12 +41,14 @@ class Place(Protocol):
 class LocalPlace:
     """A folder that only this user can read: it tells who was in the training data."""
 
-    shared = False
     flush_seconds = 0.0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = folder.stat()
+        #: an existing folder may belong to a team
+        self.shared = found.st_uid != os.getuid() or bool(found.st_mode & 0o022)
 
     def names(self) -> list[str]:
         """Return the names of all segments."""

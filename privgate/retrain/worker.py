@@ -136,9 +136,12 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
     if payload.digest not in _OPENED:
         _OPENED.clear()  # one subject at a time: data may be large
         gc.collect()
+        unpacked = None
         if payload.packed is not None:
-            payload = payload.unpack(Path(tempfile.mkdtemp(prefix="privgate-")))
+            unpacked = tempfile.TemporaryDirectory(prefix="privgate-")
+            payload = payload.unpack(Path(unpacked.name))
         opened = Opened(payload)
+        opened.folder = unpacked  # deleted with it
         trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
         _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
         if _OWN:
@@ -169,7 +172,9 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: Limits, clock: Clock) 
             _nothing(), time.perf_counter() - started, f"training needs more memory than {size}", lasting=False
         )
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
-        return Answer(_nothing(), time.perf_counter() - started, _sentence("training", exc))
+        # a full disk or a busy device is the machine's trouble, not the unit's
+        passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
+        return Answer(_nothing(), time.perf_counter() - started, _sentence("training", exc), lasting=not passing)
     return Answer(log_p, time.perf_counter() - started)
 
 

@@ -1,8 +1,11 @@
 """The map: same answers as a plain loop, each call made once, every failure named."""
 
+import os
+
 import numpy as np
 import pytest
 
+from privgate.errors import UsageError
 from privgate.retrain.fit import Fit
 from privgate.retrain.fleet import Fleet
 
@@ -76,3 +79,53 @@ def test_training_code_sees_no_credentials(tmp_path, subject, monkeypatch):
         answer = fleet.fits(subject(trouble="secrets"), [out(0)])[0]
 
     np.testing.assert_array_equal(np.exp(answer.log_p), 0.5)
+
+
+def test_a_damaged_answer_is_computed_again(fleet, subject):
+    fits = [out(i) for i in range(6)]
+    before = fleet.fits(subject(), fits)
+    for path in fleet.ledger.place.folder.iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+    with Fleet(jobs=1, ledger=fleet.ledger.place.folder) as second:
+        damaged = len(list(second.ledger.place.folder.iterdir()))
+        again = second.fits(subject(), fits)
+        assert second.calls == second.ledger.damaged == damaged > 0
+    for old, new in zip(before, again, strict=True):
+        np.testing.assert_array_equal(old.log_p, new.log_p)
+
+
+def test_progress_is_told_with_the_time_that_is_left(tmp_path, subject):
+    told = []
+    with Fleet(jobs=1, ledger=tmp_path, progress=lambda *now: told.append(now)) as fleet:
+        fleet.fits(subject(pause=0.05), [out(i) for i in range(8)], label="some work")
+        assert fleet.activity == "some work"
+
+    assert told[0][:2] == (0, 8)
+    assert told[-1] == (8, 8, 0.0)
+    assert any(0 < left < 30 for _, _, left in told)
+
+
+def test_copies_of_data_that_a_killed_run_left_are_deleted_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "privgate-fleet-99999999-abc").mkdir()
+    (tmp_path / "privgate-fleet-1-alive").mkdir()
+    with Fleet(ledger="none"):
+        left = sorted(p.name.split("-")[2] for p in tmp_path.glob("privgate-fleet-*"))
+
+    assert left == sorted(["1", str(os.getpid())])
+
+
+@pytest.mark.parametrize(("arguments", "word"), [({"jobs": 0}, "jobs"), ({"time_limit": 0}, "time limit")])
+def test_settings_that_mean_nothing_are_refused(arguments, word):
+    with pytest.raises(UsageError, match=word):
+        Fleet(ledger="none", **arguments)
+
+
+def test_a_folder_that_others_can_write_to_needs_a_key(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRIVGATE_LEDGER_KEY", raising=False)
+    tmp_path.chmod(0o770)
+
+    with pytest.raises(UsageError, match="PRIVGATE_LEDGER_KEY"):
+        Fleet(ledger=tmp_path)
