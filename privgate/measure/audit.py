@@ -11,7 +11,7 @@ from privgate.dp import audit
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure.bench import Bench
-from privgate.measure.dp import claimed_epsilon
+from privgate.measure.dp import claimed_epsilon, told
 from privgate.retrain.fit import Fit
 
 Float = NDArray[np.float64]
@@ -70,6 +70,12 @@ def measure(bench: Bench, request: Request) -> Measurement:
     delta = float(claim.delta or 0.0) if asked is None else float(asked)
     found = run(bench, claim, delta=delta, confidence=float(request.option("confidence")))
     bench.detail["dp_audit"] = found.detail
+    told(
+        bench,
+        "Audit",
+        f"epsilon at least {found.epsilon:.4g} (confidence {found.confidence:g}, {found.runs} trainings); an audit can "
+        "contradict a guarantee, never show it",
+    )
     bench.detail.setdefault("dp_points", []).append({"name": "audit", "fpr": found.fpr, "tpr": found.tpr})
     return Measurement(
         request,

@@ -1,12 +1,13 @@
 """The measurement ``deletion_capacity``: how many records may be erased before the model is trained again."""
 
 import math
+from typing import Any
 
 from privgate.dp.capacity import Capacity, deletion_capacity
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure.bench import Bench
-from privgate.measure.dp import Standing, standing
+from privgate.measure.dp import Standing, standing, told
 
 #: ρ and inclusion probabilities of the officer's table
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -29,10 +30,11 @@ def measure(bench: Bench, request: Request) -> Measurement:
     rho, prior = float(request.option("rho")), float(request.option("prior"))
     held = guarantees(rests)
     found = largest(held, rho, prior)
-    rows = [largest(held, r, p) for r in sorted({*RHOS, rho}) for p in sorted({*PRIORS, prior})]
-    bench.detail["deletion"] = [
-        {"rho": c.rho, "prior": c.prior, "capacity": c.records, "sentence": c.sentence} for c in rows
+    bench.detail["deletion"] = [_row(largest(held, r, prior)) for r in sorted({*RHOS, rho})]
+    bench.detail["deletion_by_prior"] = [
+        _row(largest(held, r, p)) for p in sorted({*PRIORS, prior}) for r in sorted({*RHOS, rho})
     ]
+    told(bench, "Deletion requests", found.sentence)
     words = [
         f"records enter the training set independently, each with probability at most {prior:g}",
         "the size of the training set is not published",
@@ -53,6 +55,10 @@ def measure(bench: Bench, request: Request) -> Measurement:
         assumptions=tuple(words),
         detail={"declared_only": rests.observation is None, "sentence": found.sentence, "epsilon": found.epsilon},
     )
+
+
+def _row(found: Capacity) -> dict[str, Any]:
+    return {"rho": found.rho, "prior": found.prior, "capacity": found.records, "sentence": found.sentence}
 
 
 def guarantees(rests: Standing) -> list[tuple[float, float]]:

@@ -245,6 +245,7 @@ def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
     exact = seen is None or seen.library != "opacus" or seen.sample_rate == 1 or seen.sampling in EXACT
     # without a theorem for the sampling, ε is only known not to exceed this
     low = found.epsilon if exact or math.isinf(found.epsilon) else 0.0
+    _tell(bench, rests, found)
     _fill_table(bench, found, str(request.option("adjacency") or rests.claim.adjacency))
     return Measurement(
         request,
@@ -295,6 +296,61 @@ def report_delta(rests: Standing) -> float:
     if rests.observation is not None and rests.observation.library == "diffprivlib":
         return accountant.pure_composition(list(rests.observation.spends))[1]
     return float(rests.claim.delta or 1e-5)
+
+
+def told(bench: Bench, name: str, value: str) -> None:
+    """Add one line to the report's facts about differential privacy; the same name says the newest."""
+    facts: list[dict[str, str]] = bench.detail.setdefault("dp_facts", [])
+    facts[:] = [f for f in facts if f["name"] != name] + [{"name": name, "value": value}]
+
+
+def _tell(bench: Bench, rests: Standing, found: Guarantee) -> None:
+    seen = rests.observation
+    if seen is None:
+        told(bench, "Observed", "nothing: DECLARED ONLY, accepted by the policy")
+    elif seen.library == "diffprivlib":
+        told(bench, "Observed", f"{len(seen.spends)} releases by diffprivlib's budget accountant, {seen.runs} reruns")
+    else:
+        told(bench, "Observed", f"{seen.steps} steps of Opacus in each of {seen.runs} reruns, batches {seen.sampling}")
+        told(bench, "Noise multiplier seen", f"{seen.noise_multiplier:.4g}")
+        told(bench, "Sample rate seen", f"{seen.sample_rate:.4g}")
+        told(bench, "Clipping norm seen", f"{seen.max_grad_norm:.4g}")
+    if seen is not None and seen.broken:
+        told(bench, "Broken", seen.broken)
+    told(bench, "Recomputed epsilon", f"{found.epsilon:.4g} at delta {found.delta:g} ({found.accountant})")
+    if not math.isnan(found.rdp_epsilon):
+        told(bench, "The same by RDP", f"{found.rdp_epsilon:.4g}")
+
+
+def confront(detail: dict[str, Any]) -> None:
+    """Put what attacks achieved beside the bounds that they should stay under, once everything is measured.
+
+    Attacks count over the records of one model; a bound holds for one record over many trainings. Exceeding it makes
+    the claim doubtful, and only an audit decides.
+    """
+    ran = [a for a in detail.get("attacks", ()) if not a.get("problem") and a.get("scope") == "model"]
+    for row in detail.get("dp", ()):
+        found = [_achieved(a, row) for a in ran]
+        row["measured"] = max((f for f in found if not math.isnan(_figure(f))), key=_figure, default=None)
+
+
+def _achieved(attack: dict[str, Any], row: dict[str, Any]) -> Any:
+    """Return an attack's figure of the kind that a row bounds, or None."""
+    name = str(row["name"])
+    if "20" in name and "et al." in name:
+        return None  # earlier bounds on the same quantities
+    if name.startswith("accuracy") and row["prior"] == 0.5 and "pool" not in name:
+        return attack.get("accuracy")
+    if name.startswith("advantage"):
+        return attack.get("advantage")
+    if name.startswith("TPR at FPR"):
+        return (attack.get("tpr_at_fpr") or {}).get(f"{row['fpr']:g}")
+    return None
+
+
+def _figure(value: Any) -> float:
+    figure = value.get("value") if isinstance(value, dict) else value
+    return math.nan if figure is None else float(figure)
 
 
 def _rests(rests: Standing) -> dict[str, Any]:

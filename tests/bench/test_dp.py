@@ -3,10 +3,13 @@
 import json
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
 from privgate.dp.accountant import Mechanism, recompute
+
+RESULTS = Path("bench-results.jsonl")
 
 
 @pytest.mark.bench
@@ -24,16 +27,17 @@ def test_ten_thousand_steps_compose_in_under_a_second():
         started = time.perf_counter()
         theirs = accountant.get_epsilon(1e-5)
         opacus = time.perf_counter() - started
-    print(
-        json.dumps(
-            {
-                "bench": "dp composition of 10^4 steps",
-                "seconds": round(seconds, 3),
-                "opacus_seconds": round(opacus, 3),
-                "epsilon": ours.epsilon,
-                "opacus_epsilon": theirs,
-            }
-        )
+    line = json.dumps(
+        {
+            "bench": "dp composition of 10^4 steps",
+            "seconds": round(seconds, 3),
+            "opacus_seconds": round(opacus, 3),
+            "epsilon": ours.epsilon,
+            "opacus_epsilon": theirs,
+        }
     )
+    print(line)
+    with RESULTS.open("a") as f:
+        f.write(line + "\n")
     assert seconds < 1
     assert abs(ours.epsilon / theirs - 1) < 0.01

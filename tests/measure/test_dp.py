@@ -209,6 +209,8 @@ def test_deletion_capacity_fills_the_officers_table():
     found = deletion.measure(made, DeletionCapacity(min=38, rho=0.9, prior=0.001).request())
     assert found.low == 38
     assert {(r["rho"], r["prior"]): r["capacity"] for r in made.detail["deletion"]}[0.5, 0.001] == 255
+    assert {r["prior"] for r in made.detail["deletion"]} == {0.001}
+    assert {r["prior"] for r in made.detail["deletion_by_prior"]} >= {0.001, 0.01, 0.5}
     assert judged(DeletionCapacity(min=38, rho=0.9, prior=0.001), made, deletion).outcome == "passed"
     assert judged(DeletionCapacity(min=39, rho=0.9, prior=0.001), made, deletion).outcome == "failed"
     sentence = next(r["sentence"] for r in made.detail["deletion"] if (r["rho"], r["prior"]) == (0.9, 0.001))
@@ -219,6 +221,36 @@ def test_with_delta_the_capacity_names_its_exception():
     found = deletion.measure(bench(), DeletionCapacity(min=1, rho=0.9, prior=0.001).request())
     assert 1 <= found.value <= 38
     assert "except for models of total probability 0.001" in " ".join(found.assumptions)
+
+
+def test_attacks_stand_beside_the_bounds_they_should_stay_under():
+    made = bench()
+    measured.measure(made, DpEpsilon(max=8).request())
+    accuracy = {"value": 0.53, "low": 0.5, "high": 0.56}
+    made.detail["attacks"] = [
+        {"scope": "model", "accuracy": accuracy, "advantage": 0.06, "tpr_at_fpr": {"0.01": {"value": 0.02}}},
+        {"scope": "model", "problem": "did not run", "accuracy": {"value": 0.9}},
+        {"scope": "model", "accuracy": {"value": 0.5}, "advantage": 0.0, "tpr_at_fpr": {"0.01": {"value": None}}},
+    ]
+    measured.confront(made.detail)
+    by = {r["name"]: r["measured"] for r in made.detail["dp"]}
+    assert by["accuracy"] == accuracy
+    assert by["advantage, TPR - FPR"] == 0.06
+    assert by["TPR at FPR 0.01, exact curve"] == {"value": 0.02}
+    assert by["TPR at FPR 0.1"] is None
+    assert by["accuracy, Erlingsson et al. 2019"] is None
+    measured.confront({})
+
+
+def test_the_report_is_told_what_was_seen():
+    made = bench()
+    measured.measure(made, DpEpsilon(max=8).request())
+    measured.measure(made, DpEpsilon(max=8, delta=1e-6).request())
+    facts = {f["name"]: f["value"] for f in made.detail["dp_facts"]}
+    assert facts["Observed"] == "200 steps of Opacus in each of 2 reruns, batches poisson"
+    assert facts["Noise multiplier seen"] == "2"
+    assert "at delta 1e-06 (PLD)" in facts["Recomputed epsilon"]
+    assert len(facts) == len(made.detail["dp_facts"])
 
 
 # -- audits, on a fleet that draws answers instead of training --------------------------------------------------------
