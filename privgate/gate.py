@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from privgate import __version__, measure
-from privgate.errors import MeasurementError
+from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
 from privgate.measure import controls, planning
 from privgate.measure.bench import Bench, Limits
@@ -74,17 +74,23 @@ def evaluate(
         records=records,
         detail={**bench.detail, "trace": trace(bench)},
     )
+    now = dt.datetime.now(dt.UTC)
     return Verdict(
         policy=named(policy),
-        findings=policy.judge(evidence),
+        findings=policy.judge(evidence, today=now.date()),
         evidence=evidence,
         observed=observe,
-        detail={"decided_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")},
+        detail={
+            "decided_at": now.isoformat(timespec="seconds"),
+            "waivers": [w.payload() for w in policy.waived(evidence, today=now.date())],
+        },
     )
 
 
 def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Limits | None) -> Bench:
     """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
+    if subject.uri and (why := policy.refusal(subject.name)):
+        raise UsageError(why)
     thresholds = unit_limits(policy)
     bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=thresholds, suites=policy.suites)
     known = facts(subject)

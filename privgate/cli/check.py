@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from privgate.cli import console, options
-from privgate.errors import ExitCode, RegistryError
+from privgate.errors import ExitCode, RegistryError, UsageError
+from privgate.policy import Policy
 from privgate.subject import Subject
 from privgate.verdict import Verdict
 
@@ -47,6 +48,8 @@ def promote(*, uri: str, alias: str, **settings: Any) -> int:
         why = "the run only observes" if verdict.observed else f"the verdict is {verdict.outcome.value}"
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
+    if why := Policy.load(settings["policy_name"]).refusal(subject.name, alias):
+        raise UsageError(f"{why}; @{alias} is unchanged")
     registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
     click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"))
     return int(verdict.exit_code)

@@ -153,7 +153,7 @@ class Policy(Document):
     def expires(self, evidence: Evidence, *, today: date | None = None) -> date:
         """Return the last day of an approval made today: never later than a waiver that it rests on."""
         day = today or _today()
-        ends = [date.fromisoformat(w.expires) for w in self.waived(evidence, today=day) if w.state == "applied"]
+        ends = [w.expires for w in self.waived(evidence, today=day) if w.state == "applied"]
         return min([day + timedelta(days=self.valid_days), *ends])
 
 

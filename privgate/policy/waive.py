@@ -1,7 +1,7 @@
 """Waivers: dated exceptions up to a ceiling; one that does not apply is reported, never silently dropped."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -23,8 +23,8 @@ class Waived:
         ``applied``, ``not needed``, ``above ceiling``, ``expired``, ``not yet``, ``other model``.
     text : str
         The same as a sentence.
-    expires : str
-        Last day, ISO.
+    waiver : Waiver
+        As the policy states it.
     days_left : int
         Until its end; negative once it is over.
     ends_soon : bool
@@ -35,13 +35,28 @@ class Waived:
     rule: str
     state: str
     text: str
-    expires: str
+    waiver: Waiver
     days_left: int
     ends_soon: bool = False
 
+    @property
+    def expires(self) -> date:
+        """Last day."""
+        return self.waiver.expires
+
     def payload(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+        """Return JSON values for the report: people, dates, ceiling, and what became of it."""
+        w = self.waiver
+        soon = f", ends in {self.days_left} days" if self.ends_soon else ""
+        return {
+            "rule": self.rule,
+            "status": f"{self.state}{soon}",
+            "reason": w.reason,
+            "requester": w.requester,
+            "approver": w.approver,
+            "expires": w.expires.isoformat(),
+            "ceiling": w.ceiling,
+        }
 
 
 def apply(
@@ -65,7 +80,7 @@ def apply(
             state, why = "above ceiling", f"it ends at {waiver.ceiling:g}, and the measurement is not within that"
     days = (waiver.expires - today).days
     soon = state == "applied" and days <= WARNING_DAYS
-    result = Waived(waiver.key, waiver.rule, state, f"{state}: {why}", waiver.expires.isoformat(), days, soon)
+    result = Waived(waiver.key, waiver.rule, state, f"{state}: {why}", waiver, days, soon)
     if state == "applied":
         ending = f"; ends in {days} days" if soon else ""
         text = (
