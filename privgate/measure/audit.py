@@ -34,6 +34,11 @@ class Effort:
     counted: int = 80
     canaries: int = 200
 
+    @property
+    def trainings(self) -> int:
+        """Trainings in all: with and without the canary, one to choose it, one with many canaries."""
+        return 2 * (self.tuning + self.counted) + 1 + (self.canaries > 0)
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -91,7 +96,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
             "trainings are independent of each other, and the test was fixed before those that count",
             "an audit gives a lower bound only; a small one does not show that the guarantee holds",
         ),
-        detail={**found.detail, "claimed_epsilon": claimed_epsilon(claim)},
+        detail={**found.detail, "claimed_epsilon": claimed_epsilon(claim, bench.subject.data.n)},
     )
 
 
@@ -113,7 +118,7 @@ def run(bench: Bench, claim: Claim, *, delta: float, confidence: float, effort: 
     if effort.canaries and claim.adjacency == "add_remove":
         single = _one_run(bench, effort, delta, each)
     best = max(many["epsilon"], 0.0 if single is None else single["epsilon"])
-    total = 2 * (effort.tuning + effort.counted) + (single is not None)
+    total = effort.trainings - (effort.canaries > 0 and single is None)
     detail = {"many_runs": many, "one_run": single, "delta": delta, "trainings": total}
     return Audit(best, confidence, total, many["fpr"], many["tpr"], detail)
 

@@ -12,7 +12,7 @@ from privgate.dp import accountant, bounds
 from privgate.dp.accountant import Guarantee, Mechanism
 from privgate.dp.table import bounds_table
 from privgate.dp.tradeoff import EpsilonDelta, Tradeoff
-from privgate.errors import MeasurementError
+from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Measurement, Precondition, Request
 from privgate.measure.bench import Bench
 from privgate.retrain.observation import Observation
@@ -34,11 +34,14 @@ class Standing:
         None where the policy lets a claim count that nobody observed.
     group : int
         Largest number of records of one person that the guarantee is converted to.
+    records : int
+        Training size.
     """
 
     claim: Claim
     observation: Observation | None
-    group: int
+    group: int = 1
+    records: int = 0
 
     @property
     def pure(self) -> bool:
@@ -58,7 +61,9 @@ class Standing:
             )
         if claim.noise_multiplier is None or claim.sample_rate is None or claim.steps is None:
             return None
-        return Mechanism(claim.noise_multiplier, claim.sample_rate, claim.steps, claim.sampling or "unknown", adjacency)
+        return Mechanism(
+            claim.noise_multiplier, claim.sample_rate, claim.steps, claim.sampling or "unknown", adjacency, self.records
+        )
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
         """Return the guarantee at ``delta`` for one unit of the data, converted to groups where people have several."""
@@ -83,11 +88,14 @@ class Standing:
 
     def _for_records(self, delta: float, adjacency: str) -> Guarantee:
         broken = "" if self.observation is None else self.observation.broken
-        mechanism = self.mechanism(adjacency)
         if broken:
             return Guarantee(math.inf, delta, None, "none", assumptions=(broken,))
-        if mechanism is not None:
-            return accountant.recompute(mechanism, delta)
+        try:
+            mechanism = self.mechanism(adjacency)
+            if mechanism is not None:
+                return accountant.recompute(mechanism, delta)
+        except UsageError as exc:  # numbers that describe no mechanism: here a finding, not a wrong call
+            raise MeasurementError(f"the guarantee cannot be recomputed: {exc}") from exc
         epsilon, own = self._stated()
         if own > delta:
             raise MeasurementError(
@@ -138,7 +146,7 @@ def standing(bench: Bench, request: Request) -> Standing:
     group = max(groups) if claim.unit == "record" else 1
     seen = observed(bench, claim)
     if not seen.problem:
-        return Standing(claim, seen, group)
+        return Standing(claim, seen, group, bench.subject.data.n)
     if not request.option("accept_declared_claims"):
         raise MeasurementError(
             f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
@@ -152,7 +160,7 @@ def standing(bench: Bench, request: Request) -> Standing:
             f"the differential-privacy guarantee is DECLARED ONLY: {seen.problem}; the policy accepts that as it is",
         ),
     )
-    return Standing(claim, None, group)
+    return Standing(claim, None, group, bench.subject.data.n)
 
 
 def observed(bench: Bench, claim: Claim) -> Observation:
@@ -179,7 +187,7 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
         yield Precondition("dp_hazard", "failed", f"{hazard}; the guarantee does not hold")
     if seen.problem:
         return
-    stated = claimed_epsilon(claim)
+    stated = claimed_epsilon(claim, records)
     if seen.library == "opacus" and seen.sample_rate < 1 and seen.sampling != "poisson":
         words = "shuffled" if seen.sampling == "shuffled" else "drawn in a way that could not be recognized"
         outcome = "failed" if claim.sampling == "poisson" else "warned"
@@ -189,7 +197,12 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             f"batches were {words}, but the claim is accounted as {claim.sampling or 'unstated'} sampling: "
             "amplification by sampling is proved for Poisson batches, not for these",
         )
-    found = Standing(claim, seen, 1).guarantee(claim.delta or 0.0) if _countable(claim, seen) else None
+    try:
+        found = Standing(claim, seen, 1, records).guarantee(claim.delta or 0.0) if _countable(claim, seen) else None
+    except MeasurementError as exc:
+        text = f"the claim of epsilon {stated:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
+        yield Precondition("dp_claim", "failed", text)
+        return
     if found is None:
         yield Precondition(
             "dp_claim", "failed", "the claim is pure (delta 0), but Gaussian noise was observed, which never is"
@@ -217,11 +230,11 @@ def _countable(claim: Claim, seen: Observation) -> bool:
     return seen.library != "opacus" or bool(claim.delta) or bool(seen.broken)
 
 
-def claimed_epsilon(claim: Claim) -> float:
+def claimed_epsilon(claim: Claim, records: int) -> float:
     """Return the claim's ε, from its parameters where it states none."""
     if claim.epsilon is not None:
         return claim.epsilon
-    return Standing(claim, None, 1).guarantee(float(claim.delta or 0.0)).epsilon
+    return Standing(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon
 
 
 def note(bench: Bench, precondition: Precondition) -> None:

@@ -15,6 +15,9 @@ from privgate.retrain import plan
 LEAVE_ONE_OUT = ("dtp", "pdtp", "table")
 SHADOWS = ("attack_accuracy", "attack_advantage", "attack_tpr")
 
+#: metrics that follow from watching reruns of a recipe that claims differential privacy
+GUARANTEES = ("dp_epsilon", "dp_attack_accuracy_bound", "deletion_capacity")
+
 
 def first_engine(bench: Bench) -> Engine:
     """Return the first engine that covers the subject; it may hand single units on."""
@@ -39,9 +42,28 @@ def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str
     if wanted & set(SHADOWS):
         found["shadows"] = bench.limits.shadow_models
         said.append(f"attacks: up to {bench.limits.shadow_models} shadow models on random halves of the pool")
-    found["retrains"] = found["leave_one_out"] + found["shadows"]
+    watched = _differential_privacy(bench, wanted, said)
+    found["retrains"] = found["leave_one_out"] + found["shadows"] + watched
     found["cannot_conclude"] = list(bench.detail.get("cannot_conclude", ()))
     return found, said
+
+
+def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> int:
+    """Return how many trainings the rules on differential privacy need."""
+    from privgate.measure.audit import Effort
+    from privgate.retrain.observe import RUNS
+
+    if bench.subject.recipe.payload["dp"] is None:
+        return 0
+    count = 0
+    if wanted & set(GUARANTEES):
+        count += RUNS
+        said.append(f"differential privacy: {RUNS} reruns are watched")
+    if "dp_epsilon_lower_bound" in wanted:
+        trainings = Effort().trainings
+        count += trainings
+        said.append(f"audit of the guarantee: {trainings} trainings")
+    return count
 
 
 def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None:

@@ -123,7 +123,7 @@ def test_shuffled_batches_accounted_as_poisson_are_named():
 
 
 def test_an_honest_shuffled_claim_is_only_warned_of():
-    epsilon = measured.Standing(SGD, replace(SEEN, sampling="shuffled"), 1).guarantee(1e-5).epsilon
+    epsilon = measured.Standing(SGD, replace(SEEN, sampling="shuffled")).guarantee(1e-5).epsilon
     made = bench(replace(SGD, sampling="shuffled", epsilon=epsilon), replace(SEEN, sampling="shuffled"))
     assert outcomes(made) == {"dp_doubt": "warned", "dp_sampling": "warned", "dp_claim": "passed"}
 
@@ -157,6 +157,19 @@ def test_a_delta_of_one_record_is_warned_of():
 
 def test_gaussian_noise_under_a_pure_claim_is_a_contradiction():
     assert outcomes(bench(PURE))["dp_claim"] == "failed"
+
+
+def test_a_claim_at_another_delta_than_what_was_spent_is_contradicted():
+    made = bench(replace(PURE, delta=1e-9), replace(SPENT, spends=((1.0, 1e-6),)))
+    assert outcomes(made)["dp_claim"] == "failed"
+
+
+def test_numbers_that_describe_no_mechanism_are_a_finding():
+    unseen = Observation(problem="nothing was seen")
+    made = bench(replace(SGD, sampling="fixed_size", adjacency="replace_one"), unseen)
+    assert math.isfinite(measured.measure(made, DpEpsilon(max=8, accept_declared_claims=True).request()).value)
+    with pytest.raises(MeasurementError, match="cannot be recomputed"):
+        measured.measure(bench(seen=replace(SEEN, sample_rate=0.0)), DpEpsilon(max=8).request())
 
 
 def test_a_budget_accountant_is_summed():
