@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import urllib.parse
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,8 +130,10 @@ def refusing(doing: str) -> "Iterator[None]":
 
     try:
         yield
-    except MlflowException:
-        raise
+    except MlflowException as exc:
+        if exc.get_http_status_code() < 500:  # MLflow's own words: no such version, already exists
+            raise
+        raise _permission_denied(f"privgate: {doing} refused: it could not be verified ({exc.error_code})") from exc
     except (StatementError, PrivgateError) as exc:
         raise _permission_denied(
             f"privgate: {doing} refused: {exc}. "
@@ -283,9 +286,17 @@ def _compare_files(row: Row, claims: statement.Claims) -> None:
     from privgate.registry import layout
 
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(download_artifacts(artifact_uri=row.storage, dst_path=place))
+        folder = Path(download_artifacts(artifact_uri=_seen_from_server(row.storage), dst_path=place))
         if digest.of_manifest(layout.all_files(folder)) != claims.files:
             raise StatementError("the stored files are not those that were checked and signed")
+
+
+def _seen_from_server(location: str) -> str:
+    """Return where a location that clients reach through this server really is."""
+    destination = os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
+    if not location.startswith("mlflow-artifacts:") or not destination:
+        return location
+    return f"{destination.rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from privgate import digest, statement, trust
 from privgate.policy import Policy
 from privgate.registry import layout
 from privgate.registry.client import connect, download
-from privgate.registry.signing import TAG, row_of
+from privgate.registry.signing import TAG, Signed, attach_statement, row_of
 from privgate.statement import Claims
 from privgate.trust.signer import seal
 from privgate.trust.truststore import fresh_key
@@ -120,6 +120,16 @@ class Registry:
         self.client.set_model_version_tag(name, str(version), TAG, text)
         return text
 
+    def release(self, name, version, tmp_path, **changes):
+        """Sign as privgate sign does: verdict in the tag, report and evidence beside the model."""
+        report = b'{"report": "of the test"}'
+        claims = self.claims(name, version, tmp_path, report=statement.payload_digest(report), **changes)
+        evidence = seal(claims.evidence_statement({"findings": []}), self.site.signer)
+        claims = dataclasses.replace(claims, evidence=statement.payload_digest(evidence.payload))
+        signed = Signed(claims, evidence, seal(claims.summary("test"), self.site.signer), report)
+        attach_statement(signed, tracking_uri=self.address)
+        return claims
+
     def post(self, path, body, method="POST", headers=None):
         """Call the REST API itself; return (status, decoded answer)."""
         request = urllib.request.Request(
@@ -165,3 +175,13 @@ def registry(guarded_server, site):
 @pytest.fixture
 def name(request):
     return "m-" + "".join(c for c in request.node.name if c.isalnum())[:80]
+
+
+@pytest.fixture(scope="session")
+def registry_type():
+    return Registry
+
+
+@pytest.fixture(scope="session")
+def site_type():
+    return Site

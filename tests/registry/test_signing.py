@@ -1,0 +1,147 @@
+"""Signing and renewing: only what the numbers give, under the signer's own policy, about files that are still there."""
+
+import copy
+import dataclasses
+import json
+import os
+from datetime import timedelta
+
+import mlflow
+import pytest
+
+from privgate import Policy, Subject, evaluate, log_model, report, statement, trust
+from privgate.errors import DigestMismatchError, StatementError
+from privgate.registry import signing
+from privgate.registry.guard_config import Guard
+from privgate.registry.verifying import verify
+from privgate.trust.truststore import fresh_key
+
+
+@pytest.fixture
+def checked(registry, recipe, data, tmp_path):
+    """A checked model version: its report on disk, and a way to change the report."""
+    log_model(recipe, data, registered_model_name="credit")
+    policy = Policy.load("dtp-1")
+    verdict = evaluate(policy, Subject.load("models:/credit/1"))
+    assert verdict.approved, verdict.findings
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    return policy, tmp_path / "out"
+
+
+@pytest.fixture
+def signer():
+    return trust.new_key()
+
+
+def guard_for(*signers):
+    keys = tuple(fresh_key(s.public, days=90, roles=trust.ROLES, models=("*",)) for s in signers)
+    policy = Policy.load("dtp-1")
+    policies = {"*": (policy.name, policy.digest)}
+    return Guard(
+        "r", trust.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), accept_advisory=True
+    )
+
+
+def sign(checked, signer, **options):
+    policy, out = checked
+    return signing.sign(out, signer, **{"policy": policy, "registry": "r", **options})
+
+
+def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, signer):
+    made = sign(checked, signer)
+    assert made.claims.passed
+    assert made.claims.advisory  # this user checked, too
+    assert made.claims.targets == (("credit", "production"),)
+    assert "PRIVGATE_POLICY_DTP_1" in made.claims.levels
+    assert made.claims.digests.keys() == {"model", "recipe", "data"}
+    signing.attach_statement(made)
+    guard = guard_for(signer)
+    assert verify("models:/credit/1", guard, target="production").claims == made.claims
+    assert (
+        Subject.load("models:/credit/1").digests["files"] == made.claims.files
+    )  # what is attached counts in no digest
+
+    # a new check replaces the report of its policy, not the one that was signed
+    (checked[1] / "report.json").write_text("{}")
+    mlflow.MlflowClient().log_model_artifacts(
+        Subject.load("models:/credit/1").detail["model_id"], str(checked[1]), "privgate/reports/dtp-1"
+    )
+    assert verify("models:/credit/1", guard, target="production")
+
+    # rotation: the stored evidence is signed again, by the new key, without training
+    fresh = trust.new_key()
+    both = guard_for(signer, fresh)
+    renewed = signing.renew("models:/credit/1", fresh, policy=checked[0], guard=both)
+    signing.attach_statement(renewed)
+    assert verify("models:/credit/1", guard_for(fresh), target="production").claims.files == made.claims.files
+    with pytest.raises(StatementError, match="no trusted key"):
+        verify("models:/credit/1", guard, target="production")
+    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.key_id, at=statement.now()))
+    with pytest.raises(StatementError, match="revoked"):
+        signing.renew("models:/credit/1", signer, policy=checked[0], guard=revoked)
+
+
+def test_a_report_that_says_more_than_its_numbers_is_not_signed(checked, signer):
+    path = checked[1] / "report.json"
+    honest = json.loads(path.read_text())
+    rule = next(i for i, f in enumerate(honest["findings"]) if f["rule"] == "dtp")
+
+    def worse(document):
+        for measurement in document["evidence"]["measurements"]:
+            measurement.update(value=9.0, low=9.0, high=9.0)
+
+    def other_policy(document):
+        document["policy"]["digest"] = "sha256:" + "0" * 64
+
+    def observed(document):
+        document["observed"] = True
+
+    def fewer(document):
+        del document["findings"][rule]
+
+    def outcome(document):
+        document["outcome"] = "failed"
+
+    def other_model(document):
+        document["evidence"]["subject"]["version"] = "2"
+
+    def files(document):
+        for subject in (document["subject"], document["evidence"]["subject"]):
+            subject["digests"]["files"] = "sha256:" + "0" * 64
+
+    for change in (worse, other_policy, observed, fewer, outcome, other_model, files):
+        document = copy.deepcopy(honest)
+        change(document)
+        path.write_text(json.dumps(document))
+        with pytest.raises((StatementError, DigestMismatchError)):
+            sign(checked, signer)
+    path.write_text("{")
+    with pytest.raises(StatementError, match="cannot be read"):
+        sign(checked, signer)
+    path.write_text(json.dumps(honest))
+    assert sign(checked, signer).claims.passed
+
+
+def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, tmp_path):
+    path = next((tmp_path / "artifacts").rglob("model.skops"))
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(DigestMismatchError, match="not those that were checked"):
+        sign(checked, signer)
+
+
+def test_a_statement_lasts_no_longer_than_its_report_says(checked, signer):
+    path = checked[1] / "report.json"
+    document = json.loads(path.read_text())
+    until = (statement.when(document["decided_at"]) + timedelta(days=5)).date()
+    path.write_text(json.dumps({**document, "expires": until.isoformat()}))
+    assert sign(checked, signer).claims.expires.date() == until
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give the report to another user")
+def test_a_report_of_another_user_is_not_advisory(checked, signer):
+    os.chown(checked[1] / "report.json", 65534, 65534)
+    assert not sign(checked, signer).claims.advisory
+
+
+def test_the_operator_may_state_that_the_check_ran_elsewhere(checked, signer):
+    assert not sign(checked, signer, checked_elsewhere=True).claims.advisory

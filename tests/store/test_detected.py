@@ -1,0 +1,160 @@
+"""What a registry hook cannot reach: verify and doctor find it, and say what it is."""
+
+import urllib.request
+
+import mlflow
+import pytest
+
+from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
+from privgate.registry.doctor import examine
+from privgate.registry.guard_config import Guard
+from privgate.registry.verifying import verify
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def guard(site):
+    return Guard.load(site.config)
+
+
+@pytest.fixture
+def own(tmp_path, running_mlflow, site, registry_type):
+    """A guarded server of this test's own, so that the doctor sees nothing else."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
+    with running_mlflow(folder, *options, env=site.env) as address:
+        yield registry_type(address, site)
+
+
+def answers(guard, registry, state):
+    return [a.text for a in examine(guard, tracking_uri=registry.address) if a.state == state]
+
+
+def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, name, tmp_path):
+    version = registry.log(name)
+    registry.release(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    for uri in (f"models:/{name}@production", f"models:/{name}/{version}"):
+        assert verify(uri, guard, tracking_uri=registry.address).uri == f"models:/{name}/{version}"
+    registry.client.log_model_artifacts(
+        registry.client.get_model_version(name, version).source.rpartition("/")[2],
+        str(_folder(tmp_path, "later.html")),
+        "privgate/reports/dtp-1",
+    )
+    assert verify(f"models:/{name}@production", guard, tracking_uri=registry.address)
+
+
+def _folder(tmp_path, file):
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / file).write_text("x")
+    return folder
+
+
+# 8: artifacts overwritten, added or removed after approval
+
+
+@pytest.mark.parametrize("how", ["overwritten", "added", "removed"])
+def test_files_changed_after_approval_do_not_verify(registry, guard, name, tmp_path, how):
+    version = registry.log(name)
+    registry.release(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    location = registry.client.get_logged_model(
+        registry.client.get_model_version(name, version).source.rpartition("/")[2]
+    ).artifact_location
+    path = location.removeprefix("mlflow-artifacts:/")
+    file = "extra.py" if how == "added" else "weights.json"
+    request = urllib.request.Request(
+        f"{registry.address}/api/2.0/mlflow-artifacts/artifacts/{path}/{file}",
+        data=b'"stolen"' if how != "removed" else None,
+        method="DELETE" if how == "removed" else "PUT",
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200  # MLflow lets anybody do this
+
+    with pytest.raises(DigestMismatchError, match="not those that were checked"):
+        verify(f"models:/{name}@production", guard, tracking_uri=registry.address)
+
+
+# 9: consumers that bypass the alias
+
+
+def test_an_unsigned_version_does_not_verify_whatever_it_is_called_by(registry, guard, name, tmp_path):
+    first, second = registry.log(name), registry.log(name, payload="newer")
+    registry.release(name, first, tmp_path)
+    with pytest.raises(StatementError, match="there is no statement"):
+        verify(f"models:/{name}/{second}", guard, tracking_uri=registry.address)
+    with pytest.raises(SubjectError, match="moving target"):
+        verify(f"models:/{name}/latest", guard, tracking_uri=registry.address)
+    model_id = registry.client.get_model_version(name, second).source
+    with pytest.raises(StatementError, match="no registered version"):
+        verify(model_id, guard, tracking_uri=registry.address)
+
+
+def test_a_release_for_one_alias_does_not_verify_as_another(registry, guard, name, tmp_path):
+    version = registry.log(name)
+    registry.release(name, version, tmp_path, targets=((name, "staging"),))
+    with pytest.raises(StatementError, match="does not allow"):
+        verify(f"models:/{name}/{version}", guard, target="production", tracking_uri=registry.address)
+
+
+def test_a_statement_whose_evidence_is_gone_does_not_verify(registry, guard, name, tmp_path):
+    version = registry.log(name)
+    registry.sign(name, version, tmp_path)
+    with pytest.raises(StatementError, match="evidence behind the statement"):
+        verify(f"models:/{name}/{version}", guard, target="production", tracking_uri=registry.address)
+
+
+# 10: the database itself, and a second server on it
+
+
+def test_the_doctor_finds_what_went_around_the_gate(own, guard, site, tmp_path, running_mlflow):
+    good, bad = own.log("credit"), own.log("credit", payload="unsigned")
+    own.release("credit", good, tmp_path)
+    own.client.set_registered_model_alias("credit", "production", good)
+    assert answers(guard, own, "wrong") == []
+    assert any("answered the probe" in text for text in answers(guard, own, "fine"))
+    assert any(f"models:/credit/{good} as 'production' verifies" in text for text in answers(guard, own, "fine"))
+
+    database = f"sqlite:///{tmp_path}/server/registry.db"
+    mlflow.MlflowClient(database, registry_uri=database).set_registered_model_alias("credit", "Production", bad)
+
+    wrong = answers(guard, own, "wrong")
+    assert len(wrong) == 1
+    assert f"models:/credit/{bad} as 'Production' is released but does not verify" in wrong[0]
+    assert "there is no statement" in wrong[0]
+
+    second = tmp_path / "second"
+    second.mkdir()
+    with running_mlflow(second, "--registry-store-uri", database) as address:
+        unguarded = type(own)(address, site)
+        assert any("is not guarded" in text for text in answers(guard, unguarded, "wrong"))
+
+
+def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(own, guard, site, tmp_path):
+    from dataclasses import replace
+    from datetime import timedelta
+
+    from privgate import statement, trust
+
+    version = own.log("credit")
+    soon = statement.now().replace(microsecond=0) + timedelta(days=3)
+    own.release("credit", version, tmp_path, expires=soon)
+    own.client.set_registered_model_alias("credit", "production", version)
+    assert any("expires on" in text for text in answers(guard, own, "look"))
+
+    other = replace(guard, policies={"*": ("strict", "sha256:" + "c" * 64)})  # the policy drifted
+    assert any("in force is" in text for text in answers(other, own, "wrong"))
+    key = site.trust.keys[0]
+    old = trust.TrustStore((replace(key, not_after=statement.stamp(statement.now() - timedelta(minutes=1))),))
+    wrong = answers(replace(guard, trust=old), own, "wrong")
+    assert any("no key may sign verdicts now" in text for text in wrong)
+
+
+def test_a_doctor_without_server_says_so(guard):
+    with pytest.raises(PrivgateError, match=r"answer|connect|failed"):
+        verify("models:/m/1", guard, tracking_uri="http://127.0.0.1:9")
+    found = [a for a in examine(guard, tracking_uri="http://127.0.0.1:9") if a.state == "wrong"]
+    assert len(found) >= 2

@@ -1,0 +1,242 @@
+"""The guard over PostgreSQL, with passwords, workspaces, several workers, webhooks, and when it is itself broken."""
+
+import base64
+import getpass
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+
+from privgate import statement
+from privgate.registry.signing import TAG
+
+pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A real PostgreSQL server of our own on a loopback socket; skip, saying why, where it is not installed."""
+    homes = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
+    found = next((str(h / "initdb") for h in homes[::-1]), None) or shutil.which("initdb")
+    if found is None:
+        pytest.skip("PostgreSQL's server programs are not installed (Debian package postgresql)")
+    home = Path(found).parent
+    folder = tmp_path_factory.mktemp("postgres")
+    # PostgreSQL refuses to run as root; an unprivileged user then owns its folder
+    as_user = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("running as root without setpriv: PostgreSQL cannot be started")
+        place = Path("/var/tmp") / f"privgate-postgres-{os.getpid()}"
+        place.mkdir(mode=0o700)
+        folder = place
+        shutil.chown(folder, "nobody")
+        as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+    user = "nobody" if as_user else getpass.getuser()
+    data = folder / "data"
+    subprocess.run(
+        [*as_user, found, "-D", str(data), "-A", "trust", "-U", user], check=True, capture_output=True, cwd="/"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = [*as_user, str(home / "pg_ctl"), "-D", str(data), "-w"]
+    subprocess.run(
+        [*control, "-o", options, "-l", str(folder / "log"), "start"], check=True, stdout=subprocess.DEVNULL, cwd="/"
+    )
+    try:
+        yield f"postgresql+psycopg2://{user}@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=False, stdout=subprocess.DEVNULL, cwd="/")
+        if as_user:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def on_postgres(postgres, tmp_path_factory, site, running_mlflow, registry_type):
+    folder = tmp_path_factory.mktemp("on-postgres")
+    options = ("--registry-store-uri", f"privgate:{postgres}", "--backend-store-uri", postgres, "--workers", "2")
+    with running_mlflow(folder, *options, env=site.env) as address:
+        yield registry_type(address, site)
+
+
+def test_the_gate_holds_over_postgresql_with_two_workers(on_postgres, name, tmp_path):
+    registry = on_postgres
+    version = registry.log(name)
+    for _ in range(8):  # both workers
+        status, answer = registry.post(
+            "/api/2.0/mlflow/registered-models/alias", {"name": name, "alias": "production", "version": version}
+        )
+        assert (status, answer["error_code"]) == (403, "PERMISSION_DENIED")
+    with pytest.raises(MlflowException, match="no statement"):
+        registry.client.copy_model_version(f"models:/{name}/{version}", "prod." + name)
+
+    registry.sign(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    copy = registry.client.copy_model_version(f"models:/{name}/{version}", "prod." + name)
+    registry.client.set_registered_model_alias("prod." + name, "production", copy.version)
+
+    assert registry.client.get_model_version_by_alias("prod." + name, "production").version == copy.version
+
+
+def test_a_recreated_row_on_postgresql_inherits_nothing(on_postgres, name, tmp_path):
+    registry = on_postgres
+    version = registry.log(name)
+    text = registry.sign(name, version, tmp_path)
+    registry.client.delete_registered_model(name)
+    registry.log(name)
+    registry.client.set_model_version_tag(name, version, TAG, text)
+    with pytest.raises(MlflowException, match="refused"):
+        registry.client.set_registered_model_alias(name, "production", version)
+
+
+@pytest.mark.parametrize("workers", ["uvicorn", "gunicorn"])
+def test_passwords_stay_and_the_gate_holds_for_admins_too(tmp_path, site, running_mlflow, workers, registry_type):
+    pytest.importorskip("flask_wtf", reason="MLflow's basic-auth app needs Flask-WTF (mlflow[auth])")
+    auth = tmp_path / "auth.ini"
+    auth.write_text(
+        "[mlflow]\ndefault_permission = READ\n"
+        f"database_uri = sqlite:///{tmp_path}/auth.db\nadmin_username = admin\nadmin_password = of-this-test-alone\n"
+        "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+    )
+    env = {**site.env, "MLFLOW_AUTH_CONFIG_PATH": str(auth), "MLFLOW_FLASK_SERVER_SECRET_KEY": "of this test"}
+    options = ["--app-name", "basic-auth", "--registry-store-uri", f"privgate:sqlite:///{tmp_path}/registry.db"]
+    if workers == "gunicorn":
+        options += ["--gunicorn-opts", "--timeout 60"]
+    with running_mlflow(tmp_path, *options, env=env) as address:
+        registry = registry_type(address, site)
+        admin = {"Authorization": "Basic " + base64.b64encode(b"admin:of-this-test-alone").decode()}
+        add_version(registry, admin)
+        body = {"name": "m", "alias": "production", "version": "1"}
+        assert registry.post("/api/2.0/mlflow/registered-models/alias", body)[0] == 401
+        status, answer = registry.post("/api/2.0/mlflow/registered-models/alias", body, headers=admin)
+        assert (status, "there is no statement" in answer["message"]) == (403, True), answer
+
+
+def add_version(registry, headers):
+    """Create model m with one version of nothing, by REST."""
+    assert registry.post("/api/2.0/mlflow/registered-models/create", {"name": "m"}, headers=headers)[0] == 200
+    body = {"name": "m", "source": "s3://bucket/model"}
+    status, answer = registry.post("/api/2.0/mlflow/model-versions/create", body, headers=headers)
+    assert status == 200, answer
+
+
+def test_workspaces_keep_the_gate(tmp_path, site, running_mlflow, registry_type):
+    env = {**site.env, "MLFLOW_ENABLE_WORKSPACES": "true"}
+    options = ("--registry-store-uri", f"privgate:sqlite:///{tmp_path}/tracking.db")
+    with running_mlflow(tmp_path, *options, env=env) as address:
+        registry = registry_type(address, site)
+        headers = {"X-MLFLOW-WORKSPACE": "default"}
+        add_version(registry, headers)
+        body = {"name": "m", "alias": "production", "version": "1"}
+        status, answer = registry.post("/api/2.0/mlflow/registered-models/alias", body, headers=headers)
+        assert (status, "there is no statement" in answer["message"]) == (403, True), answer
+
+
+def test_webhooks_can_be_registered_and_deleted_beside_the_gate(registry):
+    from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
+
+    made = registry.client.create_webhook(
+        "wake", "https://93.184.216.34/hook", [WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)]
+    )
+    assert made.webhook_id in {w.webhook_id for w in registry.client.list_webhooks()}
+    registry.client.delete_webhook(made.webhook_id)  # loses wake-ups, never the gate
+
+
+def test_the_gate_at_the_client_protects_that_client(mlflow_server, site, name, monkeypatch, registry_type):
+    for key, value in site.env.items():
+        monkeypatch.setenv(key, value)
+    plain = registry_type(mlflow_server, site)
+    version = plain.log(name)
+    gated = mlflow.MlflowClient(mlflow_server, registry_uri=f"privgate:{mlflow_server}")
+    with pytest.raises(MlflowException, match="no statement"):
+        gated.set_registered_model_alias(name, "production", version)
+
+
+# the guard itself broken: nothing gets through
+
+
+@pytest.fixture
+def own(tmp_path, running_mlflow, registry_type, site_type):
+    """A guarded server whose configuration a test may break."""
+    site = site_type(tmp_path / "site")
+    folder = tmp_path / "server"
+    folder.mkdir()
+    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
+    with running_mlflow(folder, *options, env=site.env) as address:
+        yield registry_type(address, site), site
+
+
+def test_a_broken_or_missing_configuration_refuses_and_a_repaired_one_needs_no_restart(own, tmp_path):
+    registry, site = own
+    version = registry.log("m")
+    registry.sign("m", version, tmp_path)
+    good = site.config.read_text()
+
+    def promote():
+        registry.client.set_registered_model_alias("m", "production", version)
+
+    for broken in (good + "surprise: true\n", good.replace("dtp-1", "no-such-policy"), "}{", None):
+        site.config.unlink() if broken is None else site.config.write_text(broken)
+        with pytest.raises(MlflowException, match="privgate: alias 'production' of 'm' version 1 refused"):
+            promote()
+    site.config.write_text(good)
+    promote()
+
+    # revoking a key counts at once
+    before = site.trust
+    site.save(before.revoke(site.signer.key_id, at=statement.now()))
+    with pytest.raises(MlflowException, match="revoked"):
+        promote()
+    (site.folder / "trust.json").write_text("{")
+    with pytest.raises(MlflowException, match="refused"):
+        promote()
+
+
+def test_files_are_read_in_the_call_path_where_the_operator_asks(own, tmp_path):
+    registry, site = own
+    version = registry.log("m")
+    registry.sign("m", version, tmp_path)
+    site.config.write_text(site.config.read_text() + "check_files: true\n")
+    registry.client.set_registered_model_alias("m", "production", version)
+    stored = next((tmp_path / "server" / "artifacts").rglob("weights.json"))
+    stored.write_text('"stolen"')
+    with pytest.raises(MlflowException, match="not those that were checked"):
+        registry.client.set_registered_model_alias("m", "production", version)
+
+
+def test_a_server_without_usable_configuration_lets_no_registry_call_through(
+    tmp_path, running_mlflow, registry_type, site_type
+):
+    options = ("--registry-store-uri", f"privgate:sqlite:///{tmp_path}/registry.db")
+    with running_mlflow(tmp_path, *options, wait=False) as address:
+        registry = registry_type(address, site_type(tmp_path / "site"))
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                status, _ = registry.post("/api/2.0/mlflow/registered-models/create", {"name": "m"})
+            except OSError:  # not up yet, or refusing to start
+                time.sleep(0.5)
+                continue
+            assert status >= 400
+            break
+
+
+def test_the_call_path_takes_milliseconds(registry, name, tmp_path):
+    version = registry.log(name)
+    registry.sign(name, version, tmp_path)
+    body = {"name": name, "alias": "production", "version": version}
+    took = []
+    for _ in range(30):
+        begin = time.perf_counter()
+        assert registry.post("/api/2.0/mlflow/registered-models/alias", body)[0] == 200
+        took.append(time.perf_counter() - begin)
+    print(f"guarded promotion: median {1000 * statistics.median(took):.1f} ms over HTTP")
