@@ -105,6 +105,7 @@ def summarized(
         "removed_candidates": dict(board.pool.removed),
         "members": int(board.members.sum()),
         "candidates": int((~board.members).sum()),
+        "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
     }
     said: tuple[str, ...] = ASSUMPTIONS
     if missing:

@@ -102,7 +102,12 @@ def measure(bench: Bench, request: Request) -> Measurement:
             "the claim is about models that this recipe trains on random halves, not about the registered model",
             *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
         ),
-        detail={"targets": count, "searched": tries},
+        detail={
+            "targets": count,
+            "searched": tries,
+            "candidates": int((~board.members).sum()),
+            "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+        },
     )
 
 

@@ -81,7 +81,8 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         shadows = measurement.detail.get("shadow_models", 0)
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
-        people = evidence.subject.get("n_candidates", 0)
+        # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
+        people = measurement.detail.get("candidates", evidence.subject.get("n_candidates", 0))
         if audit.min_candidates > 1 and people < audit.min_candidates:
             return f"{people} candidates stand behind this, the policy wants {audit.min_candidates}"
     return ""

@@ -208,6 +208,7 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_shadow_models: 65", {}, "64 shadow models"),
         ("min_shadow_models: 2", {"detail": {}}, "0 shadow models"),
         ("min_candidates: 1001", {}, "1000 candidates"),
+        ("min_candidates: 1000", {"detail": {"candidates": 990}}, "990 candidates"),
     ],
 )
 def test_less_than_the_audit_minimum_is_inconclusive(load, audit, options, words):
