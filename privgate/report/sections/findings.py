@@ -22,7 +22,7 @@ def section(doc: Doc) -> Section:
     blocks: list[Block] = [Table("Preconditions and rules, worst first", columns, rows)]
     waivers = reading.rows(doc.get("waivers"))
     if waivers:
-        blocks.append(Table("Waivers", [name for _, name in _WAIVER], [_waiver(w) for w in waivers]))
+        blocks.append(Table("All waivers", [name for _, name in _WAIVER], [_waiver(w) for w in waivers]))
     if reading.rows(doc.get("next_steps")) or not doc.get("approved"):
         blocks += [Heading("What to do next, in full"), List(front.steps(doc))]
     return Section("findings", "All findings", blocks)

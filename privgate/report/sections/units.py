@@ -104,8 +104,10 @@ def _histogram(name: str, figure: Doc, units: Doc, limit: float) -> Chart:
 def _reading(name: str, figure: Doc, units: Doc, limit: float) -> str:
     q = reading.mapping(figure.get("quantiles"))
     middle, tail, most = (real(q.get(k)) for k in ("0.5", "0.99", "1.0"))
-    bounds = "No limit is known for some people" if math.isinf(most) else f"The worst is {fold(most)}"
-    said = f"Half of all people change an answer by less than {fold(middle)}, 99 % by less than {fold(tail)}. {bounds}"
+    said = f"Half of all people change an answer by less than {fold(middle)}" if math.isfinite(middle) else ""
+    said += f", 99 % by less than {fold(tail)}" if said and math.isfinite(tail) else ""
+    bounds = "no limit is known for some people" if math.isinf(most) else f"the worst is {fold(most)}"
+    said = f"{said}; {bounds}" if said else "For most people no limit is known"
     above = [r for r in reading.rows(units.get("above")) if r.get("figure") == name and real(r.get("limit")) == limit]
     if above:
         count = above[0].get("count")
