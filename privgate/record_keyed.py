@@ -24,8 +24,8 @@ def mix(values: Any) -> Keys:
     return np.asarray(z ^ (z >> np.uint64(31)))
 
 
-def record_keys(X: NDArray[np.float32], y: NDArray[Any]) -> Keys:
-    """Return a key for each record that depends on its content only; copies are told apart by their rank.
+def record_keys(X: NDArray[np.float32], y: NDArray[Any]) -> tuple[Keys, Keys]:
+    """Return (content, key) of each record: hashes of features and label; copies have keys of their own, by rank.
 
     Parameters
     ----------
@@ -42,13 +42,39 @@ def record_keys(X: NDArray[np.float32], y: NDArray[Any]) -> Keys:
             keys[part] = (bits[part].astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
         names, codes = np.unique(y.astype(str), return_inverse=True)
         named = np.array([int.from_bytes(_digest(name), "big") for name in names], dtype=np.uint64)
-        keys = mix(keys ^ named[codes])
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        new = np.append(True, ordered[1:] != ordered[:-1])
-        rank = np.arange(len(keys)) - np.maximum.accumulate(np.where(new, np.arange(len(keys)), 0))
-        keys[order] = mix(ordered + rank.astype(np.uint64) * _ODD)
-    return keys
+        content = mix(keys ^ named[codes])
+        return content, mix(content + ranks(content).astype(np.uint64) * _ODD)
+
+
+def ranks(content: Keys) -> NDArray[np.int64]:
+    """Return how many earlier records have the same content, shape (n,)."""
+    order = np.argsort(content, kind="stable")
+    ordered, place = content[order], np.arange(len(content))
+    new = np.append(True, ordered[1:] != ordered[:-1])
+    rank = np.empty(len(content), dtype=np.int64)
+    rank[order] = place - np.maximum.accumulate(np.where(new, place, 0))
+    return rank
+
+
+def stand_ins(keep: NDArray[np.bool_], content: Keys) -> NDArray[np.bool_]:
+    """Return which records to train on instead, so that keys agree with those of training on ``keep`` alone.
+
+    Of several equal records the copies kept are the first ones: which of them was left out makes no difference, but
+    their ranks, counted anew without it, do.
+
+    Parameters
+    ----------
+    keep : bool array of shape (M, n)
+    content : uint64 array of shape (n,)
+    """
+    rank = ranks(content)
+    if not rank.any():
+        return keep
+    made = keep.copy()
+    for value in np.unique(content[rank > 0]):
+        rows = np.flatnonzero(content == value)
+        made[:, rows] = np.arange(len(rows)) < keep[:, rows].sum(axis=1)[:, None]
+    return made
 
 
 def _digest(name: str) -> bytes:

@@ -125,7 +125,7 @@ class TorchTraining:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             net = self.network(X.shape[1], len(self.classes_)).to(device)
-            keys = record_keys(X, np.asarray(y))
+            _, keys = record_keys(X, np.asarray(y))
             data, labels = torch.from_numpy(X).to(device), torch.from_numpy(codes).to(device)
             optimizer = self.make_optimizer(net.parameters())
             net.train()

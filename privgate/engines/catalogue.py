@@ -12,6 +12,7 @@ from privgate.engines import (
     nearest_centroid,
     qda,
     refit,
+    torch_nets,
 )
 from privgate.engines.base import Engine
 
@@ -26,5 +27,6 @@ ALL: tuple[Engine, ...] = (
     nearest_centroid.ENGINE,
     k_nearest.ENGINE,
     logistic.ENGINE,
+    torch_nets.ENGINE,
     refit.ENGINE,
 )

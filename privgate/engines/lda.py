@@ -1,7 +1,6 @@
 """Linear discriminant analysis without each record, in closed form."""
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from privgate.engines import discriminant, single_records
@@ -58,6 +57,8 @@ class Lda:
         Declined
             The pooled covariance or the class means are near the rank tolerance of scikit-learn.
         """
+        import scipy.linalg as sl
+
         M = discriminant.moments(subject)
         n, y = len(M.y), M.y
         residual = M.residual

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from privgate.engines import design, regression
 from privgate.engines.base import Cost, Declined
-from privgate.engines.binary import Binary
 from privgate.engines.regression import Float, Objective
-from privgate.engines.softmax import Softmax
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows, Status
 from privgate.subject import Subject
@@ -160,6 +158,9 @@ class Logistic:
 
 def _solved(subject: Subject, problem: Objective) -> tuple[Solver, float]:
     """Return the exact minimiser and how far the user's solver stops from it, nats at the worst pool row."""
+    from privgate.engines.binary import Binary
+    from privgate.engines.softmax import Softmax
+
     start = regression.delivered(subject, problem)
     made: Solver | None = (Binary if problem.K == 2 else Softmax).solve(problem, start)
     if made is None:

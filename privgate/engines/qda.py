@@ -1,7 +1,6 @@
 """Quadratic discriminant analysis without each record, in closed form."""
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from privgate.engines import discriminant, single_records
@@ -59,6 +58,8 @@ class Qda:
         Declined
             A class covariance is near scikit-learn's rank tolerance.
         """
+        import scipy.linalg as sl
+
         M = discriminant.moments(subject)
         tolerance, d = float(subject.recipe.library_estimator.tol), M.X.shape[1]
         residual = M.residual

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from privgate.engines import design
@@ -132,6 +131,8 @@ def minimise_binary(
     X: Float, y: Float, lam: Float, start: Float, *, iterations: int = 60
 ) -> tuple[Float, Float] | None:
     """Return (minimiser, Cholesky factor of the Hessian there) for two classes; None without convergence."""
+    import scipy.linalg as sl
+
     w = start.copy()
 
     def value(u: Float) -> float:

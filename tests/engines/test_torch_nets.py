@@ -1,0 +1,175 @@
+"""Networks without each unit: equal to training again without it, whatever the optimizer, and coupled."""
+
+import json
+
+import numpy as np
+import pytest
+
+from privgate.data import TrainingData
+from privgate.engines import answer
+from privgate.engines.torch_nets import ENGINE
+from privgate.recipe import Recipe
+from privgate.record_keyed import batches, n_batches, record_keys
+from privgate.subject import Subject
+from privgate.torch_recipe import TorchTraining
+
+pytest.importorskip("torch")
+
+
+def sample(n=33, d=5, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (n, d)).astype(np.float32)
+    y = rng.integers(0, K, n)
+    y[:K] = np.arange(K)
+    X[10], y[10] = X[9], y[9]
+    X[11], y[11] = X[9], y[9]  # three copies: leaving any of them out is the same
+    return X, y
+
+
+def subject_of(recipe, X, y, **kwargs):
+    return Subject.local(Recipe(recipe), TrainingData(X, y, **kwargs))
+
+
+def own_module(n_features, n_classes):
+    import torch
+
+    return torch.nn.Linear(n_features, n_classes)
+
+
+RECIPES = {
+    "sgd": {},
+    "two layers": {"hidden": (8, 6), "activation": "relu"},
+    "momentum": {"momentum": 0.9, "weight_decay": 0.05},
+    "adam": {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.01},
+    "dropout": {"dropout": 0.4, "hidden": (8, 6)},
+    "single records": {"batch_size": 1, "momentum": 0.5, "epochs": 2},
+    "single records, adam": {"batch_size": 1, "optimizer": "adam", "epochs": 2},
+    "one batch": {"batch_size": 1000},
+}
+
+
+@pytest.mark.parametrize("settings", RECIPES.values(), ids=RECIPES)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_equals_training_again_without_the_unit(settings, grouped):
+    X, y = sample()
+    groups = np.random.default_rng(1).integers(0, 12, len(y)) if grouped else None
+    recipe = {"hidden": (8,), "lr": 0.1, "batch_size": 4, "epochs": 4, **settings}
+    subject = subject_of(TorchTraining(**recipe), X, y, groups=groups)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(len(subject.data.units)), (7, 8), None)
+
+    assert len(handed_on) == 0
+    assert made.log_without.shape[0] == 2
+    for s, seed in enumerate((7, 8)):
+        for k, rows in enumerate(subject.data.units):
+            if made.status[k] == "undefined":
+                assert not set(y) <= set(np.delete(y, rows))
+                continue
+            model = TorchTraining(**recipe, random_state=seed).fit(np.delete(X, rows, axis=0), np.delete(y, rows))
+            expected = np.log(model.predict_proba(X[rows]))
+            assert np.abs(made.log_without[s, made.row_unit == k] - expected).max() < 1e-5
+
+
+def test_leaving_a_record_out_changes_no_other_record_s_batches():
+    X, y = sample(60)
+    _, keys = record_keys(X, y)
+    _, without = record_keys(np.delete(X, 20, axis=0), np.delete(y, 20))
+    names = np.delete(np.arange(60), 20)
+
+    for epoch in range(5):
+        full = [set(b) - {20} for b in batches(keys, 3, epoch, 7)]
+        rest = [set(names[b]) for b in batches(without, 3, epoch, 7)]
+        assert full == rest
+
+
+def test_equal_records_have_keys_of_their_own_but_one_content():
+    X, y = sample()
+
+    content, keys = record_keys(X, y)
+
+    assert len(np.unique(keys)) == len(keys)
+    assert len({*content[9:12]}) == 1
+
+
+def test_every_record_is_in_exactly_one_batch_and_batches_differ_by_epoch_and_seed():
+    X, y = sample(200)
+    _, keys = record_keys(X, y)
+    count = n_batches(200, 32)
+
+    drawn = [batches(keys, seed, epoch, count) for seed in (0, 1) for epoch in (0, 1)]
+
+    assert all(sorted(np.concatenate(d)) == list(range(200)) for d in drawn)
+    assert len({tuple(map(tuple, d)) for d in drawn}) == 4
+    assert np.std([len(b) for b in drawn[0]]) < 20
+
+
+def test_other_queries_and_one_seed_of_subsets_agree_with_direct_training():
+    X, y = sample(40)
+    recipe = {"hidden": (6,), "batch_size": 8, "epochs": 3, "lr": 0.1}
+    outside = sample(30, seed=5)
+    subject = subject_of(TorchTraining(**recipe), X, y, candidates=outside)
+    masks = np.random.default_rng(0).random((5, 70)) < 0.5
+    pool, labels = subject.data.pool()
+    queries = np.repeat(np.arange(3), 70), np.tile(np.arange(70), 3)
+
+    made, _ = ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), None, queries=queries)
+    shadows = ENGINE.subsets(subject, masks, (4,), None)
+
+    for k, u in enumerate((5, 10, 20)):
+        model = TorchTraining(**recipe, random_state=1).fit(np.delete(X, u, axis=0), np.delete(y, u))
+        assert np.abs(made.log_without[0, made.row_unit == k] - np.log(model.predict_proba(pool))).max() < 1e-5
+    for k, mask in enumerate(masks):
+        model = TorchTraining(**recipe, random_state=4).fit(pool[mask], labels[mask])
+        assert np.abs(shadows.log_p[k] - np.log(model.predict_proba(pool))).max() < 1e-5
+    assert ENGINE.subsets(subject, masks, (1, 2, 3, 4, 5), None) is None
+
+
+def test_the_recipe_survives_json_and_the_chain_rechecks_it(fleet):
+    X, y = sample(70)
+    written = json.loads(json.dumps(Recipe(TorchTraining(hidden=[8], batch_size=8, epochs=3), seed=2).payload))
+    subject = Subject.local(Recipe.read(written, None), TrainingData(X, y))
+
+    got = answer(subject, np.arange(70), (2,), fleet)
+
+    assert set(got.retrained.engine) == {"torch_nets"}
+    assert got.rechecks[0].outcome == "passed"
+    assert got.rechecks[0].detail["worst_difference"] < 1e-5
+
+
+def test_a_user_s_module_is_refitted_in_workers():
+    X, y = sample()
+
+    assert "user's own code" in ENGINE.supports(subject_of(TorchTraining(module=own_module), X, y))
+    model = TorchTraining(module=own_module, epochs=2).fit(X, y)
+    assert model.predict_proba(X).shape == (33, 3)
+
+
+def test_shuffled_batches_would_drown_the_record():
+    """The reason for keyed batches: with a new order the measured change is mostly the order's."""
+    X, y = sample(80, seed=3)
+    recipe = {"hidden": (8,), "batch_size": 8, "epochs": 10, "lr": 0.1}
+    full = np.log(TorchTraining(**recipe, random_state=0).fit(X, y).predict_proba(X))
+    coupled = np.log(TorchTraining(**recipe, random_state=0).fit(X[:-1], y[:-1]).predict_proba(X))
+    reordered = X + np.float32(1e-6) * np.random.default_rng(0).normal(size=X.shape).astype(np.float32)
+    other_order = np.log(TorchTraining(**recipe, random_state=0).fit(reordered, y).predict_proba(X))
+
+    assert np.abs(coupled - full)[:-1].mean() < np.abs(other_order - full)[:-1].mean()
+
+
+def test_a_class_of_one_is_undefined():
+    X, y = sample()
+    y[4] = 9
+    made, _ = ENGINE.leave_out(subject_of(TorchTraining(epochs=1), X, y), np.arange(33), (1,), None)
+
+    assert made.status[4] == "undefined"
+    assert np.isneginf(made.log_without[0, 4]).all()
+
+
+@pytest.mark.parametrize("wrong", [{"optimizer": "lion"}, {"dropout": 1.0}, {"lr": 0.0}, {"batch_size": 0}])
+def test_parameters_that_mean_nothing_are_refused(wrong):
+    X, y = sample()
+
+    with pytest.raises(ValueError, match=r"optimizer|dropout|batch_size"):
+        TorchTraining(**wrong).fit(X, y)
+    with pytest.raises(ValueError, match="no parameter"):
+        TorchTraining().set_params(depth=3)
