@@ -63,10 +63,10 @@ class Attacked:
     Parameters
     ----------
     signals : Signals
-        On the eligible rows of the pool only.
+        On the trials of the pool only.
     pool : Pool
     rows : int64 array of shape (E,)
-        The eligible rows of the pool, in the order of ``signals``.
+        The trials among the rows of the pool, in the order of ``signals``.
     members, labels : arrays of shape (U,)
         Ground truth and class position of each person (of the first record, where a person has several).
     first : int64 array of shape (U,)
@@ -143,7 +143,7 @@ def tested(name: str) -> SelfTest:
 def run(bench: Bench) -> Attacked:
     """Return the board of a subject's trials; attacks run when they are asked for."""
     pool = bench.attack_pool
-    rows = np.flatnonzero(pool.eligible)
+    rows = np.flatnonzero(pool.trial)
     target = target_answers(bench)[rows]
     shadows = bench.shadows
     features = pools.features(bench.subject.data)

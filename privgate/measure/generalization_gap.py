@@ -18,7 +18,8 @@ def measure(bench: Bench, request: Request) -> Measurement:
     """Return R_gen of the subject's model, over all records or in the worst class or group.
 
     The training loss is known exactly (every training record is evaluated); the limits are those of the population's
-    loss, estimated from candidates: Clopper-Pearson for ``zero_one``, Student for ``cross_entropy``.
+    loss, estimated from candidates: Clopper-Pearson for ``zero_one``, Student for ``cross_entropy``. Records that
+    somebody else's equals are left out on both sides, for the reason that ``Pool.trial`` gives.
 
     References
     ----------
@@ -43,13 +44,15 @@ def measure(bench: Bench, request: Request) -> Measurement:
             where |= {f"{name} = {v}": values == v for v in np.unique(values)}
     else:
         raise MeasurementError(f"unknown scope {scope!r} for a generalization gap; known: model, class, group")
-    where = {name: who for name, who in where.items() if (who & p.members).any()}
+    where = {name: who & p.trial for name, who in where.items() if (who & p.trial & p.members).any()}
+    if not where:
+        raise MeasurementError("no class or group holds a training record that could be compared")
     alpha = 1 - float(request.option("confidence", 0.95))
     zero_one = request.option("loss", "zero_one") == "zero_one"
     found = {
         name: gap(
             loss[who & p.members],
-            loss[who & p.eligible & ~p.members],
+            loss[who & ~p.members],
             zero_one=zero_one,
             low_alpha=alpha / len(where),
             high_alpha=alpha,
@@ -65,14 +68,14 @@ def measure(bench: Bench, request: Request) -> Measurement:
         unit="fraction" if zero_one else "nats",
         kind="confidence",
         confidence=1 - alpha,
-        n=int(p.eligible.sum()),
-        population=int(p.eligible.sum()),
+        n=int(p.trial.sum()),
+        population=int(p.trial.sum()),
         where=worst if len(where) == 1 or (where[worst] & ~p.members).sum() >= 10 else "a cell too small to name",
         assumptions=(
             "candidates come from the same population as the training records",
             *(() if zero_one else ("the mean loss on candidates is roughly normal",)),
         ),
-        detail={"training_loss": float(loss[p.members].mean()), "removed_candidates": dict(p.removed)},
+        detail={"training_loss": float(loss[p.members & p.trial].mean()), "removed_candidates": dict(p.removed)},
     )
 
 

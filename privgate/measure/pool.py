@@ -29,17 +29,22 @@ class Pool:
     members : bool array of shape (P,)
         Training records.
     eligible : bool array of shape (P,)
-        False for candidates that are also training records, repeat another candidate, or carry an unknown label.
+        False for candidates that are also training records, repeat another candidate, or carry an unknown label; shadow
+        models are trained on the others.
+    trial : bool array of shape (P,)
+        Eligible rows that no other person's row equals. Were only the candidates thinned, the records left among them
+        would be rarer ones than the members', and an attack that spots rare records would seem to spot members.
     unit : int64 array of shape (P,)
         Number of the person of each row: training units first, then one for each candidate.
     labels : int64 array of shape (P,)
         Class position; 0 for a label that the training set does not know (never eligible).
     removed : mapping reason -> count
-        Candidates left out, for the report.
+        Candidates left out, and people who are no trials because somebody's record equals theirs; for the report.
     """
 
     members: Bool
     eligible: Bool
+    trial: Bool
     unit: Index
     labels: Index
     removed: Mapping[str, int]
@@ -92,18 +97,26 @@ def of(data: TrainingData) -> Pool:
     for u, rows in enumerate(data.units):
         unit[rows] = u
     unit[n:] = len(data.units) + np.arange(size - n)
-    inside, outside = len(data.units), int(eligible[n:].sum())
+    owner: dict[str, int] = {}
+    shared: set[str] = set()
+    for name, person in zip(names, unit.tolist(), strict=True):
+        if owner.setdefault(name, person) != person:
+            shared.add(name)
+    unique = np.array([name not in shared for name in names])
+    trial = eligible & unique
+    inside, outside = len(np.unique(unit[:n][trial[:n]])), int(trial[n:].sum())
     removed = {
         "also_in_training": int(overlap.sum()),
         "repeated": int((repeated & ~overlap).sum()),
         "unknown_label": int((unknown & ~overlap & ~repeated).sum()),
+        "members_with_a_double": int((~unique[:n]).sum()),
     }
     if min(inside, outside) < LEAST:
         raise MeasurementError(
             f"{inside} people in the training set and {outside} usable candidates are too few for a split; at least "
             f"{LEAST} of each are needed (removed: {', '.join(f'{v} {k}' for k, v in removed.items())})"
         )
-    return Pool(np.arange(size) < n, eligible, unit, labels, removed)
+    return Pool(np.arange(size) < n, eligible, trial, unit, labels, removed)
 
 
 def features(data: TrainingData) -> NDArray[np.float64] | None:

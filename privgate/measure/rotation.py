@@ -90,7 +90,8 @@ def against_pdtp(board: Attacked) -> dict[str, Any]:
     table = board.bench.records
     place = {str(name): i for i, name in enumerate(board.bench.subject.data.unit_names)}
     units = np.array([place[str(u)] for u in table["unit"]], dtype=np.int64)
-    pdtp = np.asarray(table["pdtp"], dtype=np.float64)
+    tried = np.isin(units, board.units)
+    units, pdtp = units[tried], np.asarray(table["pdtp"], dtype=np.float64)[tried]
     best = np.zeros(len(units))
     for name in SHOWN:
         attack = BY_NAME[name]

@@ -217,11 +217,35 @@ def test_candidates_who_are_members_are_removed_and_counted():
     repeats = len(X) - len(np.unique(np.column_stack([X, y]), axis=0))
     own = {tuple(r) for r in np.column_stack([data.X, data.y]).tolist()}
     chance = sum(tuple(r) in own for r in np.column_stack([X, y]).tolist())
+    doubled = p.removed.pop("members_with_a_double")
     assert p.removed == {"also_in_training": 30 + chance, "repeated": 10 + repeats, "unknown_label": 1}
+    assert doubled >= 30
     assert p.eligible[: len(clean.labels)].tolist() == clean.eligible.tolist()
     assert not p.eligible[len(clean.labels) :].any()
     got = measure.measure(bench(data=more), ask())
     assert got.detail["removed_candidates"]["also_in_training"] == 30 + chance
+
+
+def test_records_that_others_share_are_no_trials_on_either_side():
+    # thinning the candidates alone would leave rare records there and common ones among members: a false leak
+    data = made(d=7)
+    p = pool.of(data)
+    X, y = data.pool()
+    rows = np.column_stack([X, y])
+    _, inverse, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+
+    assert (p.trial == (count[inverse] == 1)).all()
+    assert p.eligible[:240].all()  # shadow models are trained on all members
+
+
+def test_doubles_of_one_person_are_that_persons_business():
+    data = made(n=120, m=120, groups=[f"p{i // 2}" for i in range(120)])
+    X = data.X.copy()
+    y = data.y.copy()
+    X[1::2], y[1::2] = X[::2], y[::2]
+    p = pool.of(TrainingData(X, y, candidates=data.candidates, groups=data.groups))
+
+    assert p.trial[:120].sum() >= 100
 
 
 def test_a_pool_of_members_only_is_refused():
