@@ -176,6 +176,65 @@ def without_library(X, y, *, seed):
     return LogisticRegression().fit(X, y)
 
 
+def by_layer(X, y, *, seed):
+    return variant(X, y, clipping="per_layer", max_grad_norm=[0.3, 0.4, 0.3, 0.4])
+
+
+def in_pieces(X, y, *, seed):
+    return variant(X, y, piece=4)
+
+
+def sparse_batches(X, y, *, seed):
+    return variant(X, y, batch=2, epochs=2)
+
+
+def variant(X, y, *, clipping="flat", max_grad_norm=0.5, piece=0, batch=15, epochs=4):
+    """Train two layers with Adam in one of the ways that Opacus offers."""
+    from opacus import PrivacyEngine
+    from opacus.utils.batch_memory_manager import wrap_data_loader
+    from torch.utils.data import DataLoader, TensorDataset
+
+    classes, codes = np.unique(y, return_inverse=True)
+    data = TensorDataset(torch.from_numpy(np.asarray(X)), torch.from_numpy(codes))
+    network = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 5), torch.nn.Tanh(), torch.nn.Linear(5, len(classes)))
+    private, optimizer, loader = PrivacyEngine().make_private(
+        module=network,
+        optimizer=torch.optim.Adam(network.parameters(), lr=0.01),
+        data_loader=DataLoader(data, batch_size=batch, shuffle=True),
+        noise_multiplier=1.0,
+        max_grad_norm=max_grad_norm,
+        clipping=clipping,
+    )
+    if piece:
+        loader = wrap_data_loader(data_loader=loader, max_batch_size=piece, optimizer=optimizer)
+    loss = torch.nn.CrossEntropyLoss()
+    for _ in range(epochs):
+        for features, labels in loader:
+            optimizer.zero_grad()
+            loss(private(features), labels).backward()
+            optimizer.step()
+    return Net(network, classes)
+
+
+@pytest.mark.parametrize(("fit", "rate"), [(by_layer, 0.25), (in_pieces, 0.25), (sparse_batches, 1 / 30)])
+def test_honest_ways_of_opacus_are_not_called_broken(tmp_path, fit, rate):
+    found = seen(fit, tmp_path, small())
+    assert (found.problem, found.broken, found.sampling) == ("", "", "poisson")
+    assert found.noise_multiplier == 1.0
+    assert found.sample_rate == pytest.approx(rate)
+    assert found.steps == (60 if fit is sparse_batches else 16)
+
+
+def honest(X, y, *, seed):
+    return train(X, y)
+
+
+def test_an_honest_training_is_never_called_broken(tmp_path):
+    for k in range(15):
+        found = seen(honest, tmp_path / str(k), small())
+        assert (found.problem, found.broken, found.sampling, found.noise_multiplier) == ("", "", "poisson", 1.0)
+
+
 def test_shuffled_batches_are_not_taken_for_poisson(tmp_path):
     found = seen(shuffled, tmp_path, small())
     assert (found.sampling, found.steps, found.broken) == ("shuffled", 16, "")

@@ -1,0 +1,94 @@
+"""The whole way: the example's four trainings through the gate, and an audit of a real training function."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from privgate import TrainingData
+from privgate.cli.dp import dp
+from privgate.dp import accountant
+from privgate.errors import MeasurementError
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_example_approves_the_honest_training_and_blocks_the_bugs():
+    done = subprocess.run([sys.executable, "run.py"], cwd=EXAMPLE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
+        "honest: approved",
+        "clipping_off: blocked",
+        "noise_once: blocked",
+        "noise_seed_reused: blocked",
+    ]
+
+
+# -- an audit from the command line, of output perturbation with and without its noise ---------------------------------
+
+
+def people():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    return TrainingData(X, np.where(X[:, 0] > 0, "b", "a"))
+
+
+class Vote:
+    """The share of each label among all records, noised: what one record changes is 1/60."""
+
+    def __init__(self, share):
+        self.share = float(np.clip(share, 0.001, 0.999))
+
+    def predict_proba(self, X):
+        return np.tile([1 - self.share, self.share], (len(X), 1))
+
+
+def vote(X, y, *, seed, noise):
+    share = (y == "b").mean() + noise * np.random.default_rng(seed).standard_normal()
+    return Vote(share)
+
+
+def audited(noise, **options):
+    extra = [text for k, v in options.items() for text in (f"--{k}", str(v))]
+    arguments = ["audit", f"{__name__}:vote", "--data", f"{__name__}:people", "--params", json.dumps({"noise": noise})]
+    arguments += ["--delta", "1e-5", "--adjacency", "replace_one", "--jobs", "1", "--canaries", "0", "--json", *extra]
+    sys.modules.setdefault(__name__, sys.modules[vote.__module__])
+    return CliRunner().invoke(dp, arguments, standalone_mode=False, catch_exceptions=False)
+
+
+def test_an_audit_breaks_the_claim_of_a_training_without_noise():
+    done = audited(0.0, epsilon=1.0, runs=30, tuning=3)
+    answer = json.loads(done.output)
+    assert answer["broken"]
+    assert answer["epsilon_at_least"] > 1
+    assert answer["many_runs"]["counted"] == 60
+    assert done.return_value == 1
+
+
+def test_an_audit_does_not_contradict_a_training_with_enough_noise():
+    done = audited(1.0, epsilon=1.0, runs=30, tuning=3)
+    assert not json.loads(done.output)["broken"]
+    assert done.return_value == 0
+
+
+def test_without_the_accountant_nothing_is_recomputed_and_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    accountant.poisson_loss.cache_clear()
+    with pytest.raises(MeasurementError, match=r"privgate\[dp\]"):
+        accountant.recompute(accountant.Mechanism(1.0, 0.01, 77, "poisson", "add_remove"), 1e-5)
+
+
+def test_importing_the_doors_does_not_import_the_extras():
+    code = (
+        "import sys, privgate, privgate.cli.dp, privgate.measure.dp, privgate.measure.audit; "
+        "print([m for m in ('torch', 'opacus', 'dp_accounting', 'diffprivlib', 'scipy.stats', 'matplotlib') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
