@@ -142,7 +142,11 @@ class Registry:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as exc:
-            return exc.code, json.loads(exc.read() or b"{}")
+            text = exc.read()
+            try:
+                return exc.code, json.loads(text or b"{}")
+            except ValueError:  # a page, not an answer
+                return exc.code, {"message": text.decode(errors="replace")}
 
 
 @pytest.fixture(scope="session")
