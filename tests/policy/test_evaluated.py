@@ -1,0 +1,63 @@
+"""A policy with suites, judged through the whole route on a small model."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.errors import UsageError
+from privgate.gate import prepare
+
+POLICY = """schema: privgate/policy/v1
+name: with-suites
+version: "1"
+applies_to: {models: [credit]}
+data: {suite: people.json, min_rows: 30}
+rules:
+  - metric: pdtp
+    max: 3.0
+  - metric: table
+    suite: units.json
+"""
+
+
+def suite(column, high):
+    kwargs = {"column": column, "min_value": 0, "max_value": high}
+    return {"name": column, "expectations": [{"type": "expect_column_values_to_be_between", "kwargs": kwargs}]}
+
+
+@pytest.fixture
+def policy(tmp_path):
+    (tmp_path / "people.json").write_text(json.dumps(suite("age", 99)))
+    (tmp_path / "units.json").write_text(json.dumps(suite("pdtp", 3.0)))
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    return Policy.load(tmp_path / "policy.yaml")
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 80, 60)
+    return TrainingData(pd.DataFrame({"age": age.astype(float)}), (age > 50).astype(int))
+
+
+def test_suites_run_on_the_data_before_and_on_the_units_after(policy, data):
+    verdict = evaluate(policy, Subject.local(Recipe(GaussianNB(var_smoothing=0.1)), data))
+
+    found = {f.rule: f.outcome.value for f in verdict.findings}
+    assert found["precondition:min_rows"] == "passed"
+    assert found["precondition:suite:people.json"] == "passed"
+    assert found["table"] == "passed"
+    assert verdict.detail["waivers"] == []
+
+
+def test_a_policy_for_other_models_is_refused_before_anything_is_trained(policy, data):
+    local = Subject.local(Recipe(GaussianNB()), data, name="churn")
+    registered = Subject(local.recipe, data, name="churn", uri="models:/churn/1")
+
+    assert prepare(policy, local, fleet=None, limits=None)
+    with pytest.raises(UsageError, match="applies to model credit, not to 'churn'"):
+        prepare(policy, registered, fleet=None, limits=None)
