@@ -154,9 +154,7 @@ def solve(**o: Any) -> int:
             raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
         prior = o["prior"] or CAPACITY_PRIOR
         epsilon = goals.epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta)
-        words = (
-            f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each record was used with "
-        )
+        words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each record was used with "
         words += f"probability at most {prior:g}"
         words += "" if o["prior"] else " (assumed; pass --prior)"
         words += ", except with probability 0.001 over the training's randomness" if delta else ""
@@ -289,10 +287,24 @@ def _params(text: str) -> dict[str, Any]:
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the SVG files."
 )
-def figures(*, out: Path) -> int:
-    """Draw the figures of Thudi et al. (2022) and a trade-off curve with simulated attacks under it, as SVG."""
+@click.option(
+    "--report", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None, help="report.json"
+)
+def figures(*, out: Path, report: Path | None) -> int:
+    """Draw the figures of Thudi et al. (2022) and a trade-off curve with attacks under it, as SVG.
+
+    With --report, also the curve of a checked model with the attacks that were measured on it.
+    """
     from privgate.dp import figures as drawn
 
-    for path in drawn.draw(out):
+    made = drawn.draw(out)
+    if report is not None:
+        try:
+            document = json.loads(report.read_text(encoding="utf-8"))
+            detail = document["evidence"]["detail"]
+        except (json.JSONDecodeError, KeyError, TypeError) as exc:
+            raise UsageError(f"{report} is no report.json of privgate: {exc}") from exc
+        made.append(drawn.draw_report(detail, out))
+    for path in made:
         click.echo(str(path))
     return 0

@@ -3,7 +3,7 @@
 The printed figures fix constants that the available text has lost; ours are named in each title.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,15 @@ from privgate.dp.capacity import deletion_capacity
 from privgate.dp.tradeoff import EpsilonDelta, Tradeoff
 from privgate.errors import MeasurementError
 
+Drawing = Callable[[Any], None]
+
 EPSILONS = np.linspace(0, 8, 161)
 PRIORS = (0.5, 0.1, 0.01, 0.001)
 
 
 def draw(out: Path) -> list[Path]:
-    """Write all figures below ``out`` and return their paths.
-
-    Raises
-    ------
-    MeasurementError
-        Matplotlib is not installed.
-    """
-    try:
-        import matplotlib as mpl
-    except ImportError as exc:
-        raise MeasurementError("figures need matplotlib; install it with pip install matplotlib") from exc
-    mpl.use("Agg")
-    # the same picture must be the same file
-    mpl.rcParams.update({"svg.hashsalt": "privgate", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
-    out.mkdir(parents=True, exist_ok=True)
-    made = []
-    drawings: dict[str, Callable[[Any], None]] = {
+    """Write all figures of the paper below ``out`` and return their paths."""
+    drawings: dict[str, Drawing] = {
         "thudi-figure-2": comparison,
         "thudi-figure-3": positive_accuracy,
         "thudi-figure-5": against_sablayrolles,
@@ -44,15 +31,59 @@ def draw(out: Path) -> list[Path]:
         "thudi-figure-7": capacity_by_size,
         "trade-off": tradeoff_with_attacks,
     }
-    for name, drawing in drawings.items():
-        from matplotlib.figure import Figure
+    return [_written(out, name, drawing) for name, drawing in drawings.items()]
 
+
+def draw_report(detail: Mapping[str, Any], out: Path) -> Path:
+    """Write the trade-off curve of a judged model with the attacks that were measured on it.
+
+    Parameters
+    ----------
+    detail : mapping
+        ``evidence.detail`` of a report document: ``dp_curve``, ``attacks``, ``dp_points``.
+    out : Path
+        Folder.
+
+    Raises
+    ------
+    MeasurementError
+        The report holds no curve: no rule asked for the guarantee, or there is none.
+    """
+    curve = detail.get("dp_curve")
+    if not curve:
+        raise MeasurementError("the report holds no trade-off curve; check with a policy that has a rule dp_epsilon")
+
+    def drawing(axes: Any) -> None:
+        axes.plot(curve["fpr"], curve["tpr"], label="bound of the observed mechanism")
+        axes.plot([1e-4, 1], [1e-4, 1], ":", color="gray", label="guessing")
+        for attack in detail.get("attacks", ()):
+            if attack.get("roc") and not attack.get("problem"):
+                points = np.array([point[:2] for point in attack["roc"]], dtype=np.float64)
+                axes.plot(*points[(points > 0).all(axis=1)].T, ".", markersize=3, label=str(attack["name"])[:30])
+        for point in detail.get("dp_points", ()):
+            axes.plot([point["fpr"]], [point["tpr"]], "kx", label=str(point["name"])[:30])
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(1e-4, 1.1)
+        _label(axes, "false-positive rate", "true-positive rate", "What attacks reached, and what any attack can reach")
+
+    return _written(out, "measured-trade-off", drawing)
+
+
+def _written(out: Path, name: str, drawing: Drawing) -> Path:
+    """Draw one picture as SVG; the same picture is the same file."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as exc:
+        raise MeasurementError("figures need matplotlib; install it with pip install matplotlib") from exc
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{name}.svg"
+    with mpl.rc_context({"svg.hashsalt": "privgate", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}):
         figure = Figure(figsize=(5.2, 3.6), layout="constrained")
         drawing(figure.subplots())
-        path = out / f"{name}.svg"
         figure.savefig(path, metadata={"Date": None})
-        made.append(path)
-    return made
+    return path
 
 
 def comparison(axes: Any) -> None:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from privgate.__main__ import run
 from privgate.cli.dp import dp
-from privgate.dp.figures import draw
+from privgate.dp import figures
 
 
 def call(*arguments):
@@ -84,8 +84,25 @@ def test_solve_answers_each_goal():
 
 
 def test_figures_are_written_and_the_same_each_time(tmp_path):
-    names = [p.name for p in draw(tmp_path / "a")]
+    names = [p.name for p in figures.draw(tmp_path / "a")]
     assert {f"thudi-figure-{k}.svg" for k in (2, 3, 5, 6, 7)} <= set(names)
-    draw(tmp_path / "b")
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    again = figures._written(tmp_path / "b", "thudi-figure-7", figures.capacity_by_size)
+    assert (tmp_path / "a" / "thudi-figure-7.svg").read_bytes() == again.read_bytes()
+    assert len(names) == 6
+
+
+def test_a_reports_own_curve_is_drawn_with_its_attacks(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "draw", lambda out: [])
+    report = tmp_path / "report.json"
+    detail = {
+        "dp_curve": {"fpr": [1e-4, 1e-2, 1], "tpr": [1e-3, 5e-2, 1]},
+        "attacks": [{"name": "likelihood ratio", "roc": [[0, 0], [0.01, 0.02], [1, 1]]}, {"problem": "did not run"}],
+        "dp_points": [{"name": "audit", "fpr": 0.2, "tpr": 0.3}],
+    }
+    report.write_text(json.dumps({"evidence": {"detail": detail}}))
+    assert "measured-trade-off.svg" in call("figures", "--out", str(tmp_path), "--report", str(report))
+    assert "likelihood ratio" in (tmp_path / "measured-trade-off.svg").read_text()
+    report.write_text(json.dumps({"evidence": {"detail": {}}}))
+    assert run(["dp", "figures", "--out", str(tmp_path), "--report", str(report)]) == 5
+    report.write_text("[]")
+    assert run(["dp", "figures", "--out", str(tmp_path), "--report", str(report)]) == 2
