@@ -9,10 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.certificates import logistic
 from privgate.certificates.logistic import Problem
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+#: logits held at once
+_LOGITS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +52,7 @@ class Downdate:
         """Return the downdate of ``rows``, shape (U, m)."""
         (U, m), C = rows.shape, problem.C
         x = problem.X[rows]
-        residual, curvature = problem.residuals(problem.u, rows.ravel())
+        residual, curvature = problem.at(problem.u, rows.ravel())
         S = np.zeros((U, m, C, m, C))
         for i in range(m):
             S[:, i, :, i, :] = curvature.reshape(U, m, C, C)[:, i]
@@ -115,6 +119,25 @@ def one_step(down: Downdate, R: Float, rest: float) -> tuple[Float, Float, Float
     return down.problem.u - step, rho + left, length
 
 
+def _blocks(down: Downdate) -> list[slice]:
+    """Return units in blocks whose logits at all records fit the memory."""
+    size = max(1, _LOGITS // (len(down.problem.X) * down.problem.C))
+    return [slice(k, k + size) for k in range(0, len(down.rows), size)]
+
+
+def _gradient(down: Downdate, u: Float, part: slice) -> Float:
+    """Return the gradient without each unit at its own parameters, shape (block, C, p)."""
+    p, u, rows = down.problem, u[part], down.rows[part]
+    n, U = len(p.X), len(u)
+    logits = (p.X @ u.reshape(U * p.C, -1).T).reshape(n * U, p.C)
+    residual = logistic.residuals(logits, np.repeat(p.labels, U), curvature=False)[0].reshape(n, U, p.C)
+    residual[rows.ravel(), np.repeat(np.arange(U), rows.shape[1])] = 0.0
+    gradient = (residual.reshape(n, -1).T @ p.X).reshape(u.shape) + p.lam * u
+    if p.gauge:
+        gradient[:, :, -1] += u[:, :, -1].sum(axis=1)[:, None]
+    return np.asarray(gradient)
+
+
 def second_step(down: Downdate, u: Float, length: Float, R: Float) -> tuple[Float, Float]:
     """Return (parameters, radius) after a second step with the same Hessian, from the gradient where the first ended.
 
@@ -122,14 +145,7 @@ def second_step(down: Downdate, u: Float, length: Float, R: Float) -> tuple[Floa
     minimiser ``u + v`` obeys ``H' (v + H'^-1 g) = -(mean Hessian - H') v``, hence the radius
     ``|v| (exp(R (length + |v|)) - 1)``. One sweep over all records for each unit: O(n p C).
     """
-    p = down.problem
-    gradient = np.empty_like(u)
-    for k in range(len(u)):
-        residual, _ = p.residuals(u[k], curvature=False)
-        residual[down.rows[k]] = 0.0
-        gradient[k] = residual.T @ p.X + p.lam * u[k]
-        if p.gauge:
-            gradient[k, :, -1] += u[k, :, -1].sum()
+    gradient = np.concatenate([_gradient(down, u, part) for part in _blocks(down)])
     step = down.solve(gradient)
     gamma = np.sqrt(np.maximum(np.einsum("ucp,ucp->u", gradient, step), 0.0))
     with np.errstate(over="ignore", invalid="ignore"):

@@ -72,9 +72,9 @@ class Problem:
         k, other = np.triu_indices(self.C, 1)
         return np.asarray(np.eye(self.C)[k] - np.eye(self.C)[other])
 
-    def residuals(self, u: Float, rows: Index | slice = slice(None), *, curvature: bool = True) -> tuple[Float, Float]:
+    def at(self, u: Float, rows: Index | slice = slice(None), *, curvature: bool = True) -> tuple[Float, Float]:
         """Return (probability minus indicator (m, C), curvature (m, C, C)) of each record's loss at ``u``."""
-        return _residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
+        return residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
 
     def moved(self, u: Float, inverse: Float, gradient: Float) -> "Problem":
         """Return the same problem seen from other parameters."""
@@ -114,7 +114,8 @@ class Problem:
         return np.asarray(at_centre + (reach.norm or 0.0) * np.sqrt(np.maximum(largest, 0.0)))
 
 
-def _residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
+def residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
+    """Return (probability minus indicator (m, C), curvature (m, C, C)) of losses from logits (m, C)."""
     if z.shape[1] == 1:
         p = 1.0 / (1.0 + np.exp(-np.clip(z, -700, 700)))
         return p - labels[:, None], (p * (1 - p))[:, :, None]
@@ -131,7 +132,7 @@ def _residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Floa
 def derivatives(X: Float, labels: Index, u: Float, lam: Float, *, gauge: bool) -> tuple[Float, Float]:
     """Return (gradient (C, p), Hessian (C p, C p)) of the objective on these records."""
     C, p = u.shape
-    residual, curvature = _residuals(X @ u.T, labels)
+    residual, curvature = residuals(X @ u.T, labels)
     gradient = residual.T @ X + lam * u
     H = np.zeros((C, p, C, p))
     for a in range(C):

@@ -25,8 +25,8 @@ Float = NDArray[np.float64]
 _MARGIN = 1e-3
 #: share of a bound that may be the ball's radius before a second step is worth its time
 _LOOSE = 0.02
-#: multiplications spent on second steps, and on Newton's method
-_SECOND, _MINIMISE = 4e11, 3e10
+#: multiplications spent on second steps that decide something, on those that only tighten, and on Newton's method
+_DECIDE, _TIDY, _MINIMISE = 4e10, 1e10, 3e10
 #: entries of the largest temporary array
 _CHUNK = 4_000_000
 
@@ -154,17 +154,22 @@ class _Units:
         self.lower[~kept] = np.inf
         for part in self._parts(np.flatnonzero(kept)):
             self._steps(part, second=False)
-        loose = np.flatnonzero(kept & ~(self.error <= _LOOSE * self.upper))
-        loose = loose[np.argsort(-self.upper[loose], kind="stable")]
-        self.spent["second_steps"] = n = min(len(loose), int(_SECOND / (2 * self.problem.X.size * self.problem.C)))
-        for part in self._parts(np.sort(loose[:n])):
-            self._steps(part, second=True)
+        self._second(np.fromiter(self._open(limit, kept), dtype=np.int64), _DECIDE)
+        self._second(np.flatnonzero(kept & ~(self.error <= _LOOSE * self.upper)), _TIDY)
         budget = int(_MINIMISE / (self.problem.X.shape[0] * self.problem.u.size**2))
         for k in self._open(limit, kept):
             if self.spent["minimised_again"] >= budget:
                 return
             self._minimise_again(k)
             self.spent["minimised_again"] += 1
+
+    def _second(self, units: Index, budget: float) -> None:
+        """Make second steps, largest bound first, while the budget lasts."""
+        units = units[np.argsort(-self.upper[units], kind="stable")]
+        n = min(len(units), int(budget / (2 * self.problem.X.size * self.problem.C)))
+        for part in self._parts(np.sort(units[:n])):
+            self._steps(part, second=True)
+        self.spent["second_steps"] += n
 
     def _rows(self, k: int) -> Index:
         return np.atleast_1d(self.members[k])
@@ -209,14 +214,15 @@ class _Units:
         self.lower[at] = np.maximum(self.lower[at], lower * (1 - _MARGIN) - error[good])
 
     def _open(self, limit: float | None, kept: NDArray[np.bool_]) -> Iterator[int]:
-        """Yield units worth Newton's method: no bound, both sides of the limit, or the possible maximum."""
-        yield from np.flatnonzero(np.isinf(self.upper) & kept).tolist()
+        """Yield units worth more time, each once: no bound, both sides of the limit, or the possible maximum."""
+        first = np.isinf(self.upper) & kept
         if limit is not None:
-            yield from np.flatnonzero((self.lower <= limit) & (limit < self.upper) & np.isfinite(self.upper)).tolist()
+            first |= (self.lower <= limit) & (limit < self.upper)
+        yield from np.flatnonzero(first).tolist()
         for k in np.argsort(-np.where(kept, self.upper, -1.0)).tolist():
             if not kept[k] or self.upper[k] <= self.lower[kept].max(initial=0.0) * (1 + _LOOSE):
                 return
-            if self.error[k] > _MARGIN * self.upper[k]:
+            if not first[k] and self.error[k] > _MARGIN * self.upper[k]:
                 yield k
 
     def _minimise_again(self, k: int) -> None:
