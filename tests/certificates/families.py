@@ -1,0 +1,146 @@
+"""Small random instances of every certified family, with queries that can be enumerated."""
+
+import itertools
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+
+from privgate import Domain, Recipe, Subject, TrainingData
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A subject, and queries of its domain (all of them where ``complete``)."""
+
+    subject: Subject
+    queries: np.ndarray
+    complete: bool = False
+
+    def changes(self) -> np.ndarray:
+        """Largest label change over the queries of every unit, by training again: infinite where it is undefined."""
+        X, y = np.asarray(self.subject.data.X), self.subject.data.y
+        estimator = self.subject.recipe.library_estimator
+        log_with = _fitted(estimator, X, y).predict_log_proba(self.queries)
+        found = []
+        for rows in self.subject.data.units:
+            keep = np.ones(len(y), dtype=bool)
+            keep[rows] = False
+            if len(np.unique(y[keep])) < len(np.unique(y)):
+                found.append(np.inf)
+                continue
+            try:
+                log_without = _fitted(estimator, X[keep], y[keep]).predict_log_proba(self.queries)
+            except IndexError:  # a category that only this unit had
+                found.append(np.inf)
+                continue
+            found.append(np.abs(log_with - log_without).max())
+        return np.array(found)
+
+
+def _fitted(estimator, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(estimator).fit(X, y)
+
+
+def _labels(rng, n, K):
+    return np.unique(np.concatenate([[0, 1], rng.integers(0, K, n - 2)]), return_inverse=True)[1]
+
+
+def _groups(rng, n):
+    return rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
+
+
+def _subject(rng, estimator, X, y, domain):
+    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=_groups(rng, len(y))))
+
+
+def categorical(rng):
+    m, n = int(rng.integers(1, 5)), int(rng.integers(6, 25))
+    V = rng.integers(1, 4, m)
+    X = np.column_stack([rng.integers(0, v, n) for v in V])
+    y = _labels(rng, n, int(rng.integers(2, 5)))
+    declared = rng.random() < 0.5
+    V = V if declared else X.max(axis=0) + 1
+    estimator = CategoricalNB(
+        alpha=float(rng.choice([0.1, 1.0, 5.0])),
+        fit_prior=bool(rng.random() < 0.7),
+        min_categories=V.tolist() if declared else None,
+    )
+    domain = Domain(categories=tuple(int(v) for v in V)) if declared else None
+    queries = np.array(list(itertools.product(*(range(v) for v in V))))
+    return Instance(_subject(rng, estimator, X, y, domain), queries, complete=True)
+
+
+def bernoulli(rng):
+    m, n = int(rng.integers(1, 6)), int(rng.integers(6, 25))
+    X = (rng.random((n, m)) < rng.random(m)).astype(float)
+    estimator = BernoulliNB(alpha=float(rng.choice([0.1, 1.0, 5.0])), fit_prior=bool(rng.random() < 0.7))
+    queries = np.array(list(itertools.product((0.0, 1.0), repeat=m)))
+    y = _labels(rng, n, int(rng.integers(2, 5)))
+    return Instance(_subject(rng, estimator, X, y, None), queries, complete=True)
+
+
+def _documents(rng):
+    d, n, length = int(rng.integers(2, 4)), int(rng.integers(6, 20)), int(rng.integers(3, 6))
+    X = np.array([np.bincount(rng.integers(0, d, rng.integers(0, length + 1)), minlength=d) for _ in range(n)])
+    every = np.array(list(itertools.product(range(length + 1), repeat=d)))
+    if rng.random() < 0.3:
+        return X, every, Domain(box=((0.0, float(length)),) * d)
+    return X, every[every.sum(axis=1) <= length], Domain(max_length=length)
+
+
+def multinomial(rng):
+    X, queries, domain = _documents(rng)
+    estimator = MultinomialNB(alpha=float(rng.choice([0.1, 1.0, 3.0])), fit_prior=bool(rng.random() < 0.7))
+    y = _labels(rng, len(X), int(rng.integers(2, 5)))
+    return Instance(_subject(rng, estimator, X, y, domain), queries)
+
+
+def complement(rng):
+    X, queries, domain = _documents(rng)
+    estimator = ComplementNB(alpha=float(rng.choice([0.1, 1.0, 3.0])), norm=bool(rng.random() < 0.5))
+    y = _labels(rng, len(X), int(rng.integers(2, 5)))
+    return Instance(_subject(rng, estimator, X, y, domain), queries)
+
+
+def _numbers(rng):
+    d, n = int(rng.integers(1, 4)), int(rng.integers(10, 30))
+    y = _labels(rng, n, int(rng.integers(2, 4)))
+    X = rng.normal(size=(n, d)) + 0.7 * y[:, None] + (100 if rng.random() < 0.2 else 0)
+    low, high = X.min(axis=0) - 1, X.max(axis=0) + 1
+    domain = Domain(box=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)))
+    corners = np.array(list(itertools.product(*domain.box)))
+    return X, y, domain, np.concatenate([low + (high - low) * rng.random((300, d)), corners, X])
+
+
+def gaussian(rng):
+    X, y, domain, queries = _numbers(rng)
+    estimator = GaussianNB(var_smoothing=float(rng.choice([1e-9, 1e-2, 1.0])))
+    return Instance(_subject(rng, estimator, X, y, domain), queries)
+
+
+def logistic(rng):
+    d, n = int(rng.integers(1, 4)), int(rng.integers(10, 30))
+    y = _labels(rng, n, int(rng.integers(2, 4)))
+    X = rng.random((n, d))
+    estimator = LogisticRegression(C=float(rng.choice([0.1, 1.0])), tol=1e-11, max_iter=20_000)
+    corners = np.array(list(itertools.product((0.0, 1.0), repeat=d)))
+    queries = np.concatenate([corners, rng.random((200, d))])
+    return Instance(_subject(rng, estimator, X, y, Domain.of_box(0, 1, d)), queries)
+
+
+#: certificate -> instances on which it must speak; a certificate without a family fails the laws
+FAMILIES = {
+    "categorical_nb": categorical,
+    "bernoulli_nb": bernoulli,
+    "multinomial_nb": multinomial,
+    "complement_nb": complement,
+    "gaussian_nb": gaussian,
+    "newton": logistic,
+}

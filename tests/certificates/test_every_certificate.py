@@ -1,0 +1,175 @@
+"""Laws that every certificate in the catalogue must keep; a new one needs only a line in ``families.FAMILIES``."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from families import FAMILIES
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Domain, Recipe, Release, Subject, TrainingData, certificates
+
+NAMES = sorted(certificates.ALL)
+ALONE = sorted(n for n, c in certificates.ALL.items() if not c.needs_retrained)
+#: rounding of sums, and of refits that solve their equations in another order
+ROUNDING = 1e-8
+
+
+def speak(name, instance):
+    certificate = certificates.ALL[name]
+    assert certificate.applies(instance.subject) == ""
+    units = np.arange(len(instance.subject.data.units))
+    return certificate.bound(instance.subject, units, None)
+
+
+def test_every_certificate_has_a_family_and_is_named_like_its_file():
+    for name, certificate in certificates.ALL.items():
+        assert certificate.name == name
+        assert type(certificate).__module__ == f"privgate.certificates.{name}"
+        assert certificate.source
+    assert set(ALONE) <= set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("seed", range(8))
+def test_never_below_the_change_at_a_real_query(name, seed):
+    instance = FAMILIES[name](np.random.default_rng(seed))
+    found, changes = speak(name, instance), instance.changes()
+    finite = np.isfinite(found.upper)
+    assert (found.upper[finite] >= changes[finite] * (1 - 1e-9) - ROUNDING).all()
+    assert np.isinf(found.upper[np.isinf(changes)]).all()
+    if instance.complete:
+        assert (found.lower[finite] <= changes[finite] + ROUNDING).all()
+
+
+@pytest.mark.parametrize("name", ["bernoulli_nb", "categorical_nb"])
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_equals_enumeration_on_small_domains(name, seed):
+    instance = FAMILIES[name](np.random.default_rng(seed))
+    found, changes = speak(name, instance), instance.changes()
+    assert found.exact.all()
+    np.testing.assert_allclose(found.upper, changes, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.lower, changes, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_bounds_are_ordered_never_negative_and_exact_only_where_they_meet(name):
+    found = speak(name, FAMILIES[name](np.random.default_rng(7)))
+    assert (found.lower >= 0).all()
+    assert (found.upper >= found.lower).all()
+    assert not np.isnan(found.upper).any()
+    met = (found.upper == found.lower) | (found.upper - np.minimum(found.lower, 1e300) <= 1e-9)
+    np.testing.assert_array_equal(found.exact, met)
+    assert found.assumptions
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_units_are_answered_alike_alone_and_together_and_in_any_order(name):
+    instance = FAMILIES[name](np.random.default_rng(3))
+    everyone = speak(name, instance)
+    order = np.random.default_rng(0).permutation(len(instance.subject.data.units))[:5]
+    some = certificates.ALL[name].bound(instance.subject, order, None)
+    # effort depends on who else asks, so bounds may differ but must overlap
+    finite = np.isfinite(everyone.upper[order])
+    np.testing.assert_array_equal(np.isfinite(some.upper), finite)
+    assert (some.lower <= everyone.upper[order] + ROUNDING).all()
+    assert (everyone.lower[order] <= some.upper + ROUNDING).all()
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("form", ["rounded", "label", "top_k"])
+def test_says_nothing_about_a_release_that_is_not_exact(name, form):
+    instance = FAMILIES[name](np.random.default_rng(1))
+    subject = dataclasses.replace(instance.subject, release=Release(form=form))
+    assert certificates.ALL[name].applies(subject).startswith("does not apply, because ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_nothing_about_another_model_or_a_wrapped_one(name):
+    data = TrainingData(np.eye(4), [0, 1, 0, 1])
+    other = Subject.local(Recipe(DecisionTreeClassifier()), data)
+    assert certificates.ALL[name].applies(other).startswith("does not apply, because ")
+    wrapped = FAMILIES.get(name, FAMILIES["gaussian_nb"])(np.random.default_rng(1)).subject
+    own = Recipe(wrapped.recipe.training, predict=my_predict)
+    subject = Subject.local(own, wrapped.data)
+    assert certificates.ALL[name].applies(subject).startswith("does not apply, because ")
+
+
+def my_predict(model, X):
+    return model.predict_proba(X)
+
+
+@pytest.mark.parametrize("name", ["multinomial_nb", "complement_nb", "gaussian_nb", "newton"])
+def test_without_a_declared_domain_the_sentence_says_how_to_declare_one(name):
+    subject = FAMILIES[name](np.random.default_rng(2)).subject
+    data = dataclasses.replace(subject.data, domain=None)
+    said = certificates.ALL[name].applies(Subject.local(subject.recipe, data))
+    assert said.startswith("does not apply, because ")
+    assert "Domain(" in said
+    assert "infinite" in said
+
+
+@pytest.mark.parametrize("name", ["gaussian_nb", "newton"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_larger_box_never_lowers_the_bound(name, seed):
+    subject = FAMILIES[name](np.random.default_rng(seed)).subject
+    small = certificates.ALL[name].bound(subject, np.arange(3), None)
+    wide = tuple((a - (b - a), b + (b - a)) for a, b in subject.data.domain.box)
+    larger = Subject.local(subject.recipe, dataclasses.replace(subject.data, domain=Domain(box=wide)))
+    found = certificates.ALL[name].bound(larger, np.arange(3), None)
+    assert (found.upper >= small.lower - ROUNDING).all()
+    if name == "gaussian_nb":
+        assert (found.upper >= small.upper - ROUNDING).all()
+
+
+@pytest.mark.parametrize("name", ["multinomial_nb", "complement_nb"])
+@pytest.mark.parametrize("seed", range(3))
+def test_longer_documents_never_lower_the_bound(name, seed):
+    subject = FAMILIES[name](np.random.default_rng(seed)).subject
+    length = float(np.asarray(subject.data.X).sum(axis=1).max())
+    uppers = []
+    for factor in (1, 2):
+        data = dataclasses.replace(subject.data, domain=Domain(max_length=max(1.0, factor * length)))
+        units = np.arange(len(data.units))
+        uppers.append(certificates.ALL[name].bound(Subject.local(subject.recipe, data), units, None).upper)
+    assert (uppers[1] >= uppers[0] - ROUNDING).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(ALONE) - {"newton"}))
+@pytest.mark.parametrize("seed", range(4))
+def test_one_copy_of_a_duplicate_tells_no_more_than_the_single_record_did(name, seed):
+    """Leaving out one of two copies: small, which is why people with several records are left out together."""
+    instance = FAMILIES[name](np.random.default_rng(seed + 40))
+    subject, data = instance.subject, instance.subject.data
+    alone = dataclasses.replace(data, groups=None)
+    twice = dataclasses.replace(alone, X=np.concatenate([np.asarray(data.X)] * 2), y=np.concatenate([data.y] * 2))
+    # everybody doubled: every count doubles, so one record is half as much of each
+    before = certificates.ALL[name].bound(Subject.local(subject.recipe, alone), np.arange(data.n), None)
+    after = certificates.ALL[name].bound(Subject.local(subject.recipe, twice), np.arange(data.n), None)
+    assert (after.lower <= before.upper + ROUNDING).all()
+
+
+def test_the_best_bound_names_its_certificate_and_the_silence_of_the_others():
+    instance = FAMILIES["gaussian_nb"](np.random.default_rng(5))
+    units = np.arange(len(instance.subject.data.units))
+    found, by, notes = certificates.bound(instance.subject, units, None)
+    assert (by == "gaussian_nb").all()
+    assert len(notes) == len(certificates.ALL) - 1
+    assert all("does not apply, because " in text for text in notes)
+    np.testing.assert_array_equal(found.upper, speak("gaussian_nb", instance).upper)
+
+
+def test_without_any_certificate_the_bound_is_infinite_and_nobody_is_named():
+    subject = Subject.local(Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1]))
+    found, by, notes = certificates.bound(subject, np.arange(4), None)
+    assert np.isinf(found.upper).all()
+    assert not found.exact.any()
+    assert set(by) == {""}
+    assert len(notes) == len(certificates.ALL)
+
+
+def test_training_records_outside_the_declared_domain_are_refused():
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, [0, 0, 1, 1], domain=Domain(box=((0.0, 2.0),))))
+    assert "outside the declared domain" in certificates.ALL["gaussian_nb"].applies(subject)
