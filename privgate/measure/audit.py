@@ -11,7 +11,8 @@ from privgate.dp import audit
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure.bench import Bench
-from privgate.measure.dp import claimed_epsilon, told
+from privgate.measure.contradictions import claimed_epsilon
+from privgate.measure.dp import told
 from privgate.retrain.fit import Fit
 
 Float = NDArray[np.float64]

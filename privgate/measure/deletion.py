@@ -7,7 +7,8 @@ from privgate.dp.capacity import Capacity, deletion_capacity
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure.bench import Bench
-from privgate.measure.dp import Standing, standing, told
+from privgate.measure.dp import standing, told
+from privgate.measure.standing import Standing
 
 #: ρ and inclusion probabilities of the officer's table
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)

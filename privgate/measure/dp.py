@@ -1,130 +1,26 @@
 """Measurements about differential privacy: the guarantee recomputed from what a rerun did, and what follows from it."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from privgate.claim import Claim
-from privgate.dp import accountant, bounds
-from privgate.dp.accountant import Guarantee, Mechanism
+from privgate.dp import accountant
+from privgate.dp.accountant import Guarantee
 from privgate.dp.table import bounds_table
 from privgate.dp.tradeoff import EpsilonDelta, Tradeoff
-from privgate.errors import MeasurementError, UsageError
+from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Precondition, Request
 from privgate.measure.bench import Bench
+from privgate.measure.contradictions import contradictions
+from privgate.measure.standing import Standing
 from privgate.retrain.observation import Observation
 
 #: false-positive rates of the report's table
 FPRS = (0.001, 0.01, 0.1)
 #: what sampling must be for the recomputed ε to be the mechanism's own and not only a bound on it
 EXACT = ("poisson", "")
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What the guarantee of one subject rests on.
-
-    Parameters
-    ----------
-    claim : Claim
-    observation : Observation or None
-        None where the policy lets a claim count that nobody observed.
-    group : int
-        Largest number of records of one person that the guarantee is converted to.
-    records : int
-        Training size.
-    """
-
-    claim: Claim
-    observation: Observation | None
-    group: int = 1
-    records: int = 0
-
-    @property
-    def pure(self) -> bool:
-        """Whether ε holds at δ = 0."""
-        if self.observation is not None and self.observation.library == "opacus":
-            return False
-        return self.claim.delta == 0 and self.claim.epsilon is not None
-
-    def mechanism(self, adjacency: str) -> Mechanism | None:
-        """Return the noised steps, as observed or else as claimed; None where there are none."""
-        seen, claim = self.observation, self.claim
-        if seen is not None:
-            if seen.library != "opacus":
-                return None
-            return Mechanism(
-                seen.noise_multiplier, seen.sample_rate, seen.steps, seen.sampling, adjacency, seen.records
-            )
-        if claim.noise_multiplier is None or claim.sample_rate is None or claim.steps is None:
-            return None
-        return Mechanism(
-            claim.noise_multiplier, claim.sample_rate, claim.steps, claim.sampling or "unknown", adjacency, self.records
-        )
-
-    def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
-        """Return the guarantee at ``delta`` for one unit of the data, converted to groups where people have several."""
-        wanted = adjacency or str(self.claim.adjacency)
-        if self.group == 1:
-            return self._for_records(delta, wanted)
-        # k records cost k ε at a larger δ: look for the record δ at which the group's is small enough
-        found = []
-        for shrink in (0, *range(1, 13)):
-            single = self._for_records(delta * 10.0**-shrink, wanted)
-            epsilon, converted = accountant.for_groups(single.epsilon, single.delta, self.group)
-            if converted <= delta:
-                found.append((epsilon, single))
-        if not found:
-            raise MeasurementError(
-                f"a person has up to {self.group} records here, and the guarantee for one record gives none for so many"
-            )
-        epsilon, single = min(found, key=lambda pair: pair[0])
-        words = (*single.assumptions, f"converted from one record to the {self.group} that one person has at most")
-        curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
-        return Guarantee(epsilon, delta, curve, single.accountant, assumptions=words)
-
-    def _for_records(self, delta: float, adjacency: str) -> Guarantee:
-        broken = "" if self.observation is None else self.observation.broken
-        if broken:
-            return Guarantee(math.inf, delta, None, "none", assumptions=(broken,))
-        try:
-            mechanism = self.mechanism(adjacency)
-            if mechanism is not None:
-                return accountant.recompute(mechanism, delta)
-        except UsageError as exc:  # numbers that describe no mechanism: here a finding, not a wrong call
-            raise MeasurementError(f"the guarantee cannot be recomputed: {exc}") from exc
-        epsilon, own = self._stated()
-        if own > delta:
-            raise MeasurementError(
-                f"the guarantee holds at delta {own:g} only, and nothing follows from it at the smaller {delta:g}"
-            )
-        words = {
-            "add_remove": "neighbors differ in one record added or removed",
-            "replace_one": "neighbors differ in one record replaced by another",
-        }
-        if adjacency == self.claim.adjacency:
-            pass
-        elif adjacency == "replace_one":
-            epsilon, own = bounds.effective_guarantee(epsilon, own, adjacency="add_remove", inclusion="fixed_size")
-            if own > delta:
-                raise MeasurementError(f"replacing a record is two steps, whose delta {own:g} is above {delta:g}")
-        else:
-            raise MeasurementError(
-                "the guarantee compares data sets with one record replaced; it says nothing about one added or removed"
-            )
-        source = "budget accountant" if self.observation is not None else "declared"
-        return Guarantee(epsilon, own, EpsilonDelta(epsilon, own), source, assumptions=(words[adjacency],))
-
-    def _stated(self) -> tuple[float, float]:
-        """Return (ε, δ) that a budget accountant recorded, or that the claim states."""
-        if self.observation is not None:
-            return accountant.pure_composition(list(self.observation.spends))
-        if self.claim.epsilon is None or self.claim.delta is None:
-            raise MeasurementError("the claim states no epsilon, and its parameters are not those of noised steps")
-        return self.claim.epsilon, self.claim.delta
 
 
 def standing(bench: Bench, request: Request) -> Standing:
@@ -177,64 +73,6 @@ def observed(bench: Bench, claim: Claim) -> Observation:
     for precondition in contradictions(claim, seen, bench.subject.data.n):
         note(bench, precondition)
     return seen
-
-
-def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Precondition]:
-    """Yield what is wrong or doubtful about a claim, given what was observed."""
-    for doubt in claim.doubts(records):
-        yield Precondition("dp_doubt", "warned", f"the differential-privacy claim is weaker than it reads: {doubt}")
-    for hazard in seen.hazards:
-        yield Precondition("dp_hazard", "failed", f"{hazard}; the guarantee does not hold")
-    if seen.problem:
-        return
-    stated = claimed_epsilon(claim, records)
-    if seen.library == "opacus" and seen.sample_rate < 1 and seen.sampling != "poisson":
-        words = "shuffled" if seen.sampling == "shuffled" else "drawn in a way that could not be recognized"
-        outcome = "failed" if claim.sampling == "poisson" else "warned"
-        yield Precondition(
-            "dp_sampling",
-            outcome,
-            f"batches were {words}, but the claim is accounted as {claim.sampling or 'unstated'} sampling: "
-            "amplification by sampling is proved for Poisson batches, not for these",
-        )
-    try:
-        found = Standing(claim, seen, 1, records).guarantee(claim.delta or 0.0) if _countable(claim, seen) else None
-    except MeasurementError as exc:
-        text = f"the claim of epsilon {stated:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
-        yield Precondition("dp_claim", "failed", text)
-        return
-    if found is None:
-        yield Precondition(
-            "dp_claim", "failed", "the claim is pure (delta 0), but Gaussian noise was observed, which never is"
-        )
-    elif accountant.understates(stated, found.epsilon):
-        if math.isinf(found.epsilon):
-            why = seen.broken or "no finite epsilon follows from what was observed"
-            message = f"the recipe claims epsilon {stated:.4g}, but the mechanism gives none: {why}"
-        else:
-            message = f"the recipe claims epsilon {stated:.4g}, but the mechanism gives {found.epsilon:.4g}"
-        yield Precondition(
-            "dp_claim", "failed", message, {"claimed": stated, "recomputed": found.epsilon, "delta": claim.delta}
-        )
-    else:
-        yield Precondition(
-            "dp_claim",
-            "passed",
-            f"the recipe claims epsilon {stated:.4g} at delta {claim.delta:g}; recomputed from {seen.runs} observed "
-            f"reruns: {found.epsilon:.4g}",
-            {"claimed": stated, "recomputed": found.epsilon, "delta": claim.delta},
-        )
-
-
-def _countable(claim: Claim, seen: Observation) -> bool:
-    return seen.library != "opacus" or bool(claim.delta) or bool(seen.broken)
-
-
-def claimed_epsilon(claim: Claim, records: int) -> float:
-    """Return the claim's ε, from its parameters where it states none."""
-    if claim.epsilon is not None:
-        return claim.epsilon
-    return Standing(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon
 
 
 def note(bench: Bench, precondition: Precondition) -> None:

@@ -13,6 +13,8 @@ from privgate.evidence import Request, encode
 from privgate.measure import audit, deletion
 from privgate.measure import dp as measured
 from privgate.measure.bench import Bench
+from privgate.measure.contradictions import contradictions
+from privgate.measure.standing import Standing
 from privgate.retrain.fit import Answer
 from privgate.retrain.observation import Observation
 from privgate.rules.deletion_capacity import DeletionCapacity
@@ -61,7 +63,7 @@ def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     made = Bench(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
     if seen is not None and claim is not None:
         made.detail["dp_observation"] = seen.payload()
-        made.preconditions += list(measured.contradictions(claim, seen, n))
+        made.preconditions += list(contradictions(claim, seen, n))
     return made
 
 
@@ -89,6 +91,22 @@ def test_a_claim_below_the_mechanism_blocks_and_says_both_numbers():
     [wrong] = [p for p in made.preconditions if p.outcome == "failed"]
     assert wrong.name == "dp_claim"
     assert wrong.message.startswith("the recipe claims epsilon 1, but the mechanism gives 2.")
+
+
+def test_parameters_that_differ_from_the_claim_are_named_even_where_epsilon_holds():
+    made = bench(seen=replace(SEEN, noise_multiplier=1.8, steps=210))
+    by = {p.name: p for p in made.preconditions}
+    assert by["dp_claim"].outcome == "passed"
+    assert by["dp_parameters"].outcome == "warned"
+    assert "noise multiplier 1.8 instead of 2" in by["dp_parameters"].message
+    assert "steps 210 instead of 200" in by["dp_parameters"].message
+
+
+def test_a_declared_claim_must_at_least_follow_from_its_own_parameters():
+    unseen = Observation(problem="nothing was seen")
+    made = bench(replace(SGD, epsilon=1.0), unseen)
+    [wrong] = [p for p in made.preconditions if p.outcome == "failed"]
+    assert wrong.message == "the recipe claims epsilon 1, but its own parameters give 1.561"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +141,7 @@ def test_shuffled_batches_accounted_as_poisson_are_named():
 
 
 def test_an_honest_shuffled_claim_is_only_warned_of():
-    epsilon = measured.Standing(SGD, replace(SEEN, sampling="shuffled")).guarantee(1e-5).epsilon
+    epsilon = Standing(SGD, replace(SEEN, sampling="shuffled")).guarantee(1e-5).epsilon
     made = bench(replace(SGD, sampling="shuffled", epsilon=epsilon), replace(SEEN, sampling="shuffled"))
     assert outcomes(made) == {"dp_doubt": "warned", "dp_sampling": "warned", "dp_claim": "passed"}
 
