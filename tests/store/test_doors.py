@@ -1,0 +1,109 @@
+"""The commands of trust from outside: what they print, and how they exit."""
+
+import json
+import stat
+from datetime import timedelta
+
+import pytest
+
+from privgate import statement, trust
+from privgate.__main__ import run
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "trust.json"
+
+
+def keys(*arguments):
+    return run(["keys", *map(str, arguments)])
+
+
+def test_a_new_key_is_private_and_trusted_and_never_overwrites(tmp_path, store, capsys):
+    private = tmp_path / "key.pem"
+    assert keys("init", private, "--trust", store, "--days", 30, "--role", "verdict", "--model", "credit*") == 0
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    (key,) = trust.TrustStore.load(store).keys
+    assert (key.roles, key.models) == (("verdict",), ("credit*",))
+    assert trust.signer_from(key_file=private).key_id == key.key_id
+    assert private.read_text() not in capsys.readouterr().out
+
+    before = private.read_bytes()
+    assert keys("init", private, "--trust", store) == 2
+    assert private.read_bytes() == before
+    assert len(trust.TrustStore.load(store).keys) == 1
+
+
+def test_a_key_is_rotated_with_an_overlap_and_revoked(tmp_path, store, capsys):
+    keys("init", tmp_path / "old.pem", "--trust", store)
+    old = trust.TrustStore.load(store).keys[0]
+    assert keys("rotate", tmp_path / "new.pem", "--old", old.key_id[:10], "--overlap", 3, "--trust", store) == 0
+    first, second = trust.TrustStore.load(store).keys
+    assert first.key_id == old.key_id
+    assert statement.when(first.not_after) <= statement.now() + timedelta(days=3, minutes=1)
+    assert second.roles == old.roles
+
+    assert keys("revoke", second.key_id, "--trust", store) == 0
+    capsys.readouterr()
+    assert keys("show", "--trust", store) == 0
+    shown = capsys.readouterr().out
+    assert "counts" in shown
+    assert "was revoked on" in shown
+
+
+def test_an_unknown_key_or_a_broken_store_exits_with_4(tmp_path, store):
+    keys("init", tmp_path / "key.pem", "--trust", store)
+    assert keys("revoke", "ffffffffff", "--trust", store) == 4
+    store.write_text(json.dumps({"schema": "privgate/trust/v1"}))
+    assert keys("show", "--trust", store) == 4
+
+
+def test_commands_that_cannot_be_used_exit_with_2(tmp_path, site):
+    assert run(["sign", "--policy", "dtp-1"]) == 2
+    assert run(["sign", str(tmp_path), "--policy", "dtp-1"]) == 2
+    assert run(["sign", str(tmp_path), "--policy", "dtp-1", "--registry-id", "r"]) == 2  # no key
+    assert run(["verify", "models:/m/1"]) == 2
+    broken = tmp_path / "guard.yaml"
+    broken.write_text(site.config.read_text() + "surprise: 1\n")
+    assert run(["doctor", "--config", str(broken)]) == 2
+    assert run(["verify", "models:/m/1", "--config", str(tmp_path / "absent.yaml")]) == 2
+
+
+@pytest.mark.server
+def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, capsys):
+    version = registry.log(name)
+    where = ["--config", str(site.config), "--tracking-uri", registry.address]
+    assert run(["verify", f"models:/{name}/{version}", *where]) == 4
+    assert "there is no statement" in capsys.readouterr().err
+    registry.release(name, version, tmp_path)
+    assert run(["verify", f"models:/{name}/{version}", "--target", "production", *where]) == 0
+    assert "verified: " in capsys.readouterr().out
+    by_hand = ["--trust", str(site.folder / "trust.json"), "--registry-id", "test-registry"]
+    uri = ["verify", f"models:/{name}/{version}", "--tracking-uri", registry.address, *by_hand, "--policy"]
+    assert run([*uri, "dtp-1"]) == 0
+    assert run([*uri, "pdtp-1"]) == 4
+    assert "in force is 'pdtp-1'" in capsys.readouterr().err
+    assert run(["doctor", "--config", str(site.config), "--tracking-uri", "http://127.0.0.1:9"]) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("registry: test-registry", "registry: ''"),
+        ('aliases: [production]\n  stages: [Production]\n  models: ["prod.*"]', "aliases: []"),
+        ("policy: dtp-1", "policy: dtp-1\npolicy: dtp-1"),
+        ("trust: trust.json", "trust: absent.json"),
+        ("guard/v1", "guard/v2"),
+    ],
+)
+def test_a_guard_that_would_guard_nothing_or_means_something_else_is_refused(site, tmp_path, change):
+    from privgate.errors import PrivgateError
+    from privgate.registry.guard_config import Guard
+
+    path = tmp_path / "guard.yaml"
+    (tmp_path / "trust.json").write_text((site.folder / "trust.json").read_text())
+    path.write_text(site.config.read_text())
+    assert Guard.load(path).aliases == {"production"}
+    path.write_text(site.config.read_text().replace(*change))
+    with pytest.raises(PrivgateError):
+        Guard.load(path)
