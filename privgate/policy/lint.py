@@ -13,6 +13,7 @@ from privgate.rules.attack_accuracy import AttackAccuracy
 from privgate.rules.attack_advantage import AttackAdvantage
 from privgate.rules.attack_tpr import AttackTpr
 from privgate.rules.base import Rule
+from privgate.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.rules.generalization_gap import GeneralizationGap
 from privgate.rules.guarantee import GuaranteeRule
 from privgate.rules.membership import least_non_members
@@ -122,8 +123,8 @@ def _waivers(policy: Policy, today: date) -> Iterator[tuple[int, str]]:
 
 def _together(policy: Policy) -> Iterator[str]:
     enforced = [r for r in policy.rules if r.mode == "enforce"]
-    if all(isinstance(r, GeneralizationGap) for r in enforced):
-        yield "only a generalization gap is enforced: a small gap does not mean that attacks fail; add an attack rule"
+    if all(isinstance(r, DpEpsilonLowerBound | GeneralizationGap) for r in enforced):
+        yield "nothing enforced here can show that a model is safe: an audit and a gap are lower bounds on the risk"
     asked: dict[str, str] = {}
     for rule in enforced:
         key = rule.request().key

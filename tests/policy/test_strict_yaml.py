@@ -3,7 +3,7 @@
 import pytest
 
 from privgate.policy.problems import PolicyFileError
-from privgate.policy.strict_yaml import parse
+from privgate.policy.strict_yaml import parse, read
 
 
 def test_reads_plain_values_and_remembers_every_line():
@@ -49,3 +49,27 @@ def test_an_alias_cannot_blow_up_the_file():
 
     with pytest.raises(PolicyFileError, match="alias"):
         parse(bomb, "p.yaml")
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path):
+    with pytest.raises(PolicyFileError, match="No such file"):
+        read(tmp_path / "none.yaml")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"a: \xff\xfe")
+    with pytest.raises(PolicyFileError, match="not UTF-8"):
+        read(binary)
+    large = tmp_path / "large.yaml"
+    large.write_text("a: " + "x" * (1 << 20))
+    with pytest.raises(PolicyFileError, match="larger than 1 MiB"):
+        read(large)
+
+
+def test_nesting_without_end_is_refused():
+    with pytest.raises(PolicyFileError, match="not YAML"):
+        parse("a: " + "[" * 5000 + "]" * 5000, "p.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: \x00", "%YAML 9.9\n---\na: 1\n", "a: 'x"])
+def test_what_is_no_yaml_says_so(text):
+    with pytest.raises(PolicyFileError, match=r"not YAML|not text|tag"):
+        parse(text, "p.yaml")

@@ -149,3 +149,27 @@ def test_a_table_names_what_is_violated():
 def test_settings_that_mean_nothing_are_refused(metric, changes):
     with pytest.raises(ValidationError):
         example(metric, **changes)
+
+
+def test_a_gap_says_that_a_small_one_proves_nothing():
+    gap = ALL["generalization_gap"](max=0.1)
+    nats = ALL["generalization_gap"](max=0.1, loss="cross_entropy", scope="group", group="sex")
+
+    assert "no proof of safety" in gap.judge(measured(gap, 0.02)).meaning
+    assert "nats of loss" in nats.judge(measured(nats, 0.02)).meaning
+    assert "more candidates" in gap.judge(measured(gap, 0.0, 0.2)).advice
+    assert nats.request().option("group") == "sex"
+
+
+def test_an_unlimited_epsilon_is_told_as_such():
+    rule = example("dp_epsilon", adjacency="add_remove")
+
+    assert rule.request().option("adjacency") == "add_remove"
+    assert "no guarantee limits" in rule.judge(measured(rule, math.inf)).meaning
+
+
+def test_doubt_about_units_asks_for_more_measuring():
+    rule = example("dtp")
+
+    assert "more seeds" in rule.judge(measured(rule, 0.5, 2.0)).advice
+    assert "without any limit" in rule.judge(measured(rule, math.inf)).meaning
