@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from privgate.cli.dp_audit import audit
 from privgate.errors import UsageError
 
 _ADJACENCY = click.Choice(["add_remove", "replace_one"])
@@ -18,7 +19,10 @@ _SAMPLING = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
 
 @click.group()
 def dp() -> None:
-    """Differential privacy: bounds on every attack, goals, audits and pictures."""
+    """Differential privacy: bounds on every attack, goals, deletions, audits and pictures."""
+
+
+dp.add_command(audit)
 
 
 @dp.command()
@@ -203,84 +207,35 @@ def _scale(epsilon: float) -> str:
 
 
 @dp.command()
-@click.argument("training")
-@click.option("--data", "data", required=True, metavar="PKG.MODULE:FUNCTION", help="Returns the TrainingData.")
-@click.option("--params", default="{}", help="JSON: keyword arguments of the training function.")
-@click.option("--epsilon", type=float, default=None, help="The claim that is audited.")
-@click.option("--delta", type=float, required=True)
-@click.option("--adjacency", type=_ADJACENCY, required=True, help="What neighbors of the claim differ in.")
-@click.option(
-    "--runs", type=click.IntRange(min=2), default=80, show_default=True, help="Counted trainings of each kind."
-)
-@click.option(
-    "--tuning", type=click.IntRange(min=2), default=20, show_default=True, help="Trainings that fix the test."
-)
-@click.option(
-    "--canaries", type=click.IntRange(min=0), default=200, show_default=True, help="For the single run; 0: none."
-)
-@click.option("--confidence", type=float, default=0.999, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
-@click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
+@click.option("--epsilon", type=float, required=True, help="Add/remove guarantee, nats.")
+@click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
+@click.option("--prior", type=float, multiple=True, help="Inclusion probability; repeatable; several if absent.")
+@click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def audit(*, training: str, data: str, **o: Any) -> int:
-    """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
+def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
+    """Print how many deletion requests a guarantee covers before the model must be trained again."""
+    from privgate.dp.capacity import deletion_capacity, group_capacity
 
-    Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
-    """
-    from privgate.claim import Claim
-    from privgate.data import TrainingData
-    from privgate.measure import audit as audits
-    from privgate.measure.bench import Bench
-    from privgate.recipe import Recipe
-    from privgate.retrain.fleet import Fleet
-    from privgate.subject import Subject
-
-    claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
-    recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
-    effort = audits.Effort(o["tuning"], o["runs"], o["canaries"])
-    with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
-        bench = Bench(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
-        found = audits.run(bench, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
-    broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
-    answer = {"epsilon_at_least": found.epsilon, "confidence": found.confidence, "broken": broken, **found.detail}
-    if o["as_json"]:
-        click.echo(json.dumps(answer, indent=1))
-        return int(broken)
-    many, single = found.detail["many_runs"], found.detail["one_run"]
-    click.secho(
-        f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})", bold=True
-    )
-    click.echo(
-        f"  many runs  {many['counted']} counted trainings: {many['misses']} misses, {many['false_alarms']} false "
-        f"alarms: {many['epsilon']:.4g}"
-    )
-    if single is not None:
-        click.echo(f"  one run    {single['right']} of {single['guesses']} guesses right: {single['epsilon']:.4g}")
-    if broken:
-        click.secho(f"  the claim of {o['epsilon']:g} is broken", fg="red")
-    elif o["epsilon"] is not None:
-        click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
-    return int(broken)
-
-
-def _imported(reference: str) -> Any:
-    from importlib import import_module
-
-    module, _, name = reference.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as exc:
-        raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
-
-
-def _params(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as exc:
-        raise UsageError(f"--params is no JSON: {exc}") from exc
-    if not isinstance(found, dict):
-        raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
-    return found
+    priors, rhos = prior or (0.0001, 0.001, 0.01, 0.1), rho or (0.5, 0.8, 0.9, 0.95, 0.99)
+    found = [[deletion_capacity(epsilon, p, r, delta=delta) for p in priors] for r in rhos]
+    if as_json:
+        rows = [{"rho": c.rho, "prior": c.prior, "capacity": c.records} for row in found for c in row]
+        click.echo(json.dumps({"epsilon": epsilon, "delta": delta, "capacity": rows}, indent=1))
+        return 0
+    click.secho(f"deletion requests covered, epsilon {epsilon:g} at delta {delta:g}, add/remove", bold=True)
+    click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
+    for row in found:
+        click.echo(f"  {row[0].rho:<7g}" + "".join(f"{c.records:>12,}" for c in row))
+    click.echo("p is the largest probability with which a record of the pool was used; requests must depend neither on")
+    click.echo("membership nor on the model; inclusion is independent and the training size not published")
+    if delta:
+        click.echo("except for models of total probability 0.001: with delta above 0 no statement holds for all")
+    elif epsilon:
+        click.echo(
+            f"beside it, group privacy: {group_capacity(epsilon, 1.0)} requests stay within epsilon 1 of a model"
+        )
+        click.echo("that never saw them (Sekhari et al.'s notion of unlearning, pure, constants explicit)")
+    return 0
 
 
 @dp.command()
@@ -291,7 +246,9 @@ def _params(text: str) -> dict[str, Any]:
     "--report", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None, help="report.json"
 )
 def figures(*, out: Path, report: Path | None) -> int:
-    """Draw the figures of Thudi et al. (2022) and a trade-off curve with attacks under it, as SVG.
+    """Draw bounds against epsilon, deletion capacity and a trade-off curve with attacks under it, as SVG.
+
+    The first are figures 2, 3, 5, 6 and 7 of Thudi et al. (2022).
 
     With --report, also the curve of a checked model with the attacks that were measured on it.
     """

@@ -91,6 +91,15 @@ def test_figures_are_written_and_the_same_each_time(tmp_path):
     assert len(names) == 6
 
 
+def test_capacity_prints_the_reference_table():
+    text = call("capacity", "--epsilon", "1", "--delta", "0", "--prior", "0.001", "--rho", "0.9", "--rho", "0.5")
+    assert [line.split() for line in text.splitlines()[2:4]] == [["0.9", "38"], ["0.5", "255"]]
+    assert "group privacy: 1 requests" in text
+    rows = json.loads(call("capacity", "--epsilon", "1", "--delta", "1e-6", "--json"))["capacity"]
+    assert len(rows) == 20
+    assert "no statement holds for all" in call("capacity", "--epsilon", "1", "--delta", "1e-6")
+
+
 def test_a_reports_own_curve_is_drawn_with_its_attacks(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda out: [])
     report = tmp_path / "report.json"
