@@ -40,4 +40,10 @@ def measure(bench: Bench, request: Request) -> Measurement:
         raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(CATALOGUE)}")
     module, _ = CATALOGUE[request.metric]
     function: Callable[[Bench, Request], Measurement] = import_module(f"privgate.measure.{module}").measure
-    return function(bench, request)
+    found = function(bench, request)
+    if {"attacked", "records"} <= vars(bench).keys() and "attack_against_pdtp" not in bench.detail:
+        # whichever was asked for first, the two are set against each other once both are there
+        from privgate.measure import rotation
+
+        bench.detail["attack_against_pdtp"] = rotation.against_pdtp(bench.attacked)
+    return found

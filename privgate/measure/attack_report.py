@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.measure import attacked, rotation
+from privgate.measure import attacked
 from privgate.measure.attacked import Attacked, Attempt
 from privgate.statistics import intervals, limits, membership
 from privgate.statistics.membership import Decisions
@@ -31,8 +31,6 @@ def note(board: Attacked, attempts: list[Attempt], confidence: float) -> None:
     ran = [a for a in attempts if not a.problem]
     if ran and detail.get("attack_null_runs", {}).get("attacks", 0) < len(ran):
         detail["attack_null_runs"] = null_runs(board, ran, confidence)
-    if "records" in vars(board.bench) and "attack_against_pdtp" not in detail:
-        detail["attack_against_pdtp"] = rotation.against_pdtp(board)
 
 
 def entry(board: Attacked, attempt: Attempt, alpha: float) -> dict[str, Any]:

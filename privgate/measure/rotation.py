@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privgate.attacks import BY_NAME
 from privgate.attacks.base import Attack, Signals
 from privgate.attacks.observed import own_log
+from privgate.errors import MeasurementError
 from privgate.measure.attacked import Attacked
 from privgate.statistics import membership
 
@@ -95,7 +96,10 @@ def against_pdtp(board: Attacked) -> dict[str, Any]:
     best = np.zeros(len(units))
     for name in SHOWN:
         attack = BY_NAME[name]
-        scores = rotate(attack, board.signals.without_truth(), board.bench.generator(f"rotation {name}"))
+        try:
+            scores = rotate(attack, board.signals.without_truth(), board.bench.generator(f"rotation {name}"))
+        except MeasurementError as exc:
+            return {"problem": f"{name}: {exc}"}
         people = np.searchsorted(board.units, units)
         accuracy = accuracy_per_record(attack, scores, board.signals.shadow_members)
         best = np.maximum(best, accuracy[board.first[people]])

@@ -347,6 +347,19 @@ def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
     assert rotation.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
 
 
+def test_accuracy_is_set_against_pdtp_once_both_are_measured():
+    data = made(n=60, m=60)
+    b = bench(DecisionTreeClassifier(max_depth=5), data=data)
+    measure.measure(b, ask())
+    assert "attack_against_pdtp" not in b.detail
+    measure.measure(b, Request.of("pdtp"))
+
+    found = b.detail["attack_against_pdtp"]
+    assert -1 <= found["pearson"] <= 1
+    assert "point estimates" in found["kind"]
+    assert found["targets"] == 16
+
+
 def test_small_groups_count_but_are_not_named():
     rng = np.random.default_rng(0)
     X = (rng.random((480, 25)) < 0.4).astype(np.int8)
