@@ -186,7 +186,7 @@ class TrainingData:
 
     def _check_features(self) -> None:
         """Refuse a domain that speaks about another number of features than the data has."""
-        shape = getattr(self.X, "shape", ())
+        shape: tuple[int, ...] = getattr(self.X, "shape", ())
         for name in ("categories", "box"):
             sides = getattr(self.domain, name)
             if sides is not None and len(shape) == 2 and len(sides) != shape[1]:

@@ -156,7 +156,7 @@ def unit_labels(bench: Bench, units: Index) -> NDArray[Any]:
     """Return each unit's label as text; "mixed" where a person's records differ."""
     data = bench.subject.data
     if data.groups is None:
-        return data.y[units].astype(str)
+        return np.asarray(data.y[units]).astype(str)
     return np.array([_common(data.y[data.units[u]]) for u in units])
 
 
