@@ -6,11 +6,25 @@ from privgate.certificates.best import applicable, bound
 from privgate.certificates.categorical_nb import CategoricalNB
 from privgate.certificates.complement_nb import ComplementNB
 from privgate.certificates.gaussian_nb import GaussianNB
+from privgate.certificates.linear_softmax import LinearSoftmax
+from privgate.certificates.lipschitz import Lipschitz
 from privgate.certificates.multinomial_nb import MultinomialNB
 from privgate.certificates.newton import Newton
+from privgate.certificates.strong_convexity import StrongConvexity
 
 ALL: dict[str, Certificate] = {
-    c.name: c for c in (CategoricalNB(), BernoulliNB(), MultinomialNB(), ComplementNB(), GaussianNB(), Newton())
+    c.name: c
+    for c in (
+        CategoricalNB(),
+        BernoulliNB(),
+        MultinomialNB(),
+        ComplementNB(),
+        GaussianNB(),
+        LinearSoftmax(),
+        Newton(),
+        StrongConvexity(),
+        Lipschitz(),
+    )
 }
 
 __all__ = ["ALL", "Certificate", "Certified", "applicable", "bound"]

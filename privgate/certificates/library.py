@@ -116,3 +116,9 @@ def reach(subject: Subject) -> Reach:
     if isinstance(made, str):
         raise TypeError(f"bound() without applies(): {made}")
     return made
+
+
+def vanishes(subject: Subject, rows: Index) -> bool:
+    """Return whether a class has no record left without these."""
+    totals = np.bincount(subject.label_codes)
+    return bool((totals <= np.bincount(subject.label_codes[rows], minlength=len(totals))).any())

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import library, linear
 from privgate.certificates.reach import Reach
 from privgate.subject import Subject
 
@@ -241,3 +241,50 @@ def _solved(subject: Subject) -> Problem | str:
     inverse = np.linalg.inv(H)
     inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)
     return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, delivered)
+
+
+@dataclass(frozen=True, eq=False)
+class Slack:
+    """How far the delivered model is from the minimiser.
+
+    Parameters
+    ----------
+    delivered : float
+        Largest difference of any log-probability over the domain, nats.
+    gradient : float
+        Euclidean norm of the gradient at the delivered parameters.
+    """
+
+    delivered: float
+    gradient: float
+
+    @classmethod
+    def of(cls, problem: Problem, reach: Reach) -> "Slack":
+        """Return the distance of ``problem.delivered`` from ``problem.u``."""
+        bias, weights = problem.softmax((problem.delivered - problem.u)[None])
+        gradient, _ = derivatives(problem.X, problem.labels, problem.delivered, problem.lam, gauge=problem.gauge)
+        return cls(float(linear.pair_ranges(bias, weights, reach)[1].max()), float(np.linalg.norm(gradient)))
+
+
+def short_of_minimum(subject: Subject) -> str:
+    """Return why a theorem about exact minimisers says nothing about this recipe and data; empty if it may speak."""
+    if refused := refusal(subject):
+        return refused
+    problem = problem_of(subject)
+    if isinstance(problem, str):
+        return problem
+    slack = Slack.of(problem, library.reach(subject))
+    if slack.delivered <= STOPPED_SHORT:
+        return ""
+    return (
+        f"does not apply, because the solver stops {slack.delivered:.2g} nats short of its own minimum, and the bound "
+        "is about minimisers; set tol=1e-8 and max_iter=10000 in the recipe"
+    )
+
+
+def agreed(subject: Subject) -> Problem:
+    """Return the problem of a subject that ``short_of_minimum`` had nothing against."""
+    problem = problem_of(subject)
+    if isinstance(problem, str):
+        raise TypeError(f"bound() without applies(): {problem}")
+    return problem

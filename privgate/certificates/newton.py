@@ -40,27 +40,14 @@ class Newton:
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
-        if refused := logistic.refusal(subject):
-            return refused
-        problem = logistic.problem_of(subject)
-        if isinstance(problem, str):
-            return problem
-        slack = Slack.of(problem, library.reach(subject))
-        if not slack.delivered <= logistic.STOPPED_SHORT:
-            return (
-                f"does not apply, because the solver stops {slack.delivered:.2g} nats short of its own minimum, and "
-                "the bound is about minimisers; set tol=1e-8 and max_iter=10000 in the recipe"
-            )
-        return ""
+        return logistic.short_of_minimum(subject)
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
     ) -> Certified:
         """Return the bound for each of ``units``."""
         del retrained
-        problem = logistic.problem_of(subject)
-        if isinstance(problem, str):
-            raise TypeError(f"bound() without applies(): {problem}")
+        problem = logistic.agreed(subject)
         reach = library.reach(subject)
         work = _Units(problem, reach, library.members(subject, units))
         work.run(limit)
@@ -73,31 +60,6 @@ class Newton:
         detail = {"slack": slack.delivered, "gradient": slack.gradient, "units": len(units), **work.spent}
         exact = attained(work.lower, work.upper)
         return Certified(work.upper, work.lower, exact, (reach.words(), assumption), detail)
-
-
-@dataclass(frozen=True, eq=False)
-class Slack:
-    """How far the delivered model is from the minimiser.
-
-    Parameters
-    ----------
-    delivered : float
-        Largest difference of any log-probability over the domain, nats.
-    gradient : float
-        Euclidean norm of the gradient at the delivered parameters.
-    """
-
-    delivered: float
-    gradient: float
-
-    @classmethod
-    def of(cls, problem: Problem, reach: Reach) -> "Slack":
-        """Return the distance of ``problem.delivered`` from ``problem.u``."""
-        bias, weights = problem.softmax((problem.delivered - problem.u)[None])
-        gradient, _ = logistic.derivatives(
-            problem.X, problem.labels, problem.delivered, problem.lam, gauge=problem.gauge
-        )
-        return cls(float(linear.pair_ranges(bias, weights, reach)[1].max()), float(np.linalg.norm(gradient)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +101,7 @@ class _Units:
         self.problem, self.reach, self.members = problem, reach, members
         n = len(members)
         self.lower, self.upper, self.error = np.zeros(n), np.full(n, np.inf), np.full(n, np.inf)
-        self.slack = Slack.of(problem, reach)
+        self.slack = logistic.Slack.of(problem, reach)
         self.metric = _Metric.of(problem, reach, problem.X)
         self.sizes = np.ones(n, dtype=np.int64)
         if isinstance(members, tuple):

@@ -111,6 +111,21 @@ class Reach:
             good &= np.sqrt((x**2).sum(axis=-1)) <= self.norm * (1 + 1e-9)
         return good
 
+    def longest(self, n_features: int) -> tuple[float, float]:
+        """Return upper bounds of ``||x||_1`` and ``||x||_2`` over the domain."""
+        one, two = [], []
+        if self.low is not None and self.high is not None:
+            side = np.maximum(np.abs(self.low), np.abs(self.high))
+            one.append(float(side.sum()))
+            two.append(float(np.sqrt((side**2).sum())))
+        if self.length is not None:
+            one.append(self.length)
+            two.append(self.length)
+        if self.norm is not None:
+            one.append(self.norm * float(np.sqrt(n_features)))
+            two.append(self.norm)
+        return min(one), min(two)
+
     def words(self) -> str:
         """Return what the endpoint must refuse."""
         said = []
