@@ -4,6 +4,7 @@ from privgate.engines import (
     bernoulli_nb,
     categorical_nb,
     complement_nb,
+    decision_tree,
     gaussian_nb,
     k_nearest,
     lda,
@@ -27,6 +28,7 @@ ALL: tuple[Engine, ...] = (
     nearest_centroid.ENGINE,
     k_nearest.ENGINE,
     logistic.ENGINE,
+    decision_tree.ENGINE,
     torch_nets.ENGINE,
     refit.ENGINE,
 )

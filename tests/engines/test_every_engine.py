@@ -9,6 +9,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from privgate.data import TrainingData
 from privgate.engines import ALL, answer
@@ -66,12 +67,13 @@ CASES = [
     ("nearest_centroid", NearestCentroid(), fractions, 1e-9),
     ("k_nearest", KNeighborsClassifier(3), spread, 1e-12),
     ("k_nearest", KNeighborsClassifier(2, algorithm="brute"), small_counts, 1e-12),  # nearly everything ties
+    ("decision_tree", DecisionTreeClassifier(min_samples_leaf=3, random_state=0), spread, 1e-12),
     ("logistic", LogisticRegression(tol=1e-12, solver="newton-cholesky"), spread, 1e-6),
 ]
 IDS = [f"{name}-{k}" for k, (name, *_) in enumerate(CASES)]
 
 HARD = {"lda", "qda", "nearest_centroid", "k_nearest"}
-MAY_TIE = {"k_nearest"}
+MAY_TIE = {"k_nearest", "decision_tree"}
 ONE_RECORD = {"lda", "qda", "nearest_centroid", "k_nearest"}
 
 

@@ -1,0 +1,152 @@
+"""Classification trees without each record, exactly; tied splits are handed on."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.engines import design
+from privgate.engines.base import Cost
+from privgate.engines.counts import VANISHED
+from privgate.engines.tree_paths import Falls, Float, Growth, falls
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Index, Retrained, Shadows, Status
+from privgate.subject import Subject
+
+#: scikit-learn takes two values closer than this for one
+SAME_VALUE = 1e-7
+PLAIN = {
+    "criterion": "gini",
+    "splitter": "best",
+    "max_features": None,
+    "max_leaf_nodes": None,
+    "min_weight_fraction_leaf": 0.0,
+    "min_impurity_decrease": 0.0,
+    "class_weight": None,
+    "ccp_alpha": 0.0,
+    "monotonic_cst": None,
+}
+
+
+class DecisionTree:
+    """Leave-one-out for ``DecisionTreeClassifier`` (CART: Gini, best splits of all features); exact without ties.
+
+    Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits tie,
+    it is followed down each of them; a record whose branches end in different answers is handed on, because scikit-learn
+    breaks ties by a shuffle of the features that a removal changes. Answers each record at its own features only. O(n d log n) a level.
+    """
+
+    name = "decision_tree"
+    version = 1
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        from sklearn.tree import DecisionTreeClassifier
+
+        estimator = subject.recipe.library_estimator
+        if type(estimator) is not DecisionTreeClassifier:
+            return "the recipe is not scikit-learn's DecisionTreeClassifier"
+        for name, value in PLAIN.items():
+            if getattr(estimator, name, value) != value:
+                return f"{name} is not {value!r}"
+        if not all(isinstance(v, int) for v in (estimator.min_samples_split, estimator.min_samples_leaf)):
+            return "min_samples_split or min_samples_leaf is a share of the records"
+        if why := design.refusal(subject):
+            return why
+        ordered = np.sort(design.matrix(subject)[: subject.data.n].astype(np.float32), axis=0)
+        gap = np.diff(ordered, axis=0)
+        return (
+            "values lie so close that scikit-learn takes them for equal"
+            if ((gap > 0) & (gap <= 2 * SAME_VALUE)).any()
+            else ""
+        )
+
+    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+        """Return the cost of about ten levels of sorting."""
+        n, d = subject.data.n, int(subject.data.X.shape[1])
+        return Cost(0, 2e-7 * n * d * np.log2(max(n, 2)) + 1e-3 * len(units), 40 * n * d)
+
+    def leave_out(
+        self,
+        subject: Subject,
+        units: Index,
+        seeds: tuple[int | None, ...],
+        fleet: Fleet,
+        *,
+        queries: tuple[Index, Index] | None = None,
+    ) -> tuple[Retrained, Index]:
+        """Return the records without tied splits; ties, people with several records and other queries are handed on."""
+        units = np.asarray(units, dtype=np.int64)
+        members = subject.data.units
+        single = np.array([len(members[u]) == 1 for u in units], dtype=bool)
+        record = np.array([members[u][0] for u in units], dtype=np.int64)
+        row_unit, row_query = (np.arange(len(units)), record) if queries is None else queries
+        if queries is not None:
+            single[row_unit[row_query != record[row_unit]]] = False
+        found = falls(growth_of(subject), record[single])
+        kept = single & ~found.tied[record]
+        place = np.cumsum(kept) - 1
+        rows = kept[row_unit]
+        at = row_query[rows]
+        made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), seeds)
+        return made, units[~kept]
+
+    def _made(
+        self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: tuple[int | None, ...]
+    ) -> Retrained:
+        labels = subject.label_codes
+        row_unit, row_query = rows
+        record = np.array([subject.data.units[u][0] for u in units], dtype=np.int64)
+        gone = np.bincount(labels)[labels[record]] == 1
+        counts = found.counts[row_query]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            without = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
+            with_ = np.log(_full(subject, seeds[0])[row_query])
+        status = np.full(len(units), Status.EXACT, dtype=object)
+        status[gone] = Status.UNDEFINED
+        return Retrained(
+            units=units,
+            seeds=seeds[:1],
+            row_unit=row_unit,
+            row_query=row_query,
+            log_with=with_[None],
+            log_without=without[None],
+            error=np.zeros(len(units)),
+            status=status,
+            engine=np.full(len(units), self.name, dtype=object),
+            reason={int(k): VANISHED for k in np.flatnonzero(gone)},
+        )
+
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
+    ) -> Shadows | None:
+        """Return None: refits answer."""
+        return None
+
+
+def growth_of(subject: Subject) -> Growth:
+    """Return the tree's training data in the precision in which scikit-learn splits it."""
+    estimator: Any = subject.recipe.library_estimator
+    X = design.matrix(subject)[: subject.data.n].astype(np.float32)
+    codes = np.stack([np.unique(column, return_inverse=True)[1] for column in X.T], axis=1).astype(np.int32)
+    depth = np.iinfo(np.int32).max if estimator.max_depth is None else int(estimator.max_depth)
+    return Growth(
+        X,
+        codes,
+        subject.label_codes,
+        len(subject.classes),
+        depth,
+        int(max(estimator.min_samples_split, 2 * estimator.min_samples_leaf)),
+        int(estimator.min_samples_leaf),
+    )
+
+
+def _full(subject: Subject, seed: int | None) -> Float:
+    """Return the delivered tree's probabilities on the training records; its own ties are the library's."""
+    from privgate import estimators
+
+    model = estimators.set_seed(subject.recipe.library_estimator, seed).fit(subject.data.X, subject.data.y)
+    return np.asarray(model.predict_proba(subject.data.X), dtype=np.float64)
+
+
+ENGINE = DecisionTree()

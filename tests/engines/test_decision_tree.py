@@ -1,0 +1,149 @@
+"""Trees without each record: every answer equals scikit-learn's own refit, and ties are handed on."""
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate.demo import adult
+from privgate.engines import answer
+from privgate.engines.decision_tree import ENGINE, growth_of
+from privgate.engines.tree_paths import falls
+
+
+def continuous(rng, n):
+    y = rng.integers(0, 3, n)
+    return np.round(rng.normal(size=(n, 5)) + rng.normal(size=(3, 5))[y], 4), y
+
+
+def coarse(rng, n):
+    X, y = continuous(rng, n)
+    return np.round(X), y
+
+
+def binary(rng, n):
+    y = rng.integers(0, 3, n)
+    return (rng.random((n, 12)) < rng.random((3, 12))[y]).astype(float), y
+
+
+def mixed(rng, n):
+    X, y = continuous(rng, n)
+    X[:, 0] = X[:, 0] > 0
+    X[:, 1] = np.round(X[:, 1])
+    X[:, 2] = 7
+    return X, y
+
+
+SETTINGS = [
+    {},
+    {"max_depth": 3},
+    {"min_samples_leaf": 4},
+    {"min_samples_split": 9, "max_depth": 6},
+    {"max_depth": 1, "min_samples_leaf": 20},
+]
+
+
+@pytest.mark.parametrize("make", [continuous, coarse, binary, mixed])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_equals_refits_wherever_it_answers(direct, fleet, make, settings):
+    X, y = make(np.random.default_rng(0), 120)
+    estimator = DecisionTreeClassifier(random_state=0, **settings)
+    subject = direct.subject(estimator, X, y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(120), (None,), fleet)
+
+    assert len(made.units) + len(handed_on) == 120
+    assert len(made.units) > 60
+    assert direct.worst_difference(made, estimator, subject) == pytest.approx(0, abs=1e-12)
+
+
+def test_on_adult_every_answer_equals_a_refit_and_the_tied_share_is_known(direct, fleet):
+    data = adult.load()
+    estimator = DecisionTreeClassifier(max_depth=5, min_samples_leaf=10, random_state=0)
+    subject = direct.subject(estimator, data.X, data.y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(1000), (None,), fleet)
+
+    assert len(handed_on) < 100
+    assert direct.worst_difference(made, estimator, subject, every=3) == pytest.approx(0, abs=1e-12)
+
+
+def test_ties_that_lead_elsewhere_are_handed_on_and_would_be_wrong_otherwise(direct, fleet, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (60, 8)).astype(float)
+    y = rng.integers(0, 2, 60)  # noise: many splits are equally good
+    estimator = DecisionTreeClassifier(random_state=0)
+    subject = direct.subject(estimator, X, y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+    whole = answer(subject, np.arange(60), (None,), fleet).retrained
+    monkeypatch.setattr("privgate.engines.tree_paths.TIE", -1e-9)  # nothing is ever a tie
+    careless, _ = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+
+    assert len(handed_on) > 5
+    assert direct.worst_difference(made, estimator, subject) == pytest.approx(0, abs=1e-12)
+    assert direct.worst_difference(whole, estimator, subject) == pytest.approx(0, abs=1e-12)
+    assert set(whole.engine) == {"decision_tree", "refit"}
+    assert direct.worst_difference(careless, estimator, subject) > 0.1
+
+
+def test_a_record_next_to_a_threshold_falls_by_the_threshold_drawn_without_it():
+    X = np.array([[0.0], [1.0], [4.0], [5.0], [9.0]])
+    y = np.array([0, 0, 0, 1, 1])
+    from privgate.data import TrainingData
+    from privgate.recipe import Recipe
+    from privgate.subject import Subject
+
+    subject = Subject.local(Recipe(DecisionTreeClassifier(random_state=0)), TrainingData(X, y))
+    found = falls(growth_of(subject), np.arange(5))
+
+    # without the record at 4 the threshold is 3, so the record falls on the other side
+    assert found.counts[2].tolist() == [0, 2]
+    assert found.counts[3].tolist() == [3, 0] or found.counts[3].tolist() == [0, 1]
+    assert not found.tied.any()
+
+
+def test_people_with_several_records_and_other_queries_are_handed_on(direct, fleet):
+    X, y = continuous(np.random.default_rng(0), 60)
+    groups = np.arange(60) // 2
+    groups[50:] = np.arange(100, 110)
+    subject = direct.subject(DecisionTreeClassifier(random_state=0), X, y, groups=groups)
+    plain = direct.subject(DecisionTreeClassifier(random_state=0), X, y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(35), (None,), fleet)
+    elsewhere, others = ENGINE.leave_out(
+        plain, np.arange(60), (None,), fleet, queries=(np.arange(60), np.roll(np.arange(60), 1))
+    )
+
+    assert set(range(25)) <= set(handed_on)
+    assert direct.worst_difference(made, DecisionTreeClassifier(random_state=0), subject) < 1e-12
+    assert len(elsewhere.units) == 0
+    assert others.tolist() == list(range(60))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"criterion": "entropy"},
+        {"splitter": "random"},
+        {"max_features": 2},
+        {"max_leaf_nodes": 5},
+        {"ccp_alpha": 0.1},
+        {"class_weight": "balanced"},
+        {"min_samples_leaf": 0.1},
+        {"min_impurity_decrease": 0.1},
+        {"monotonic_cst": [1, 0, 0, 0, 0]},
+    ],
+    ids=str,
+)
+def test_other_trees_are_not_covered(direct, settings):
+    X, y = continuous(np.random.default_rng(0), 60)
+
+    assert ENGINE.supports(direct.subject(DecisionTreeClassifier(**settings), X, y)) != ""
+
+
+def test_values_that_scikit_learn_takes_for_equal_are_not_covered(direct):
+    X, y = continuous(np.random.default_rng(0), 60)
+    X[0, 0] = 0.5
+    X[1, 0] = 0.50000006
+
+    assert "so close" in ENGINE.supports(direct.subject(DecisionTreeClassifier(), X, y))
