@@ -20,9 +20,8 @@ from privgate.retrain.segment import KEY, Segment, build, sealing_key
 #: stands in where there is no secret: tags then protect against damage, not against people
 _NO_SECRET = b"this user only"
 _LEAST_SECRET = 16
-#: many small files are slow to open; beyond this number they are merged
+#: many files are slow to open; beyond this number, those of one size are merged
 MANY_SEGMENTS = 64
-_LARGE_SEGMENT = 100_000
 
 Positions = NDArray[np.int64]
 
@@ -192,19 +191,23 @@ class Ledger:
     def settle(self) -> None:
         """Flush, and merge where there are many segments; whatever happens midway, nothing is lost.
 
-        The merged file is complete and on disk before the first of its parts is deleted. Damaged entries stay behind.
+        Segments of like size are merged with each other, so an entry is rewritten a few times in its life at most. The
+        merged file is complete and on disk before the first of its parts is deleted. Damaged entries stay behind.
         """
         self.flush()
-        if len(self._names) <= MANY_SEGMENTS:
+        by_size: dict[int, list[int]] = {}
+        for i, segment in enumerate(self._segments):
+            by_size.setdefault(segment.count.bit_length() // 4, []).append(i)
+        many = [i for alike in by_size.values() if len(alike) > MANY_SEGMENTS for i in alike]
+        if not many:
             return
-        small = [i for i, s in enumerate(self._segments) if s.count < _LARGE_SEGMENT]
         entries: dict[bytes, memoryview] = {}
-        for segment in (self._segments[i] for i in small):
+        for segment in (self._segments[i] for i in many):
             keys = [k.tobytes() for k in segment.keys]
             bodies = segment.bodies(range(segment.count), self._sealing)
             entries.update((k, b) for k, b in zip(keys, bodies, strict=True) if b is not None)
         self.place.write(_new_name(), build(entries.items(), self._sealing), durable=True)
-        for i in small:
+        for i in many:
             self.place.remove(self._names[i])
         self._open()
 

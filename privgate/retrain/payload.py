@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import pickle
+import platform
 import sys
 import sysconfig
 import zipfile
@@ -16,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from privgate import data, digest, sources
+from privgate.errors import UsageError
 from privgate.recipe import Recipe
 from privgate.subject import Subject
 
@@ -34,12 +37,15 @@ class Payload:
         The folder as a zip file, for workers on other machines.
     libraries : mapping
         Distributions and versions that the answers are filed under; such workers must have the same.
+    owner : (host, process id)
+        Who laid it out: the one process in which nothing of it may be opened.
     """
 
     digest: str
     folder: str
     packed: bytes | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
+    owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""
@@ -121,6 +127,8 @@ class Opened:
     """A payload in a worker: loading it runs the user's code."""
 
     def __init__(self, payload: Payload) -> None:
+        if payload.owner == (platform.node(), os.getpid()):
+            raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
         self.root = Path(payload.folder)
         self.folder: Any = None
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))

@@ -78,11 +78,13 @@ def _end_with(parent: int) -> None:
 def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     _check_versions(payload)
-    with _ONE_AT_A_TIME, _guest(), Clock(limits.seconds) as clock:
+    with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
         try:
             # imports of large libraries are no part of any training
             with clock.call(max(limits.seconds, LOADING_SECONDS)):
                 opened, rows = _open(payload)
+        except UsageError:
+            raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
             problem = _sentence("loading the recipe", exc)
             return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
@@ -154,7 +156,7 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
 def _answer(opened: Opened, rows: Rows, fit: Fit, limits: Limits, clock: Clock) -> Answer:
     started = time.perf_counter()
     try:
-        with clock.call(), _one_process():
+        with clock.call():
             log_p = _train(opened, rows, fit)
     except OutOfTimeError:
         traceback.print_exc()
@@ -204,11 +206,9 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
 @contextmanager
 def _one_process() -> Iterator[None]:
     """Keep ``n_jobs=-1`` in the user's code from starting more processes than there are cores."""
-    joblib = sys.modules.get("joblib")
-    if joblib is None:
-        yield
-        return
-    with joblib.parallel_config(backend="sequential"):
+    from joblib import parallel_config
+
+    with parallel_config(backend="sequential"):
         yield
 
 

@@ -31,6 +31,11 @@ def slowly(X, y, *, seed, pause=0.05):
     return GaussianNB().fit(X, y)
 
 
+def spins(X, y, *, seed):
+    while True:
+        pass
+
+
 def kills_without_seven(X, y, *, seed):
     if not (X[:, 0] == 7).any():
         os.kill(os.getpid(), signal.SIGKILL)
@@ -155,6 +160,52 @@ def test_a_unit_that_kills_dask_workers_is_named_and_costs_no_other(cluster, tmp
         answers = fleet.fits(subject(kills_without_seven), fits)
 
     assert [bool(a.problem) for a in answers] == [False, False, True, False, False]
+
+
+def test_an_existing_client_is_used_and_left_open(tmp_path, table):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as client,
+        Fleet(ledger=tmp_path, cluster=client, time_limit=3) as fleet,
+    ):
+        found = measure(fleet, pause=0.0)
+        hung = fleet.fits(subject(spins), [Fit(1, np.arange(2), left_out=np.array([0]))])
+        stored = fleet.registered(with_model(subject(pause=0.0)), np.arange(3))
+        assert fleet.pool.peak_memory() > 10 * 2**20
+        fleet.close()
+        assert client.status == "running"
+
+    np.testing.assert_array_equal(found.log_without, table.log_without)
+    assert hung[0].problem == "training did not end within 3 s"
+    np.testing.assert_allclose(np.exp(stored.log_p), [[0.5, 0.5]] * 3)
+
+
+class Half:
+    classes_ = np.array([0, 1])
+
+    def load(self):
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+
+def with_model(plain):
+    return Subject(plain.recipe, plain.data, model=Half(), digests={**plain.digests, "model": "sha256:half"})
+
+
+def test_workers_that_are_threads_of_this_process_are_refused(tmp_path):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as local,
+        Client(local) as client,
+        Fleet(ledger=tmp_path, cluster=client) as fleet,
+        pytest.raises(UsageError, match="threads of this process"),
+    ):
+        fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
 
 
 def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch):
