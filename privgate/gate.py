@@ -17,7 +17,7 @@ from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
 from privgate.retrain.fleet import Fleet
 from privgate.subject import Subject
-from privgate.verdict import Outcome, Verdict
+from privgate.verdict import Verdict
 
 #: preconditions without which no number about the model counts
 STOPPERS = ("reproduces", "depends_on_data", "recorded_seed")
@@ -74,17 +74,24 @@ def evaluate(
         records=records,
         detail={**bench.detail, "trace": trace(bench)},
     )
+    return judged(policy, evidence, observe=observe)
+
+
+def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
+    """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
     now = dt.datetime.now(dt.UTC)
-    return Verdict(
-        policy=named(policy),
-        findings=policy.judge(evidence, today=now.date()),
-        evidence=evidence,
-        observed=observe,
-        detail={
-            "decided_at": now.isoformat(timespec="seconds"),
-            "waivers": [w.payload() for w in policy.waived(evidence, today=now.date())],
-        },
+    day = now.date()
+    verdict = Verdict(
+        policy=named(policy), findings=policy.judge(evidence, today=day), evidence=evidence, observed=observe
     )
+    detail: dict[str, Any] = {
+        "decided_at": now.isoformat(timespec="seconds"),
+        "waivers": [w.payload() for w in policy.waived(evidence, today=day)],
+    }
+    if verdict.approved:
+        last = dt.datetime.combine(policy.expires(evidence, today=day), dt.time(23, 59, 59), dt.UTC)
+        detail["expires"] = last.isoformat(timespec="seconds")
+    return replace(verdict, detail=detail)
 
 
 def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Limits | None) -> Bench:
@@ -205,13 +212,3 @@ def trace(bench: Bench) -> dict[str, Any]:
         "training_calls": bench.fleet.calls,
         "digests": dict(bench.subject.digests),
     }
-
-
-def with_detail(verdict: Verdict, **detail: Any) -> Verdict:
-    """Return the same verdict with more said beside it."""
-    return replace(verdict, detail={**verdict.detail, **detail})
-
-
-def may_promote(verdict: Verdict) -> bool:
-    """Whether an alias may be moved on this verdict."""
-    return verdict.approved and verdict.outcome in (Outcome.PASSED, Outcome.WARNED)

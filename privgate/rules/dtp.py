@@ -18,6 +18,7 @@ import numpy as np
 
 from privgate.evidence import Measurement
 from privgate.rules.leave_one_out import LeaveOneOutRule, folds
+from privgate.verdict import Outcome
 
 
 class Dtp(LeaveOneOutRule):
@@ -36,6 +37,15 @@ class Dtp(LeaveOneOutRule):
             else "no limit on the change of answers is known"
         )
         return f"{self.who()}: without this person, {bound}; the largest change seen is {folds(measurement.low)}"
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name a way out where no theorem speaks about this kind of model."""
+        if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
+            return (
+                "no theorem bounds every answer of this model for every person: declare the domain, take a model that a "
+                "certificate covers (`privgate list`), or judge by pdtp-1, which speaks about direct queries only"
+            )
+        return super().advice(measurement, outcome)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Say that without a certificate this rule can fail but never pass."""
