@@ -42,8 +42,8 @@ class Dtp(LeaveOneOutRule):
         """Name a way out where no theorem speaks about this kind of model."""
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
             return (
-                "no theorem bounds every answer of this model for every person: declare the domain, take a model that a "
-                "certificate covers (`privgate list`), or judge by pdtp-1, which speaks about direct queries only"
+                "no theorem bounds every answer of this model for every person: declare the domain, take a model that "
+                "a certificate covers (`privgate list`), or judge by pdtp-1, which speaks about direct queries only"
             )
         return super().advice(measurement, outcome)
 

@@ -89,11 +89,14 @@ def test_a_group_is_one_unit(fleet):
     assert len(verdict.records) == 20
 
 
-def test_a_sample_of_units_claims_nothing_about_the_largest(fleet):
+def one_split(X, y, *, seed):
     from sklearn.tree import DecisionTreeClassifier
 
-    recipe = Recipe(DecisionTreeClassifier(max_depth=1, min_samples_leaf=10), seed=1)
-    subject = Subject.local(recipe, DATA)
+    return DecisionTreeClassifier(max_depth=1, min_samples_leaf=10, random_state=seed).fit(X, y)
+
+
+def test_a_sample_of_units_claims_nothing_about_the_largest(fleet):
+    subject = Subject.local(Recipe(one_split, seed=1), DATA)
     verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet, limits=Limits(max_retrains=10, seeds=1))
 
     assert len(verdict.records) == 10
