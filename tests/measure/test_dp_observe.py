@@ -2,17 +2,19 @@
 
 import importlib.util
 import math
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from opacus.optimizers import DPOptimizer
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
-from privgate.retrain import payload
+from privgate.retrain import environment, payload, worker
 from privgate.retrain.limits import Limits
 from privgate.retrain.observation import Observation
 from privgate.retrain.observe import observe, watched
@@ -31,19 +33,29 @@ def training():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def process():
+    """One worker process for the whole file: user code never runs in this one, and starting torch takes seconds."""
+    made = ProcessPoolExecutor(
+        max_workers=1,
+        initializer=worker.start,
+        initargs=(worker.Settings(),),
+        env=environment.blanked(os.environ),
+    )
+    Shared.process = made
+    yield made
+    made.shutdown(wait=False, kill_workers=True)
+
+
+class Shared:
+    process = None
 
 
 def seen(fit, tmp_path, data=None, **params):
-    """Return the observation of two reruns, in this process for speed; the last test uses a worker."""
+    """Return the observation of two reruns in the shared worker."""
     data = data or adult.load()
     subject = Subject.local(Recipe(fit, params=params, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
     shipped = payload.write(subject, tmp_path)
-    return Observation.from_payload(watched(shipped, 2, Limits(120.0, 0)))
+    return Observation.from_payload(Shared.process.submit(watched, shipped, 2, Limits(120.0, 0)).result())
 
 
 def test_the_honest_training_is_seen_as_it_is(training, tmp_path):
@@ -278,13 +290,19 @@ def test_the_worker_process_sees_the_same():
     assert (found.sampling, found.noise_multiplier, found.runs) == ("shuffled", 1.0, 2)
 
 
+#: diffprivlib 0.6.6 asks newer versions of scikit-learn for names that are gone; run in the worker
+OLD_NAMES = """
+import numpy
+import sklearn.tree._tree as tree
+for name, value in (("DOUBLE", numpy.float64), ("DTYPE", numpy.float32), ("NODE_DTYPE", None)):
+    if not hasattr(tree, name):
+        setattr(tree, name, value)
+"""
+
+
 @pytest.fixture
-def diffprivlib(monkeypatch):
-    tree = pytest.importorskip("sklearn.tree._tree")
-    for name, value in (("DOUBLE", np.float64), ("DTYPE", np.float32), ("NODE_DTYPE", None)):
-        if not hasattr(tree, name):  # diffprivlib 0.6.6 asks newer scikit-learn for names that are gone
-            monkeypatch.setattr(tree, name, value, raising=False)
-    return pytest.importorskip("diffprivlib")
+def diffprivlib(process):
+    process.submit(exec, OLD_NAMES).result()
 
 
 def budget(X, y, *, seed, bounds=True):
