@@ -5,30 +5,28 @@
 ``Evidence.detail`` (figures are numbers, or the words inf, -inf, nan; an *estimate* is a number or
 ``{value, low, high, confidence}``):
 
-=================  ===================================================================================================
-key                value
-=================  ===================================================================================================
-``plan``           ``{retrains, leave_one_out, shadows, seconds, cannot_conclude: [sentence]}``
-``cannot_conclude``  the same list of sentences, where there is no plan
-``recheck``        ``[{engine, checked, max_difference, tolerance}]``, nats
-``seeds``          ``{paired, noise_floor, note}`` or any short facts, shown as they are
-``coverage``       ``{n_measured, n_units, claim}``; the claim is one sentence about all units
-``attacks``        ``[{name, title, kind, scope, where, auc, accuracy, tpr_at_fpr, roc, by, by_pdtp, n_members,
-                   n_nonmembers, n_shadows, threat_model, source, self_test, problem}]``; ``roc`` has points
-                   ``[fpr, tpr]`` or ``[fpr, tpr, low, high]``, ``tpr_at_fpr`` rows
-                   ``{fpr, tpr, low, high, resolvable}`` or a mapping fpr -> estimate,
-                   ``by`` rows ``{group, n, accuracy, auc, roc}``, ``by_pdtp`` rows
-                   ``{pdtp_low, pdtp_high, n, accuracy}``; ``problem`` says why it did not run: it then is not tested
-``dp``             ``[{name, epsilon, delta, prior, fpr, bound, measured, unit, assumptions, source}]``
-``dp_facts``       ``[{name, value}]``: what was observed, the accountant, the audit
-``deletion``       ``[{rho, capacity}]``
-``certificates``   ``[{name, applies, because, source, assumptions}]``
-``as_published``   ``[{name, value, corrected, because, source}]``: reported, approves nothing
-``release``        ``{form, step, k, temperature, verified}``; else the subject's
-``environment``    short facts: name -> text
-``trace``          ``{command, seeds, digests, versions, timings, …}``
-``comparison``     what ``compare`` returned
-=================  ===================================================================================================
+* ``plan``: ``{retrains, leave_one_out, shadows, seconds, cannot_conclude: [sentence]}``
+* ``cannot_conclude``: the same list of sentences, where there is no plan
+* ``recheck``: ``[{engine, checked, max_difference, tolerance}]``, nats
+* ``seeds``: ``{paired, noise_floor, note}`` or any short facts, shown as they are
+* ``coverage``: ``{n_measured, n_units, claim}``; the claim is one sentence about all units
+* ``attacks``: ``[{name, title, kind, scope, where, auc, accuracy, tpr_at_fpr, roc, classes, groups, by, by_pdtp,
+  n_members, n_nonmembers, n_shadows, threat_model, source, self_test, problem}]``; ``roc`` has points ``[fpr, tpr]`` or
+  ``[fpr, tpr, low, high]``; ``tpr_at_fpr`` rows ``{fpr, tpr, low, high, resolvable}`` or a mapping fpr -> estimate;
+  ``classes``, ``groups`` rows ``{name, value, low, high}`` of accuracy, or ``by`` rows ``{group, n, accuracy, auc}``;
+  ``by_pdtp`` rows ``{pdtp_low, pdtp_high, n, accuracy}``; ``problem`` says why it did not run: it then is not tested
+* ``attack_against_pdtp``: ``{points: [[pdtp, accuracy]], pearson, n, kind}``
+* ``attack_null_runs``: ``{runs, alarms, nominal, low, high}``: false alarms of the limits
+* ``dp``: ``[{name, epsilon, delta, prior, fpr, bound, measured, unit, assumptions, source}]``
+* ``dp_facts``: ``[{name, value}]``: what was observed, the accountant, the audit
+* ``dp_curve``: ``{fpr: […], tpr: […]}``: what no attack can exceed
+* ``deletion``: ``[{rho, capacity}]``; ``deletion_by_prior``: ``[{prior, rho, capacity}]``
+* ``certificates``: ``[{name, applies, because, source, assumptions}]``
+* ``as_published``: ``[{name, value, corrected, because, source}]``: reported, approves nothing
+* ``release``: ``{form, step, k, temperature, verified}``; else the subject's
+* ``environment``: short facts, name -> text
+* ``trace``: ``{command, seeds, digests, versions, timings, …}``
+* ``comparison``: what ``compare`` returned
 
 and of ``Verdict.detail``: ``decided_at``, ``expires`` (RFC 3339), ``signer`` (text or ``{name, key_id, advisory}``),
 ``waivers`` (``[{rule, status, reason, requester, approver, expires, ceiling}]``), ``next_steps``

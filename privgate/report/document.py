@@ -80,6 +80,17 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _without_positions(detail: Any) -> Any:
+    """Return a precondition's detail without lists of whole numbers: they are rows of the data."""
+    if not isinstance(detail, Mapping):
+        return detail
+    return {k: _without_positions(v) for k, v in detail.items() if not _is_positions(v)}
+
+
+def _is_positions(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(v, int) and not isinstance(v, bool) for v in value)
+
+
 def _thinned(detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return the detail with each attack's curves cut to what a chart can show, finest at few false accusations."""
     attacks = [
@@ -128,7 +139,9 @@ def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
     payload = verdict.evidence.payload()
     return {
         "subject": _subject(payload["subject"]),
-        "preconditions": names.scrub(payload["preconditions"]),
+        "preconditions": names.scrub(
+            [{**p, "detail": _without_positions(p["detail"])} for p in payload["preconditions"]]
+        ),
         "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
         "detail": names.scrub(_thinned(payload["detail"])),
     }

@@ -25,7 +25,8 @@ def view(doc: Doc) -> dict[str, Any]:
     """Return what page one says, as text short enough for one sheet of paper."""
     rules, held = words.rules(doc), words.preconditions(doc)
     unheld = [f for f in held if f.get("outcome") != "passed"]
-    shown, waivers, changed = [*unheld, *rules][:ROWS], reading.rows(doc.get("waivers")), changes(doc)
+    shown = sorted([*unheld, *rules], key=words.badness)[:ROWS]
+    waivers, changed = reading.rows(doc.get("waivers")), changes(doc)
     dense = len(shown) > 5 or (len(shown) > 3 and bool(waivers) and bool(changed))
     room = {k: v[dense] for k, v in _ROOM.items()}
     return {
@@ -73,6 +74,11 @@ def sentence(doc: Doc) -> str:
         )
         return f"The model may be released: {told} of the policy {policy} is met.{scope}"
     if outcome == "warned":
+        if met == len(rules):
+            return (
+                f"The model may be released: every rule of the policy {policy} is met. Conditions listed below deserve "
+                "attention."
+            )
         return (
             f"The model may be released, with {len(rules) - met} of {len(rules)} rules of the policy {policy} not met "
             "but not enforced or waived."
@@ -96,6 +102,9 @@ def deciding(doc: Doc) -> list[Mapping[str, Any]]:
     """Return the findings that decided: those as bad as the verdict."""
     found = [*words.preconditions(doc), *words.rules(doc)]
     decided = [f for f in found if f.get("outcome") == doc.get("outcome")]
+    if doc.get("outcome") == "warned" and not any(f.get("outcome") == "warned" for f in words.rules(doc)):
+        # only conditions warn: the rules that were met carry the decision
+        return [f for f in words.rules(doc) if f.get("outcome") == "passed"] or decided
     return [f for f in decided if not str(f.get("rule")).startswith("precondition:")] or decided
 
 
@@ -211,7 +220,7 @@ def row(finding: Mapping[str, Any]) -> dict[str, str]:
         "result": words.RESULT.get(outcome, "Not decided") + (" (waived)" if waived else ""),
         "title": words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
-        "limit": "must hold" if precondition else words.limit(finding),
+        "limit": "is to hold" if precondition else words.limit(finding),
         "meaning": _stop(_capital(plain(meaning))) + waived,
     }
 
@@ -221,7 +230,7 @@ def _held(held: Sequence[Mapping[str, Any]], unheld: Sequence[Mapping[str, Any]]
         return "No precondition was checked."
     if not unheld:
         return f"All {len(held)} preconditions hold; they are listed in the evidence."
-    return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others head the table."
+    return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others are in the table."
 
 
 def steps(doc: Doc) -> list[str]:

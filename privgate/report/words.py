@@ -127,7 +127,9 @@ def measured(finding: Mapping[str, Any]) -> str:
     value, low, high, limit = (real(finding.get(k)) for k in ("value", "low", "high", "limit"))
     if math.isnan(low) or math.isnan(high):
         return "not measured" if math.isnan(value) else f"about {figure(value, unit)}, no interval"
-    if low == high:
+    if low == high or number(low, against=limit) == number(high, against=limit):
+        # certain within rounding: the end nearer to breaking the limit is the one to show
+        low = low if finding.get("direction") == "min" else high
         return "unlimited" if math.isinf(low) else figure(low, unit, against=limit)
     if math.isinf(high):
         return (
@@ -183,6 +185,18 @@ _CONDITIONS: Mapping[str, str] = {
     "recorded_seed": "The noise cannot be regenerated",
     "environment": "Same environment as recorded",
     "digests": "Files are those that were named",
+    "labels": "Labels are usable",
+    "class_of_one": "No label belongs to one person only",
+    "duplicates": "No two people have equal records",
+    "near_duplicates": "No two people have almost equal records",
+    "several_records": "Each person has one record, or is named",
+    "overlap": "People to compare with are not in the data",
+    "min_rows": "Enough records",
+    "dp_claim": "The privacy claim agrees with what was seen",
+    "dp_sampling": "Batches are drawn as the claim says",
+    "dp_parameters": "Noise and clipping are as the claim says",
+    "dp_doubt": "Nothing about the claim is in doubt",
+    "dp_hazard": "Nothing is known to defeat the claim",
 }
 
 

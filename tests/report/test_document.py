@@ -182,3 +182,41 @@ def test_fifty_thousand_units_stay_below_a_megabyte(examples, tmp_path):
     assert sizes["report.json"] < 1_000_000
     assert sizes["summary.md"] < 200 * 1024
     assert np.isin("report.html", list(sizes))
+
+
+def test_conditions_that_warn_do_not_hide_the_rule_that_broke(examples):
+    from privgate.evidence import Precondition
+
+    controls = (*examples.CONTROLS, Precondition("duplicates", "warned", "57 of 1000 records equal another"))
+    broken = front.view(report.document(examples.blocked(controls=controls), hash_key=examples.KEY))
+    met = front.view(report.document(examples.approved(controls=controls), hash_key=examples.KEY))
+
+    assert [r["result"] for r in broken["rows"]] == ["Broken", "Warning"]
+    assert met["decision"] == "Approved, with warnings"
+    assert "every rule of the policy “dtp-1” is met. Conditions listed below deserve attention." in met["sentence"]
+    assert met["why"].startswith("Influence of one person")
+
+
+def test_an_interval_narrower_than_its_digits_is_one_figure(examples):
+    f = judged("dtp", "failed", low=1.7060000001, high=1.7060000002, value=1.706)
+
+    assert front.row(dataclasses.asdict(f) | {"outcome": "failed"})["measured"] == "5.51-fold (1.71 nats)"
+
+
+def test_rows_of_the_data_stay_out_of_preconditions(examples):
+    from privgate.evidence import Precondition
+
+    detail = {
+        "count": 3,
+        "candidates": [19, 24, 30],
+        "moved_by": {"a half": 0.3, "rows": [1, 2]},
+        "signs": ["id repeats"],
+    }
+    controls = (Precondition("overlap", "warned", "3 of 1000 candidates", detail),)
+    doc = report.document(examples.approved(controls=controls), hash_key=examples.KEY)
+
+    assert doc["evidence"]["preconditions"][0]["detail"] == {
+        "count": 3,
+        "moved_by": {"a half": 0.3},
+        "signs": ["id repeats"],
+    }

@@ -3,14 +3,14 @@
 from privgate.report import reading
 from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.reading import Doc
-from privgate.report.text import number, plain
+from privgate.report.text import number, plain, real
 
 
 def section(doc: Doc) -> Section | None:
     """Return how many units were measured and what follows for the others."""
     d = reading.detail(doc)
     coverage, plan, seeds = (reading.mapping(d.get(k)) for k in ("coverage", "plan", "seeds"))
-    never = [plain(n, 400) for n in [*(plan.get("cannot_conclude") or ()), *(d.get("cannot_conclude") or ())]]
+    never = [plain(n, 400) for n in plan.get("cannot_conclude") or d.get("cannot_conclude") or ()]
     blocks: list[Block] = []
     n, of = coverage.get("n_measured"), coverage.get("n_units")
     if n is not None and of is not None:
@@ -21,13 +21,32 @@ def section(doc: Doc) -> Section | None:
             blocks.append(Text(plain(coverage["claim"], 400)))
         elif not every:
             blocks.append(Text("Nothing is claimed about the others."))
-    items = [(_PLAN[k], number(v)) for k, v in plan.items() if k in _PLAN]
-    items += [(str(k).replace("_", " "), plain(v, 160)) for k, v in seeds.items() if v not in (None, "", [])]
+    items = [(_PLAN[k], number(v)) for k, v in plan.items() if k in _PLAN and real(v) > 0]
+    items += [
+        (_SEEDS.get(k, plain(k, 40).replace("_", " ")), _fact(v))
+        for k, v in seeds.items()
+        if v not in (None, "", [], 0)
+    ]
     if items:
         blocks.append(Facts(items))
     if never:
         blocks += [Text("Said before training: what this policy can never conclude for this model."), List(never)]
     return Section("coverage", "Coverage and limits", blocks) if blocks else None
+
+
+_SEEDS = {
+    "paired": "Seeds, each used with and without the person",
+    "moved_by": "Change between seeds, nats",
+    "noise_floor": "Noise floor, nats",
+    "dependent": "Training depends on its seed",
+    "note": "Seeds",
+}
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else plain(value, 200)
 
 
 _PLAN = {

@@ -3,7 +3,7 @@
 import math
 
 from privgate.report import charts, reading
-from privgate.report.blocks import Chart, Section, Table
+from privgate.report.blocks import Block, Chart, Section, Table
 from privgate.report.reading import Doc
 from privgate.report.text import number, percent, real
 
@@ -27,11 +27,25 @@ def section(doc: Doc) -> Section | None:
         (0, 1),
         "Numbers of this chart",
     )
+    grid = _by_prior(reading.rows(reading.detail(doc).get("deletion_by_prior")))
     finite = [p for p in points if math.isfinite(p[1])]
     if len(finite) < 2:
         return Section(
-            "deletion", "Deletion capacity", [Table(table.caption, table.columns, table.rows, table.numeric)]
+            "deletion", "Deletion capacity", [Table(table.caption, table.columns, table.rows, table.numeric), *grid]
         )
     svg = charts.curve("deletion", title, "Records over the required chance.", points=finite,
                        xlabel="required chance that nothing shows (rho)", ylabel="records")  # fmt: skip
-    return Section("deletion", "Deletion capacity", [Chart("deletion", title, "", f"{said}.", svg, table)])
+    return Section("deletion", "Deletion capacity", [Chart("deletion", title, "", f"{said}.", svg, table), *grid])
+
+
+def _by_prior(found: list[Doc]) -> list[Block]:
+    """Return the capacity for each required chance and each probability that a record was used at all."""
+    rhos = sorted({real(r.get("rho")) for r in found})
+    priors = sorted({real(r.get("prior")) for r in found})
+    capacity = {(real(r.get("prior")), real(r.get("rho"))): number(r.get("capacity")) for r in found}
+    if not capacity:
+        return []
+    rows = [(percent(p), *(capacity.get((p, r), "") for r in rhos)) for p in priors]
+    columns = ("A record was used with probability", *(f"chance {percent(r)}" for r in rhos))
+    caption = "Records, by the chance required and by how likely a record was used at all"
+    return [Table(caption, columns, rows, tuple(range(len(columns))), "Capacity for other probabilities")]

@@ -3,9 +3,9 @@
 import math
 
 from privgate.report import charts, reading
+from privgate.report.attack_data import Curve, estimate, points, strength, thinned, title
 from privgate.report.blocks import Block, Chart, Facts, Section, Table, Text
 from privgate.report.reading import Doc
-from privgate.report.sections.attacks import estimate
 from privgate.report.text import number, percent, plain, real
 
 _CLAIM = {
@@ -48,6 +48,7 @@ def section(doc: Doc) -> Section | None:
         if chart:
             blocks.append(chart)
         blocks.append(_table(bounds))
+    blocks += _tradeoff(reading.detail(doc))
     blocks.append(
         Text(
             "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under "
@@ -93,6 +94,47 @@ def _chart(bounds: list[Doc]) -> Chart | None:
         "Numbers of this chart",
     )
     return Chart("dp", title, "", f"{said}.", svg, table)
+
+
+def _tradeoff(detail: Doc) -> list[Block]:
+    """Return what any attack can reach under the guarantee, with what attacks and audits did reach."""
+    bound = reading.mapping(detail.get("dp_curve"))
+    limit: Curve = [(real(f), real(t)) for f, t in zip(bound.get("fpr") or (), bound.get("tpr") or (), strict=False)]
+    limit = [p for p in limit if p[0] > 0 and math.isfinite(p[1])]
+    if len(limit) < 2:
+        return []
+    attacks = [a for a in reading.rows(detail.get("attacks")) if not a.get("problem") and points(a)]
+    strongest = sorted(attacks, key=strength, reverse=True)[:2]
+    drawn: list[tuple[str, Curve]] = [("no attack can exceed this", thinned(limit))]
+    drawn += [(title(a), [p[:2] for p in points(a)]) for a in strongest]
+    curves = [{"label": label, "points": curve} for label, curve in drawn]
+    name = "What any attack can reach, and what these reached"
+    over = [label for label, curve in drawn[1:] if any(_above(p, limit) for p in curve)]
+    said = (
+        f"{', '.join(over)}: single points lie above the bound; whether that is chance is judged by the audit"
+        if over
+        else "Nothing that was measured lies above the bound"
+        if strongest
+        else "The bound alone: no attack was run beside it"
+    )
+    svg = charts.roc("tradeoff", name, "Bound and attacks on two logarithmic axes.", curves=curves, floor=1e-4)
+    rates = (0.001, 0.01, 0.1, 0.5)
+    rows = [(label, *(_at(curve, f) for f in rates)) for label, curve in drawn]
+    table = Table(
+        name, ("Curve", *(f"Found at {percent(f)}" for f in rates)), rows, (1, 2, 3, 4), "Numbers of this chart"
+    )
+    return [Chart("tradeoff", name, "", f"{said}.", svg, table)]
+
+
+def _above(point: tuple[float, ...], limit: Curve) -> bool:
+    """Whether a measured point lies above the bound at the next larger rate that the bound was computed for."""
+    fpr, tpr = point[:2]
+    return tpr > min((q[1] for q in limit if q[0] >= fpr), default=1.0)
+
+
+def _at(curve: Curve, fpr: float) -> str:
+    below = [p[1] for p in curve if p[0] <= fpr]
+    return percent(max(below)) if below else "too fine for the sample"
 
 
 def _table(bounds: list[Doc]) -> Table:
