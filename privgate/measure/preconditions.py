@@ -51,8 +51,8 @@ def labels(data: TrainingData) -> Precondition:
 def class_of_one(data: TrainingData) -> Precondition:
     """Check that every label belongs to at least two units: removing the only one removes the label, without limit."""
     owners = _owner(data)
-    pairs = np.unique(np.stack([np.searchsorted(data.classes(), data.y), owners]), axis=1)
-    alone = int((np.bincount(pairs[0]) == 1).sum())
+    pairs = np.unique(np.searchsorted(data.classes(), data.y) * (owners.max() + 1) + owners)
+    alone = int((np.bincount(pairs // (owners.max() + 1)) == 1).sum())
     detail = {"labels_of_one": alone}
     if not alone:
         return Precondition("class_of_one", "passed", "every label belongs to at least two people", detail)
@@ -159,9 +159,8 @@ def _shared(prints: fingerprints.Print, owners: Index) -> NDArray[np.bool_]:
     _, code = np.unique(prints, return_inverse=True)
     first = np.full(code.max() + 1, -1, dtype=np.int64)
     first[code[::-1]] = owners[::-1]  # the owner of each fingerprint's first record
-    mixed = np.zeros(code.max() + 1, dtype=bool)
-    np.logical_or.at(mixed, code, owners != first[code])
-    return np.asarray(mixed[code], dtype=np.bool_)
+    others = np.bincount(code, weights=owners != first[code])
+    return np.asarray(others[code] > 0, dtype=np.bool_)
 
 
 _PERSON = re.compile(
