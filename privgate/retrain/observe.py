@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import re
 import tempfile
 import traceback
 from contextlib import ExitStack, suppress
@@ -71,7 +72,10 @@ def watched(shipped: Payload, runs: int, limits: Limits) -> dict[str, Any]:
         return Observation(problem=f"the observed rerun did not end within {limits.seconds:g} s").payload()
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
         traceback.print_exception(exc)
-        return Observation(problem=f"the observed rerun raised {type(exc).__name__}").payload()
+        # quoted values may be somebody's data
+        said = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", str(exc).strip().partition("\n")[0])[:200]
+        text = f"the observed rerun raised {type(exc).__name__}" + (f": {said}" if said else "")
+        return Observation(problem=text).payload()
     return summary(seen, opened.n).payload()
 
 
