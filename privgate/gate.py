@@ -66,6 +66,10 @@ def evaluate(
         for sentence in said:
             tell(sentence)
     measurements = {request: _measure(bench, request, stopped) for request in requests}
+    if "dp" in bench.detail:
+        from privgate.measure.dp import confront
+
+        confront(bench.detail)
     records = dict(bench.records) if "records" in vars(bench) else {}
     evidence = Evidence(
         subject=identity(subject),
