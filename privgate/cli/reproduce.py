@@ -17,7 +17,7 @@ from privgate.reproduce import EXPERIMENTS
     show_default=True,
     help="Folder with the papers' data sets.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a table instead of Markdown.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; one a core if absent.")
 def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> None:  # noqa: FBT001  # click's options
     """Run an experiment of the papers and print published figures next to those obtained.
@@ -32,9 +32,6 @@ def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> 
     from privgate.retrain.fleet import Fleet
 
     with Fleet(jobs=jobs) as fleet:
-        tables = run(name, data, fleet, lambda line: click.echo(line, err=True))
-    if as_json:
-        click.echo(json.dumps([t.payload() for t in tables], indent=1))
-        return
-    for table in tables:
-        click.echo(table.text())
+        for table in run(name, data, fleet, lambda line: click.echo(line, err=True)):
+            # one JSON document a line: an experiment that is interrupted has told what it had
+            click.echo(json.dumps(table.payload()) if as_json else table.text())

@@ -1,6 +1,6 @@
 """The papers' experiments, published and obtained side by side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -27,8 +27,8 @@ EXPERIMENTS: dict[str, tuple[str, bool, str]] = {
 }
 
 
-def run(name: str, folder: Path, fleet: Fleet, say: Say) -> list[Table]:
-    """Return the tables of one experiment.
+def run(name: str, folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
+    """Return the tables of one experiment, each as soon as it is there.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def run(name: str, folder: Path, fleet: Fleet, say: Say) -> list[Table]:
     if name not in EXPERIMENTS:
         raise UsageError(f"no experiment is called {name!r}; known: {', '.join(EXPERIMENTS)}")
     module, _, function = EXPERIMENTS[name][0].partition(":")
-    tables: list[Table] = getattr(import_module(f"privgate.reproduce.{module}"), function)(folder, fleet, say)
+    tables: Iterator[Table] = getattr(import_module(f"privgate.reproduce.{module}"), function)(folder, fleet, say)
     return tables
 
 

@@ -1,7 +1,7 @@
 """Shared shadow models against Long et al.'s scheme: one set of models for all records, or ten models for each."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def scored(log_p: Float, data: Data, masks: Bool) -> Float:
     return rotate(BY_NAME["lira_online"], Signals(log_p[0], data.y, log_p, masks), np.random.default_rng(0))
 
 
-def run(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
+def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Measure what shared shadow models save, and whether they agree with the per-target scheme."""
     from sklearn.naive_bayes import BernoulliNB
 
@@ -138,7 +138,7 @@ def run(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
         log_p = networks.train(location.X, location.y, masks, settings, n_classes=k, seed=1)
         scored(log_p, location, masks)
 
-    tables = [cost("network", location, one_network, all_networks, repeats=2)]
+    yield cost("network", location, one_network, all_networks, repeats=2)
     say("networks timed")
     for data in (location, datasets.purchase_like(rng, n=10_000, features=600, classes=10)):
         half = len(data.y) // 2
@@ -152,9 +152,9 @@ def run(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
         def all_bayes(data: Data = data, subject: Any = subject, inside: Bool = inside) -> None:
             scored(engines.subsets(subject, inside, (None,) * MODELS, fleet).log_p, data, inside)
 
-        tables.append(cost("naive Bayes", data, one_bayes, all_bayes))
+        yield cost("naive Bayes", data, one_bayes, all_bayes)
         say(f"naive Bayes timed on {data.name}")
-    return [*tables, both_ways(location, fleet, say)]
+    yield both_ways(location, fleet, say)
 
 
 def plain_network(data: Data, rows: Index) -> Float:

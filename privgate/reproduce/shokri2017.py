@@ -1,6 +1,6 @@
 """Shokri et al. (2017): Table II, where shadow data come from (Figures 8 and 9), and the mitigations of Table III."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def experiment(data: Data, *, each: int, shadows: int, settings: Settings, rng: 
     )
 
 
-def run_table_2(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
+def run_table_2(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce two lines of Table II: Location (1,200 records, 60 shadow models) and Adult (10,000, 20)."""
     del fleet
     published = {
@@ -102,7 +102,6 @@ def run_table_2(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
         (datasets.location(folder), 1200, 60, NETWORK),
         (datasets.adult(folder), 10_000, 20, Settings(hidden=5, epochs=20, batch=500, rate=0.003)),
     )
-    tables = []
     for data, each, shadows, settings in plans:
         rows = experiment(data, each=each, shadows=shadows, settings=settings, rng=np.random.default_rng(2))
         said = [Row(r.what, p, r.obtained) for r, p in zip(rows, published[data.name], strict=True)]
@@ -110,9 +109,8 @@ def run_table_2(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
             f"obtained: {settings.hidden} tanh units, {each} records, {shadows} shadow models on other records",
             "published: a model trained by a machine-learning service",
         )
-        tables.append(Table(f"Shokri et al. (2017), Table II, {data.name}", said, notes))
         say(f"{data.name}: done")
-    return tables
+        yield Table(f"Shokri et al. (2017), Table II, {data.name}", said, notes)
 
 
 # -- where shadow data come from ---------------------------------------------------------------------------------------
@@ -184,7 +182,7 @@ def synthesize(
     return made[rows], done
 
 
-def run_sources(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
+def run_sources(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce Figures 8 and 9 on Location: real, noisy, marginal and synthesized shadow data."""
     del fleet
     data, rng = datasets.location(folder), np.random.default_rng(8)
@@ -220,7 +218,7 @@ def run_sources(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
         "published: real and noisy data on Location (Figure 8), marginals and synthesis on Purchase (Figure 9)",
         "obtained on Location for all, 20 shadow models each; marginal records are labelled by the target",
     )
-    return [Table("Shokri et al. (2017), Figures 8 and 9: where shadow data come from", rows, notes)]
+    yield Table("Shokri et al. (2017), Figures 8 and 9: where shadow data come from", rows, notes)
 
 
 # -- mitigations -------------------------------------------------------------------------------------------------------
@@ -266,7 +264,7 @@ MITIGATIONS: dict[str, tuple[Callable[[Float], Float], float, float, float, floa
 PENALTIES = {1e-4: (0.68, 0.87, 0.81, 0.96), 1e-3: (0.72, 0.77, 0.73, 0.86), 1e-2: (0.63, 0.53, 0.54, 0.52)}
 
 
-def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
+def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce Table III on a purchase-like synthetic set: 100 classes, 600 features, 20 shadow models."""
     del folder, fleet
     rng = np.random.default_rng(3)
@@ -295,4 +293,4 @@ def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> list[Table]:
         f"obtained on {data.name}, {each} records, 128 units",
         "L2 is added to Adam's gradient; the paper's factor is on the loss of another optimiser",
     )
-    return [Table("Shokri et al. (2017), Table III: mitigations", rows, notes)]
+    yield Table("Shokri et al. (2017), Table III: mitigations", rows, notes)
