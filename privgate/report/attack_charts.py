@@ -51,8 +51,8 @@ def _at(curve: Curve, fprs: tuple[float, ...]) -> list[str]:
     ]
 
 
-def groups(attack: Doc) -> list[Block]:
-    """Return one attack's figure for each label and group."""
+def groups(attack: Doc, *, drawn: bool = True) -> list[Block]:
+    """Return one attack's figure for each label and group, as a chart or as its table alone."""
     groups = by_group(attack)[:_GROUPS]
     figures = [(plain(g.get("group"), 40), *estimate(g.get("accuracy", g.get("auc")))) for g in groups]
     figures = [f for f in figures if not math.isnan(f[1])]
@@ -63,13 +63,15 @@ def groups(attack: Doc) -> list[Block]:
     worst = max(figures, key=lambda f: f[1])
     show = percent if what == "Accuracy" else number
     ident = f"groups-{plain(attack.get('name'), 30)}"
-    svg = charts.groups(_ident(ident), name, "A line a group; the dashed line is guessing.", rows=figures,
-                        xlabel=what.lower() if what == "Accuracy" else what, reference=0.5, reference_text="guessing",
-                        percent=what == "Accuracy")  # fmt: skip
     rows = [
         (n, show(v), *(show(x) if math.isfinite(x) else "none" for x in (low, high))) for n, v, low, high in figures
     ]
     table = Table(name, ("Group", what, "Low", "High"), rows, (1, 2, 3), "Numbers of this chart")
+    if not drawn:
+        return [Table(table.caption, table.columns, table.rows, table.numeric, name)]
+    svg = charts.groups(_ident(ident), name, "A line a group; the dashed line is guessing.", rows=figures,
+                        xlabel=what.lower() if what == "Accuracy" else what, reference=0.5, reference_text="guessing",
+                        percent=what == "Accuracy")  # fmt: skip
     return [Chart(ident, name, "", f"The group at greatest risk is {worst[0]} with {show(worst[1])}.", svg, table)]
 
 

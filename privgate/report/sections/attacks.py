@@ -8,6 +8,9 @@ from privgate.report.blocks import Block, Heading, List, Section, Table
 from privgate.report.reading import Doc
 from privgate.report.text import number, percent, plain
 
+#: attacks whose labels and groups are drawn; those of the others are in tables
+_DRAWN = 3
+
 
 def section(doc: Doc) -> Section | None:
     """Return the attacks that ran with their figures and curves, and those that could not run."""
@@ -19,7 +22,8 @@ def section(doc: Doc) -> Section | None:
     if ran:
         blocks.append(_table(ran))
         blocks += attack_charts.curves(ran)
-        blocks += [b for a in ran for b in attack_charts.groups(a)]
+        ranked = sorted(ran, key=strength, reverse=True)
+        blocks += [b for i, a in enumerate(ranked) for b in attack_charts.groups(a, drawn=i < _DRAWN)]
         blocks += [b for a in ran for b in attack_charts.by_pdtp(a)]
         blocks += attack_charts.all_by_pdtp(reading.mapping(reading.detail(doc).get("attack_against_pdtp")))
         blocks += attack_charts.false_alarms(reading.mapping(reading.detail(doc).get("attack_null_runs")))
