@@ -1,6 +1,6 @@
 """Naive Bayes over categories: counts, what leaving a unit out does to them, and which values a query may take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +35,8 @@ class Counts:
         Whether class priors follow the class counts.
     log_prior : float64 array of shape (K,), optional
         Fixed priors; uniform if absent and ``learnt_prior`` is false.
+    weights : float64 array of shape (n,), optional
+        How many records each row stands for; 1 if absent. Leaving out a row leaves out one of them.
     """
 
     codes: Index
@@ -46,6 +48,7 @@ class Counts:
     alpha: float
     learnt_prior: bool = True
     log_prior: Float | None = None
+    weights: Float | None = None
 
     @cached_property
     def starts(self) -> Index:
@@ -62,12 +65,14 @@ class Counts:
         """Counts, shape (K, cells)."""
         cells = int(self.sizes.sum())
         flat = (self.labels[:, None] * cells + self.codes + self.starts).ravel()
-        return np.bincount(flat, minlength=self.n_classes * cells).reshape(self.n_classes, cells).astype(np.float64)
+        weights = None if self.weights is None else np.repeat(self.weights, len(self.sizes))
+        table = np.bincount(flat, weights=weights, minlength=self.n_classes * cells)
+        return table.reshape(self.n_classes, cells).astype(np.float64)
 
     @cached_property
     def class_counts(self) -> Float:
         """Records of each class, shape (K,)."""
-        return np.bincount(self.labels, minlength=self.n_classes).astype(np.float64)
+        return np.bincount(self.labels, weights=self.weights, minlength=self.n_classes).astype(np.float64)
 
     def prior(self, class_counts: Float) -> Float:
         """Return log-priors up to a common constant, shape (K,)."""
@@ -85,6 +90,28 @@ class Counts:
         flat = (self.labels[rows, None] * cells + self.codes[rows] + self.starts).ravel()
         gone = np.bincount(flat, minlength=self.table.size).reshape(self.table.shape)
         return self.table - gone, self.class_counts - np.bincount(self.labels[rows], minlength=self.n_classes)
+
+    @property
+    def records(self) -> Index:
+        """A number for each row, equal for equal records."""
+        columns = np.column_stack([self.labels, self.codes])
+        sizes = [self.n_classes, *self.sizes.tolist()]
+        if np.prod(np.asarray(sizes, dtype=np.float64)) < 2**62:
+            return np.asarray(np.ravel_multi_index(tuple(columns.T), sizes), dtype=np.int64)
+        return np.asarray(np.unique(columns, axis=0, return_inverse=True)[1].ravel(), dtype=np.int64)
+
+    def merged(self) -> tuple["Counts", Index]:
+        """Return the same counts with one row for all equal records, and which row each record became."""
+        _, first, inverse = np.unique(self.records, return_index=True, return_inverse=True)
+        weights = np.bincount(inverse, weights=self.weights, minlength=len(first)).astype(np.float64)
+        return replace(self, codes=self.codes[first], labels=self.labels[first], weights=weights), inverse.ravel()
+
+    def undefined_alone(self, rows: Index) -> NDArray[np.bool_]:
+        """Return ``undefined`` for each single record of ``rows``, shape (U,)."""
+        last = self.starts + self.sizes - 1
+        only = (self.table[:, last].sum(axis=0) == 1) & (self.sizes > self.floor)
+        holds = (self.codes[rows] == self.sizes - 1) & only
+        return np.asarray((self.class_counts[self.labels[rows]] <= 1) | holds.any(axis=1))
 
     def undefined(self, rows: Index) -> bool:
         """Whether the model without these records lacks a class or a category that the model with them has."""

@@ -35,14 +35,14 @@ class Effort:
     Parameters
     ----------
     tidy : int
-        Enumerated queries over all units that decide nothing.
+        Enumerated queries over all units that decide nothing; with 0 nothing but the maximum is tightened.
     decide : int
         The same over all units that do.
     unit : int
         Search nodes of one unit with two classes; fewer with more, whose nodes cost more.
     """
 
-    tidy: int = 60_000_000
+    tidy: int = 20_000_000
     decide: int = 100_000_000
     unit: int = 4_000
 
@@ -73,7 +73,8 @@ def certify(
         What the caller checked.
     """
     units, inverse = _distinct(counts, members)
-    refiner = _Refiner(counts, units, *_first_bounds(counts, units), effort or Effort())
+    effort = effort or Effort()
+    refiner = _Refiner(counts, units, *_first_bounds(counts, units, maximum_only=effort.tidy == 0), effort)
     refiner.run(limit)
     lower, upper = refiner.lower[inverse], refiner.upper[inverse]
     detail: dict[str, Any] = {"distinct_units": len(units), "searched_units": refiner.searched}
@@ -92,12 +93,7 @@ def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:
 
 def _distinct(counts: Counts, members: Members) -> tuple[list[Index], Index]:
     """Return one representative of each kind of unit, and which kind every unit is: equal records leak equally."""
-    columns = np.column_stack([counts.labels, counts.codes])
-    sizes = [counts.n_classes, *counts.sizes.tolist()]
-    if np.prod(np.asarray(sizes, dtype=np.float64)) < 2**62:
-        record = np.unique(np.ravel_multi_index(tuple(columns.T), sizes), return_inverse=True)[1]
-    else:
-        record = np.unique(columns, axis=0, return_inverse=True)[1].ravel()
+    record = counts.records
     if isinstance(members, np.ndarray):
         _, first, inverse = np.unique(record[members], return_index=True, return_inverse=True)
         return [members[k : k + 1] for k in first], inverse
@@ -113,16 +109,19 @@ def _distinct(counts: Counts, members: Members) -> tuple[list[Index], Index]:
     return units, inverse
 
 
-def _first_bounds(counts: Counts, units: list[Index]) -> tuple[Float, Float]:
+def _first_bounds(counts: Counts, units: list[Index], *, maximum_only: bool) -> tuple[Float, Float]:
     """Return (lower, upper) of every unit without any search; both infinite where a unit's absence is undefined."""
     lower, upper = np.zeros(len(units)), np.zeros(len(units))
-    bad = np.array([counts.undefined(rows) for rows in units], dtype=bool)
+    single = np.array([len(rows) == 1 for rows in units], dtype=bool)
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *(units[k] for k in np.flatnonzero(single))])
+    bad = np.zeros(len(units), dtype=bool)
+    bad[single] = counts.undefined_alone(rows)
+    bad[~single] = [counts.undefined(units[k]) for k in np.flatnonzero(~single)]
     lower[bad] = upper[bad] = np.inf
-    single = np.array([len(rows) == 1 for rows in units], dtype=bool) & ~bad
-    if counts.alpha > 0 and single.any():
-        lower[single], upper[single] = cheap(counts, np.concatenate([units[k] for k in np.flatnonzero(single)]))
-    elif single.any():
-        lower[single], upper[single] = _unsmoothed(counts, np.concatenate([units[k] for k in np.flatnonzero(single)]))
+    rows, single = rows[~bad[single]], single & ~bad
+    if single.any():
+        found = cheap(counts, rows, maximum_only=maximum_only) if counts.alpha > 0 else _unsmoothed(counts, rows)
+        lower[single], upper[single] = found
     for k in np.flatnonzero(~single & ~bad):
         lower[k], upper[k] = _several(counts, units[k])
     return lower, upper
@@ -164,7 +163,11 @@ class _Refiner:
             return
         self._spend(self._undecided(limit), self.effort.decide)
         self._spend(self._largest(), self.effort.decide)
-        self._spend(iter(np.argsort(-self.upper).tolist()), self.effort.tidy)
+        self._spend(iter(np.argsort(-self._gap(), kind="stable").tolist()), self.effort.tidy)
+
+    def _gap(self) -> Float:
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(self.upper - self.lower, nan=0.0, posinf=0.0)
 
     def _undecided(self, limit: float | None) -> Iterator[int]:
         if limit is not None:

@@ -16,8 +16,8 @@ from privgate.certificates.sandwich import other_label, own_label
 Float = NDArray[np.float64]
 
 #: an edge is cut into this many pieces, as often as needed
-_PIECES = 32
-_ROUNDS = 9
+_PIECES = 8
+_ROUNDS = 14
 #: what sums of some thousand terms may have lost, nats
 _ROUNDING = 1e-11
 
@@ -58,7 +58,13 @@ def largest_change(points: Points, *, hull_is_reachable: bool = False) -> tuple[
     upper : float64 array of shape (U,)
         Maximum over the hull.
     """
-    return along(lambda sign_d, sign_r: _zonotope(points, sign_d, sign_r), hull_is_reachable=hull_is_reachable)
+    both = (1, -1)
+    return along(lambda a, b: _zonotope(points, a, b), hull_is_reachable=hull_is_reachable, signs_r=both)
+
+
+def largest_label_change(points: Points, *, own: bool) -> tuple[Float, Float]:
+    """Return (lower, upper) of the largest change of the own label, or of any other label; see above."""
+    return along(lambda a, b: _zonotope(points, a, b), hull_is_reachable=False, signs_r=(1 if own else -1,))
 
 
 def at_vertices(points: Points) -> Float:
@@ -72,7 +78,9 @@ def largest_change_of_hull(d: Float, r: Float, *, hull_is_reachable: bool = Fals
     return along(lambda sign_d, sign_r: _chain(d, r, sign_d, sign_r), hull_is_reachable=hull_is_reachable)
 
 
-def along(walk: Callable[[int, int], tuple[Float, Float]], *, hull_is_reachable: bool) -> tuple[Float, Float]:
+def along(
+    walk: Callable[[int, int], tuple[Float, Float]], *, hull_is_reachable: bool, signs_r: tuple[int, ...] = (1, -1)
+) -> tuple[Float, Float]:
     """Return (lower, upper) of the largest label change over hulls given by their monotone frontiers.
 
     Parameters
@@ -81,6 +89,8 @@ def along(walk: Callable[[int, int], tuple[Float, Float]], *, hull_is_reachable:
         ``walk(sign_d, sign_r)`` returns vertices (d, r), each of shape (U, P), from the best ``sign_d * d`` to the best
         ``sign_r * r``; repeated vertices do no harm.
     hull_is_reachable : bool
+    signs_r : tuple of int
+        1 for changes of the own label, which grow with ``r``; -1 for those of the others, which fall.
 
     References
     ----------
@@ -88,7 +98,8 @@ def along(walk: Callable[[int, int], tuple[Float, Float]], *, hull_is_reachable:
     """
     runs: list[tuple[Float, Float, Change]] = []
     for sign_d in (1, -1):
-        for sign_r, change in ((1, own_label), (-1, other_label)):
+        for sign_r in signs_r:
+            change = own_label if sign_r == 1 else other_label
             runs.append((*walk(sign_d, sign_r), _clipped(change, sign_d)))
     lower = np.max([change(d, r).max(axis=1) for d, r, change in runs], axis=0)
     upper, best = lower.copy(), lower.copy()

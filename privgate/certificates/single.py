@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.certificates import sandwich
 from privgate.certificates.counts import Counts
-from privgate.certificates.frontier import Points, at_vertices, largest_change
+from privgate.certificates.frontier import Points, at_vertices, largest_label_change
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -84,14 +84,19 @@ def _others(lam: Float, cell: Index, counts: Counts, sign: int) -> Float:
     return sign * np.where(mine, second[None], best[None])
 
 
-def cheap(counts: Counts, rows: Index) -> tuple[Float, Float]:
+def cheap(counts: Counts, rows: Index, *, maximum_only: bool = False) -> tuple[Float, Float]:
     """Return (lower, upper) for single records, each of shape (U,): bounds (A), (B) and, for two classes, (C).
 
-    Every class keeps a record, every category a place, and smoothing is positive; the caller has seen to it.
+    Every class keeps a record, every category a place, and smoothing is positive; the caller has seen to it. With
+    ``maximum_only`` bound (C) is kept for records that may hold the maximum.
     """
     lower, upper = np.zeros(len(rows)), np.zeros(len(rows))
     for part, place in _parts(counts, rows):
-        lower[place], upper[place] = _one_class(counts, part)
+        lower[place], upper[place] = _one_class(counts, part, frontier=not maximum_only)
+    if maximum_only and len(rows):
+        top = np.flatnonzero(upper > lower.max())
+        for part, place in _parts(counts, rows[top]):
+            lower[top[place]], upper[top[place]] = _one_class(counts, part, frontier=True)
     return lower, upper
 
 
@@ -104,7 +109,7 @@ def _parts(counts: Counts, rows: Index) -> Iterator[tuple[Index, Index]]:
             yield rows[place[start : start + step]], place[start : start + step]
 
 
-def _one_class(counts: Counts, rows: Index) -> tuple[Float, Float]:
+def _one_class(counts: Counts, rows: Index, *, frontier: bool) -> tuple[Float, Float]:
     a = agreement(counts, rows)
     y = int(a.label[0])
     others = np.array([c for c in range(counts.n_classes) if c != y])
@@ -123,6 +128,8 @@ def _one_class(counts: Counts, rows: Index) -> tuple[Float, Float]:
     r_self = np.logaddexp.reduce(rho + lam_own.sum(axis=2), axis=1)
     upper = np.minimum(a.odds, sandwich.from_ranges(a.low, a.high, r_low, r_high))
     lower = sandwich.largest(a.high, r_self)
+    if not frontier:
+        return lower, np.maximum(lower, upper)
     if counts.n_classes == 2:
         found, hull = _two_classes(a, rho, lam_own[:, 0], most[:, 0], least[:, 0])
         lower, upper = np.maximum(lower, found), np.minimum(upper, hull)
@@ -149,8 +156,8 @@ def _two_classes(a: Agreement, rho: Float, lam_own: Float, most: Float, least: F
     other = ~np.isneginf(a.differ)
     r0 = np.broadcast_to(rho[0], a.d0.shape)
     lower, upper = np.zeros(len(a.d0)), np.zeros(len(a.d0))
-    for best in (most, least):
+    for best, own in ((most, True), (least, False)):
         second = (np.where(other, a.differ, a.agree), np.where(other, best, lam_own))
-        found, hull = largest_change(Points(a.d0, r0, (a.agree, lam_own), second))
+        found, hull = largest_label_change(Points(a.d0, r0, (a.agree, lam_own), second), own=own)
         lower, upper = np.maximum(lower, found), np.maximum(upper, hull)
     return lower, upper
