@@ -57,9 +57,9 @@ def per_target(data: Data, record: int, targets: Bool, target_p: Float, rng: Gen
         for j in range(PAIRS):
             rows = rng.permutation(others)[: len(data.y) // 2 - 1]
             for side, train in enumerate((np.append(rows, record), rows)):
-                model = BernoulliNB().fit(data.codes[train], data.y[train])
+                model = BernoulliNB().fit(data.X[train], data.y[train])
                 answers[side, j] = 0.0
-                answers[side, j, model.classes_] = model.predict_proba(data.codes[record : record + 1])[0]
+                answers[side, j, model.classes_] = model.predict_proba(data.X[record : record + 1])[0]
         right += (distance(q, *answers) > 0) == inside
     return right
 
@@ -147,7 +147,7 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         rows = np.flatnonzero(inside[0])
 
         def one_bayes(data: Data = data, rows: Index = rows) -> None:
-            BernoulliNB().fit(data.codes[rows], data.y[rows]).predict_proba(data.codes[:1])
+            BernoulliNB().fit(data.X[rows], data.y[rows]).predict_proba(data.X[:1])
 
         def all_bayes(data: Data = data, subject: Any = subject, inside: Bool = inside) -> None:
             scored(engines.subsets(subject, inside, (None,) * MODELS, fleet).log_p, data, inside)
