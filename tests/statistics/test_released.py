@@ -1,0 +1,115 @@
+"""Released answers: the two traps of section 11.5, and laws over every form."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from privgate import Release
+from privgate.statistics import leakage, released
+
+FORMS = [
+    Release(),
+    Release("rounded", step=0.01),
+    Release("binned", step=0.01),
+    Release("top_k", k=2),
+    Release("label"),
+    Release(temperature=2.0),
+]
+LOGITS = arrays(np.float64, (2, 6, 4), elements=st.floats(-8, 8))
+
+
+def log_softmax(z):
+    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("release", FORMS, ids=lambda r: f"{r.form}-{r.temperature}")
+@given(z=LOGITS)
+def test_equal_models_release_equal_answers(release, z):
+    p = log_softmax(z)
+    assert (released.changes(p, p, release) == 0).all()
+
+
+@pytest.mark.parametrize("release", FORMS, ids=lambda r: f"{r.form}-{r.temperature}")
+@given(z=LOGITS)
+def test_changes_are_never_negative_and_the_same_both_ways(release, z):
+    p, q = log_softmax(z)
+    there, back = released.changes(p, q, release), released.changes(q, p, release)
+    assert (there >= 0).all()
+    np.testing.assert_array_equal(there, back)
+
+
+@given(z=LOGITS)
+def test_rounded_values_are_multiples_within_half_a_step(z):
+    p = log_softmax(z[0])
+    out = np.exp(released.released(p, Release("rounded", step=0.05)))
+    assert np.abs(out - np.exp(p)).max() <= 0.025 + 1e-9
+    np.testing.assert_allclose(out / 0.05, np.round(out / 0.05), atol=1e-9)
+
+
+@given(z=LOGITS)
+def test_binned_values_are_centres_of_the_bin_that_holds_the_probability(z):
+    p = np.exp(log_softmax(z[0]))
+    out = np.exp(released.released(np.log(p), Release("binned", step=0.01)))
+    assert (np.abs(out - p) <= 0.005 + 1e-9).all()
+    assert out.min() >= 0.005 - 1e-12
+    assert out.max() <= 0.995 + 1e-12
+
+
+@given(z=LOGITS, temperature=st.floats(0.25, 8))
+def test_temperature_divides_the_change_of_log_odds_exactly(z, temperature):
+    """Correction (11): ODTP is multiplied by 1 / temperature; DTP is not."""
+    p, q = log_softmax(z)
+    hot = [released.released(v, Release(temperature=temperature)) for v in (p, q)]
+    np.testing.assert_allclose(
+        leakage.log_odds_change(*hot), leakage.log_odds_change(p, q) / temperature, rtol=1e-9, atol=1e-12
+    )
+
+
+def test_a_bins_edge_blocks_what_exact_probabilities_would_pass():
+    p, q = np.log([0.00999, 0.99001]), np.log([0.01001, 0.98999])
+    assert released.changes(p, q, Release("binned")) == pytest.approx(np.log(3))
+    assert released.changes(p, q, Release()) < 0.01
+
+
+def test_a_bin_hides_what_exact_probabilities_tell():
+    p, q = np.log([1e-6, 1 - 1e-6]), np.log([0.0099, 0.9901])
+    assert released.changes(p, q, Release("binned")) == 0
+    assert released.changes(p, q, Release()) > 9
+
+
+def test_the_largest_change_that_hundredths_can_show():
+    assert released.largest_finite(Release("binned")) == pytest.approx(5.293, abs=1e-3)
+    worst = released.changes(np.log([1e-9, 1 - 1e-9]), np.log([1 - 1e-9, 1e-9]), Release("binned"))
+    assert worst == pytest.approx(released.largest_finite(Release("binned")))
+
+
+def test_a_label_that_one_model_alone_lists_is_infinite():
+    p, q = np.log([0.5, 0.3, 0.2]), np.log([0.5, 0.2, 0.3])
+    assert np.isinf(released.changes(p, q, Release("top_k", k=2)))
+    assert released.changes(p, q, Release("top_k", k=3)) == pytest.approx(np.log(1.5))
+
+
+def test_a_rounded_zero_in_one_model_alone_is_infinite():
+    assert np.isinf(released.changes(np.log([0.004, 0.996]), np.log([0.006, 0.994]), Release("rounded")))
+
+
+def test_label_only_is_nothing_or_infinite():
+    p, q = np.log([[0.6, 0.4], [0.6, 0.4]]), np.log([[0.51, 0.49], [0.49, 0.51]])
+    np.testing.assert_array_equal(released.changes(p, q, Release("label")), [0.0, np.inf])
+    np.testing.assert_array_equal(released.flips(p, q), [False, True])
+
+
+@given(z=arrays(np.float64, (2, 50, 3), elements=st.floats(-4, 4)))
+def test_a_floor_before_rounding_bounds_the_released_change(z):
+    h, tau = 0.01, 0.02
+    p, q = (np.maximum(np.exp(log_softmax(v)), tau) for v in z)
+    out = [released.released(np.log(v), Release("rounded", step=h)) for v in (p, q)]
+    exact = leakage.largest_change(np.log(p), np.log(q)).max()
+    assert leakage.largest_change(*out).max() <= released.rounding_bound(exact, floor=tau, step=h) + 1e-9
+
+
+def test_a_floor_that_rounds_to_zero_is_refused():
+    with pytest.raises(ValueError, match="away from 0"):
+        released.rounding_bound(1.0, floor=0.005, step=0.01)
