@@ -166,7 +166,7 @@ class GuardedWrites:
         done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # a mixin
         if asked:
             with refusing(doing):
-                if self._privgate_row(name, str(version)) != before:
+                if self._privgate_held(name, str(version)) != before:
                     super().delete_registered_model_alias(name, alias)  # type: ignore[misc]
                     raise StatementError("the version was replaced while its alias was being set")
         return done
@@ -234,19 +234,20 @@ class GuardedWrites:
 
     # -- what the checks need ------------------------------------------------------------------------------------
 
-    def _privgate_row(self, name: str, version: str) -> Row:
+    def _privgate_held(self, name: str, version: str) -> tuple[str, str, int]:
+        """Return what makes a row this row; one query, asked again after the write."""
         held = super().get_model_version(name, version)  # type: ignore[misc]
-        storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]
-        return Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+        return str(held.version), str(held.source), int(held.creation_timestamp)
 
-    def _privgate_released(self, name: str, version: str, target: str) -> Row | None:
-        """Check that a version may be released as a target and return its row; None for a prompt."""
-        row = self._privgate_row(name, version)
-        if row.source in _PROMPT_SOURCES:
-            return row
+    def _privgate_released(self, name: str, version: str, target: str) -> tuple[str, str, int]:
+        """Check that a version may be released as a target, and return what makes it this version."""
         held = super().get_model_version(name, version)  # type: ignore[misc]
-        self._privgate_check(row, held.tags.get(TAG, ""), target)
-        return row
+        this = str(held.version), str(held.source), int(held.creation_timestamp)
+        if held.source not in _PROMPT_SOURCES:
+            storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]
+            row = Row(name, this[0], this[1], storage, this[2])
+            self._privgate_check(row, held.tags.get(TAG, ""), target)
+        return this
 
     def _privgate_check(self, row: Row, text: str, target: str | None) -> None:
         guard = self.privgate_watch.guard()
