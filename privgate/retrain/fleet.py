@@ -26,6 +26,8 @@ from privgate.subject import Subject
 
 Progress = Callable[[int, int, float], None]
 
+#: below this, starting a chunk would cost more than 2 % of it
+LEAST_CHUNK_SECONDS = 0.05
 #: workers that may die one after another without any success before the rest is given up
 DEATHS = 20
 
@@ -283,9 +285,11 @@ class _Run:
     def _size(self, pool: Pool) -> int:
         if not self._seconds:
             return 1
-        # smaller chunks towards the end, so that no worker is left alone with a large one
+        # smaller chunks towards the end, so that no worker is left alone with a large one, but never tiny ones
         fair = -(-len(self._todo) // (2 * pool.slots))
-        return max(1, min(int(pool.chunk_seconds / self._seconds), fair))
+        least = int(LEAST_CHUNK_SECONDS / self._seconds)
+        size = max(1, least, min(int(pool.chunk_seconds / self._seconds), fair))
+        return min(size, len(self._todo))
 
     def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
