@@ -2,6 +2,7 @@
 
 import math
 
+from privgate import digest
 from privgate.report import charts, reading
 from privgate.report.attack_data import Curve, at_fpr, by_group, estimate, points, strength, title, told
 from privgate.report.blocks import Block, Chart, Table, Text
@@ -62,14 +63,14 @@ def groups(attack: Doc, *, drawn: bool = True) -> list[Block]:
     name = f"{what} of {title(attack)} by label and group"
     worst = max(figures, key=lambda f: f[1])
     show = percent if what == "Accuracy" else number
-    ident = f"groups-{plain(attack.get('name'), 30)}"
+    ident = _ident("groups", attack)
     rows = [
         (n, show(v), *(show(x) if math.isfinite(x) else "none" for x in (low, high))) for n, v, low, high in figures
     ]
     table = Table(name, ("Group", what, "Low", "High"), rows, (1, 2, 3), "Numbers of this chart")
     if not drawn:
         return [Table(table.caption, table.columns, table.rows, table.numeric, name)]
-    svg = charts.groups(_ident(ident), name, "A line a group; the dashed line is guessing.", rows=figures,
+    svg = charts.groups(ident, name, "A line a group; the dashed line is guessing.", rows=figures,
                         xlabel=what.lower() if what == "Accuracy" else what, reference=0.5, reference_text="guessing",
                         percent=what == "Accuracy")  # fmt: skip
     return [Chart(ident, name, "", f"The group at greatest risk is {worst[0]} with {show(worst[1])}.", svg, table)]
@@ -85,7 +86,7 @@ def by_pdtp(attack: Doc) -> list[Block]:
     if len(found) < 2:
         return []
     name = f"Accuracy of {title(attack)} over PDTP"
-    ident = _ident(f"pdtp-{plain(attack.get('name'), 30)}")
+    ident = _ident("pdtp", attack)
     rows = [((a + b) / 2, v, low, high) for a, b, v, low, high, _ in found]
     first, last = rows[0][1], rows[-1][1]
     said = f"Records of low PDTP are guessed right {percent(first)} of the time, those of high PDTP {percent(last)}"
@@ -140,5 +141,7 @@ def false_alarms(runs: Doc) -> list[Block]:
     return [Text(said)]
 
 
-def _ident(text: str) -> str:
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
+def _ident(what: str, attack: Doc) -> str:
+    """Return an id that no other attack on the page has; its name may hold anything."""
+    named = [plain(attack.get(k)) for k in ("name", "title", "scope", "where")]
+    return f"{what}-{digest.of_json(named).removeprefix('sha256:')[:10]}"

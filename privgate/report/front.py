@@ -220,7 +220,7 @@ def row(finding: Mapping[str, Any]) -> dict[str, str]:
         "result": words.RESULT.get(outcome, "Not decided") + (" (waived)" if waived else ""),
         "title": words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
-        "limit": "is to hold" if precondition else words.limit(finding),
+        "limit": "should hold" if precondition else words.limit(finding),
         "meaning": _stop(_capital(plain(meaning))) + waived,
     }
 
@@ -244,7 +244,7 @@ def steps(doc: Doc) -> list[str]:
     if told:
         return told
     if doc.get("approved"):
-        until = f" before {moment(doc.get('expires'))}" if doc.get("expires") else ""
+        until = f" before {moment(doc.get('expires'))}, and" if doc.get("expires") else ""
         return [f"Sign and promote this version; check again{until} whenever data, code or parameters change."]
     return ["Read the finding above, change the training or supply what is missing, and check again."]
 

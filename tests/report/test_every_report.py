@@ -120,6 +120,18 @@ def test_ids_are_unique_and_links_lead_somewhere(documents, rendered, kind):
     assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', html)) <= set(ids)
 
 
+def test_attacks_of_one_name_in_several_scopes_have_ids_of_their_own(documents):
+    doc = json.loads(json.dumps(documents["tree_blocked"]))
+    attacks = doc["evidence"]["detail"]["attacks"]
+    doc["evidence"]["detail"]["attacks"] = [
+        {**attacks[0], "scope": s, "where": w} for s, w in (("model", ""), ("class", "ü"), ("class", "ö"))
+    ]
+
+    ids = re.findall(r'\bid="([^"]+)"', report.render(doc, "html"))
+
+    assert len(ids) == len(set(ids))
+
+
 def poisoned(value):
     """Replace every foreign text of a document by the hostile one; keep what the schema fixes."""
     fixed = {"schema", "outcome", "direction", "mode", "kind", "decision", "level", "metric"}
@@ -156,6 +168,7 @@ def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, re
     found = elements(html)
     assert {t for t, _ in found} <= told
     assert {a for _, names in found for a in names} <= attributes
+    assert "could not be drawn" not in html
     assert len(html) < 1_000_000
     html.encode("utf-8")
 
