@@ -227,3 +227,37 @@ def _direct(subject: Subject, fleet: Fleet) -> tuple[Float, Float]:
     np.maximum.at(value, found.row_unit[live], per_row)
     error = np.where(lost, 0.0, np.nan_to_num(found.error, nan=np.inf))
     return np.maximum(value - error, 0.0), value + error
+
+
+def picture(found: Removal, *, limit: float, width: int = 640, height: int = 280) -> str:
+    """Return the largest value against units removed as a self-contained SVG; infinite values are cut at the top.
+
+    The dot is the best set seen, the dashed line the limit.
+    """
+    finite = found.upper[np.isfinite(found.upper)]
+    top = 1.05 * max([limit, *finite.tolist()]) or 1.0
+    left, right, above, below = 56, 16, 16, 40
+    last = max(1, len(found.upper) - 1)
+
+    def x(step: float) -> float:
+        return left + (width - left - right) * step / last
+
+    def y(value: float) -> float:
+        return above + (height - above - below) * (1 - min(value, top) / top)
+
+    points = " ".join(f"{x(k):.1f},{y(v):.1f}" for k, v in enumerate(found.upper.tolist()))
+    marks = "".join(
+        f'<text x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.3g}</text>' for v in (0.0, top / 2, top)
+    ) + "".join(
+        f'<text x="{x(k):.1f}" y="{height - 20}" text-anchor="middle">{k}</text>' for k in sorted({0, last // 2, last})
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif" '
+        f'font-size="12" fill="#333"><title>Largest value against units removed</title>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{marks}'
+        f'<line x1="{left}" x2="{width - right}" y1="{y(limit):.1f}" y2="{y(limit):.1f}" stroke="#a33" '
+        f'stroke-dasharray="5 4"/><text x="{width - right}" y="{y(limit) - 4:.1f}" text-anchor="end" fill="#a33">limit '
+        f'{limit:g}</text><polyline points="{points}" fill="none" stroke="#246" stroke-width="1.5"/>'
+        f'<circle cx="{x(found.best):.1f}" cy="{y(float(found.upper[found.best])):.1f}" r="4" fill="#246"/>'
+        f'<text x="{(left + width - right) / 2:.1f}" y="{height - 4}" text-anchor="middle">units removed</text></svg>'
+    )
