@@ -46,6 +46,12 @@ class Binary:
         """Frobenius norm of L^-1, no smaller than its largest singular value."""
         return _spread(self.S.L)
 
+    def screened(self) -> tuple[Float, Float]:
+        """Return (parameters moved by one step (n, 1, p), bounds on their error in the Hessian's norm (n,))."""
+        c, radius = binary_sweeps.screen(self.S)
+        delta = sl.solve_triangular(self.S.L, self.S.A_train * c, lower=True, trans="T", check_finite=False)
+        return np.ascontiguousarray(delta.T)[:, None, :], radius
+
     def shifts(self, records: Index) -> tuple[Float, Float]:
         """Return (changes of the parameters (B, 1, p), bounds on their error in the Hessian's norm (B,))."""
         D, error, slow = binary_sweeps.sweep(self.S, records, tolerance=self.tolerance, fast=self.fast)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +10,14 @@ from numpy.typing import NDArray
 from privgate.engines import catalogue
 from privgate.engines.base import Declined, Engine
 from privgate.engines.recheck import recheck
+from privgate.engines.screen import screened
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
 from privgate.subject import Subject
+
+Mode = Literal["all", "max", "screen"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ def answer(
     queries: tuple[Index, Index] | None = None,
     limits: tuple[float, ...] = (1.0,),
     changes: bool = False,
+    mode: Mode = "all",
     engines: tuple[Engine, ...] | None = None,
 ) -> Answered:
     """Return models without each unit from the first engine that covers it; always complete.
@@ -72,6 +77,10 @@ def answer(
         PDTP limits of the policy, nats: the units nearest to them are re-checked too.
     changes : bool
         Whether parameters of the models without each unit are wanted in ``Retrained.changes``.
+    mode : {"all", "max", "screen"}
+        Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
+        error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
+        others get status ``screened`` and never approve).
     engines : tuple of Engine, optional
         The catalogue if absent; the last one must hand on nothing.
 
@@ -90,10 +99,15 @@ def answer(
         if why := engine.supports(subject):
             declined[engine.name] = why
             continue
-        wanted = {"changes": True} if changes and hasattr(engine, "gives") else {}
+        wanted: dict[str, Any] = {"changes": True} if changes and hasattr(engine, "gives") else {}
+        if mode in getattr(engine, "modes", ()):
+            wanted["mode"] = mode
         part_queries = _queries_of(queries, units, rest)
         try:
-            made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
+            if mode == "screen" and engine.name == "refit":
+                made, handed_on = screened(engine, subject, rest, seeds, fleet, queries=part_queries)
+            else:
+                made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
         except Declined as exc:
             declined[engine.name] = str(exc)
             continue

@@ -31,9 +31,10 @@ PLAIN = {
 class DecisionTree:
     """Leave-one-out for ``DecisionTreeClassifier`` (CART: Gini, best splits of all features); exact without ties.
 
-    Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits tie,
-    it is followed down each of them; a record whose branches end in different answers is handed on, because scikit-learn
-    breaks ties by a shuffle of the features that a removal changes. Answers each record at its own features only. O(n d log n) a level.
+    Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits
+    tie, it is followed down each of them; a record whose branches end in different answers is handed on, because
+    scikit-learn breaks ties by a shuffle of the features that a removal changes. Answers each record at its own
+    features only. O(n d log n) a level.
     """
 
     name = "decision_tree"

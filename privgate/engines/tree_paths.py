@@ -253,8 +253,8 @@ def _scores(L: Float, R: Float, min_leaf: int, classes: Index | None = None) -> 
 
     Notes
     -----
-    Maximising ``sum L^2 / n_L + sum R^2 / n_R`` is minimising the weighted Gini impurity; taking one record of class c off
-    a side lowers its sum of squares by 2 N_c - 1.
+    Maximising ``sum L^2 / n_L + sum R^2 / n_R`` is minimising the weighted Gini impurity; taking one record of class
+    c off a side lowers its sum of squares by 2 N_c - 1.
     """
     n_left, n_right = L.sum(axis=0), R.sum(axis=0)
     square_left, square_right = (L * L).sum(axis=0), (R * R).sum(axis=0)

@@ -1,0 +1,274 @@
+"""Leave-one-out of every engine next to refits: CPU against CPU time in one process on one core, full fit included.
+
+Refits are timed on a stated subset of units and extrapolated to all n; PDTP is compared on the units named. Each case
+appends a line to ``bench-results.jsonl``.
+"""
+
+import json
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
+
+from privgate.data import TrainingData
+from privgate.engines import ALL
+from privgate.recipe import Recipe
+from privgate.statistics.leakage import largest_change
+from privgate.subject import Subject
+
+pytestmark = pytest.mark.bench
+RESULTS = Path("bench-results.jsonl")
+ENGINES = {engine.name: engine for engine in ALL}
+
+
+def note(**fields):
+    print(json.dumps(fields))
+    with RESULTS.open("a", encoding="utf-8") as f:
+        f.write(json.dumps(fields) + "\n")
+
+
+def labels(rng, n, K):
+    y = rng.integers(0, K, n)
+    y[:K] = np.arange(K)
+    return y
+
+
+def categories(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, [9, 16, 7, 15], (n, 4)), labels(rng, n, 5)
+
+
+def words(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.poisson(0.3, (n, 600)).astype(float), labels(rng, n, 10)
+
+
+def bits(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.random((n, 600)) < 0.3).astype(float), labels(rng, n, 10)
+
+
+def numbers(n, seed=0, d=50, K=10):
+    rng = np.random.default_rng(seed)
+    y = labels(rng, n, K)
+    return rng.normal(size=(n, d)) + rng.normal(size=(K, d))[y] * 0.5, y
+
+
+def five(n, seed=0):
+    return numbers(n, seed, d=5, K=5)
+
+
+def clicks(n, seed=0, d=100, K=2):
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n, d)) < rng.beta(1, 2, d)).astype(float)
+    Z = (X - X.mean(0)) @ rng.normal(size=(d, K)) / np.sqrt(d) * (6 if K == 2 else 4)
+    y = (Z + rng.gumbel(size=Z.shape)).argmax(axis=1)
+    y[:K] = np.arange(K)
+    return X, y
+
+
+def ten_kinds(n, seed=0):
+    return clicks(n, seed, K=10)
+
+
+def nearly_separable(n, seed=0):
+    return clicks(n, seed, d=836)
+
+
+def answers(n, seed=0):
+    rng = np.random.default_rng(seed)
+    y = labels(rng, n, 10)
+    base, own = rng.beta(0.6, 1.4, 100), rng.beta(0.6, 1.4, (10, 100))
+    return (rng.random((n, 100)) < base + (own[y] - base) * 0.5).astype(float), y
+
+
+TIGHT = LogisticRegression(C=1.0, tol=1e-8, max_iter=10_000)
+TREE = DecisionTreeClassifier(max_depth=8, min_samples_leaf=5, random_state=0)
+
+# engine, estimator, data, n -> wanted ratio, refits timed, units whose PDTP is compared at the smallest n (None: all)
+CASES = [
+    ("categorical_nb", CategoricalNB(min_categories=[9, 16, 7, 15]), categories, {1000: 500, 10_000: 3000}, 30, None),
+    ("bernoulli_nb", BernoulliNB(), bits, {1000: 500, 10_000: 3000}, 6, None),
+    ("multinomial_nb", MultinomialNB(), words, {1000: 500, 10_000: 3000}, 20, None),
+    ("gaussian_nb", GaussianNB(), numbers, {1000: 500, 10_000: 3000}, 20, None),
+    ("complement_nb", ComplementNB(), words, {1000: 500, 10_000: 3000}, 20, None),
+    ("lda", LinearDiscriminantAnalysis(), numbers, {1000: 500, 10_000: 3000}, 10, None),
+    ("qda", QuadraticDiscriminantAnalysis(), numbers, {1000: 500, 10_000: 3000}, 10, None),
+    ("nearest_centroid", NearestCentroid(), numbers, {1000: 500, 10_000: 3000}, 20, None),
+    ("k_nearest", KNeighborsClassifier(15, algorithm="brute"), numbers, {1000: 40, 10_000: 40}, 30, None),
+    ("k_nearest", KNeighborsClassifier(15, algorithm="kd_tree"), five, {1000: 40, 10_000: 400}, 30, None),
+    ("logistic", TIGHT, clicks, {1000: 200, 5000: 200}, 8, None),
+    ("logistic", TIGHT, ten_kinds, {1000: 25, 5000: 100}, 3, 40),
+    ("logistic", TIGHT, nearly_separable, {1000: 6}, 3, 40),
+    ("decision_tree", TREE, answers, {1000: 100, 5000: 1000, 20_000: 1000}, 10, None),
+]
+
+
+def subject_of(estimator, X, y):
+    return Subject.local(Recipe(estimator, seed=0), TrainingData(X, y))
+
+
+def cpu(function, repeat=1):
+    best = np.inf
+    for _ in range(repeat):
+        begin = time.process_time()
+        result = function()
+        best = min(best, time.process_time() - begin)
+    return best, result
+
+
+def refit(estimator, X, y, i, classes):
+    keep = np.ones(len(y), dtype=bool)
+    keep[i] = False
+    model = clone(estimator).fit(X[keep], y[keep])
+    p = np.zeros(len(classes))
+    p[np.searchsorted(classes, model.classes_)] = model.predict_proba(X[i : i + 1])[0]
+    return p
+
+
+def refits(estimator, subject, some):
+    return [refit(estimator, subject.data.X, subject.data.y, i, subject.classes) for i in some]
+
+
+def reference(estimator):
+    """What a refit is compared with: for logistic regression the exact minimiser, which solvers only approach."""
+    if isinstance(estimator, LogisticRegression):
+        return LogisticRegression(C=estimator.C, tol=1e-13, max_iter=1000, solver="newton-cholesky")
+    return estimator
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "make", "wanted", "timed", "compared"), CASES, ids=[f"{c[0]}-{c[2].__name__}" for c in CASES]
+)
+def test_every_unit_next_to_as_many_refits(name, estimator, make, wanted, timed, compared):
+    engine, spent, naive = ENGINES[name], {}, {}
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n, ratio_wanted in wanted.items():
+            X, y = make(n)
+            subject = subject_of(estimator, X, y)
+            assert engine.supports(subject) == ""
+            repeat = 3 if n <= 1000 and name != "logistic" else 1
+            spent[n], (made, handed_on) = cpu(partial(engine.leave_out, subject, np.arange(n), (0,), None), repeat)
+            some = np.random.default_rng(1).choice(n, timed, replace=False)
+            naive[n] = cpu(partial(refits, estimator, subject, some), 2)[0] / timed * n
+            error, checked = np.nan, 0
+            if n == min(wanted):
+                error, checked = pdtp_error(estimator, X, y, made, subject.classes, compared)
+            note(
+                bench="leave-one-out",
+                engine=name,
+                data=make.__name__,
+                n=n,
+                seconds=spent[n],
+                refit_seconds=naive[n],
+                refits_timed=timed,
+                ratio=naive[n] / spent[n],
+                wanted=ratio_wanted,
+                reached=bool(naive[n] / spent[n] >= ratio_wanted),
+                handed_on=len(handed_on) / n,
+                largest_error_bound=float(made.error.max()),
+                pdtp_error=float(error),
+                pdtp_compared=checked,
+            )
+            if checked:
+                assert error <= (1e-9 if name != "logistic" else 1e-6)
+    if len(spent) > 1:
+        sizes = np.log(list(spent))
+        growth = [float(np.polyfit(sizes, np.log(list(d.values())), 1)[0]) for d in (spent, naive)]
+        note(bench="growth", engine=name, data=make.__name__, engine_exponent=growth[0], refits_exponent=growth[1])
+
+
+def pdtp_error(estimator, X, y, made, classes, compared):
+    """Largest difference of PDTP over the units answered, or over the worst half and a random half of ``compared``."""
+    pdtp = largest_change(made.log_with[0], made.log_without[0])
+    live = np.flatnonzero(made.status != "undefined")
+    if compared is not None:
+        worst = live[np.argsort(-pdtp[live])[: compared // 2]]
+        live = np.union1d(worst, np.random.default_rng(2).choice(live, compared // 2, replace=False))
+    model = clone(reference(estimator)).fit(X, y)
+    with np.errstate(divide="ignore"):
+        full = np.log(model.predict_proba(X))
+        error = 0.0
+        for k in live:
+            u = int(made.units[k])
+            true = largest_change(full[u], np.log(refit(reference(estimator), X, y, u, classes)))
+            error = max(error, 0.0 if true == pdtp[k] else abs(true - pdtp[k]))
+    return error, len(live)
+
+
+def test_a_million_and_more_records_with_four_attributes():
+    X, y = categories(1_600_000)
+    estimator = CategoricalNB(min_categories=[9, 16, 7, 15])
+    subject = subject_of(estimator, X, y)
+
+    spent, (made, _) = cpu(lambda: ENGINES["categorical_nb"].leave_out(subject, np.arange(len(y)), (0,), None), 2)
+    loop, _ = cpu(lambda: [refit(estimator, X, y, i, subject.classes) for i in (0, 5)])
+
+    note(
+        bench="leave-one-out",
+        engine="categorical_nb",
+        data="categories",
+        n=len(y),
+        seconds=spent,
+        refit_seconds=loop / 2 * len(y),
+        refits_timed=2,
+        ratio=loop / 2 * len(y) / spent,
+        wanted="at most 1.5 s",
+        reached=bool(spent <= 1.5),
+    )
+    assert len(made.units) == 1_600_000
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "K", "hidden", "wanted", "models", "count"),
+    [(1000, 836, 10, 64, 4, 112, 3), (1000, 20, 2, 16, 20, 512, 3)],
+)
+def test_networks_next_to_one_after_the_other(n, d, K, hidden, wanted, models, count):
+    torch = pytest.importorskip("torch")
+    from privgate.torch_recipe import TorchTraining
+
+    rng = np.random.default_rng(0)
+    y = labels(rng, n, K)
+    base, own = rng.beta(0.6, 1.4, d), rng.beta(0.6, 1.4, (K, d))
+    X = (rng.random((n, d)) < base + (own[y] - base) * 0.2).astype(np.float32)
+    settings = {"hidden": (hidden,), "lr": 0.01, "batch_size": 32, "epochs": 30}
+    subject = subject_of(TorchTraining(**settings), X, y)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            spent, (made, _) = cpu(lambda: ENGINES["torch_nets"].leave_out(subject, np.arange(models), (0,), None))
+            loop, p = cpu(
+                lambda: [refit(TorchTraining(**settings, random_state=0), X, y, i, [*range(K)]) for i in range(count)]
+            )
+    finally:
+        torch.set_num_threads(before)
+
+    ratio = (loop / count) / (spent / models)
+    error = max(float(np.abs(np.log(p[i]) - made.log_without[0, i]).max()) for i in range(count))
+    note(
+        bench="leave-one-out",
+        engine="torch_nets",
+        data=f"{d}-{hidden}-{K}, batch 32, 30 epochs",
+        n=n,
+        seconds=spent / models * n,
+        models_timed=models,
+        refit_seconds=loop / count * n,
+        refits_timed=count,
+        ratio=ratio,
+        wanted=wanted,
+        reached=bool(ratio >= wanted),
+        log_probability_error=error,
+    )
+    assert error <= 1e-5
