@@ -37,11 +37,12 @@ class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
 class Engine(Protocol):
     """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
 
-    ``version`` enters every digest: raise it whenever a number could change. Three attributes are optional: ``gives``
+    ``version`` enters every digest: raise it whenever a number could change. Four attributes are optional: ``gives``
     names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes`` (``coef`` (S, U, K, d), ``intercept``
     (S, U, K) without the unit, ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean
     error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``; and
-    ``tolerance`` (nats) is what the re-check allows beyond each unit's own error bound.
+    ``tolerance`` (nats) is what the re-check allows beyond each unit's own error bound; ``notes(subject)`` returns JSON
+    values for the report.
     """
 
     @property

@@ -1,7 +1,7 @@
 """The chain: each engine answers the units it covers, the next one gets the rest, the last one refits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -117,6 +117,8 @@ def answer(
             if checked.outcome != "passed":
                 declined[engine.name] = checked.message
                 continue
+            if hasattr(engine, "notes"):
+                rechecks[-1] = replace(checked, detail={**checked.detail, "notes": engine.notes(subject)})
         if len(made.units):
             parts.append(made)
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either

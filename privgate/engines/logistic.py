@@ -169,6 +169,18 @@ class Logistic:
         kept = gone | np.isfinite(answers.error)
         return (made, np.zeros(0, dtype=np.int64)) if kept.all() else (made.select(kept), np.asarray(units)[~kept])
 
+    def notes(self, subject: Subject) -> dict[str, float]:
+        """Return how far the delivered model is from its own minimum (mathematical reference, section 6.4).
+
+        ``gradient`` is the largest component of its gradient (objective in scikit-learn's scale, divided by n C);
+        ``distance`` the largest difference of a log-probability to the minimiser's over the pool, nats.
+        """
+        problem = regression.objective(subject)
+        start = regression.delivered(subject, problem)
+        _, slack = _solved(subject, problem)
+        gradient = regression.gradient(problem, np.atleast_2d(start))
+        return {"gradient": float(np.abs(gradient).max()) / problem.n, "distance": slack, "allowed": STOPPED_SHORT}
+
     def subsets(
         self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
     ) -> Shadows | None:

@@ -106,6 +106,18 @@ def delivered(subject: Subject, problem: Objective) -> Float:
     return np.asarray(u[0] if problem.K == 2 else u, dtype=np.float64)
 
 
+def gradient(problem: Objective, u: Float) -> Float:
+    """Return the gradient of the objective at parameters (C, p) on all training records."""
+    X = problem.X[: problem.n]
+    if problem.K == 2:
+        residual = (sigmoid(X @ u[0]) - problem.y)[:, None]
+    else:
+        Z = X @ u.T
+        P = np.exp(Z - Z.max(axis=1, keepdims=True))
+        residual = P / P.sum(axis=1, keepdims=True) - (problem.y[:, None] == np.arange(problem.K))
+    return np.asarray(residual.T @ X + problem.lam * u)
+
+
 def sigmoid(z: NDArray[Any]) -> NDArray[Any]:
     """Return 1 / (1 + exp(-z)) in the precision of ``z``; exp may overflow to infinity, whose inverse is 0."""
     with np.errstate(over="ignore"):

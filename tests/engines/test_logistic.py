@@ -132,6 +132,19 @@ def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
     assert direct.worst_difference(sloppy, LogisticRegression(C=1.0, tol=1e-4), loose) <= sloppy.error.max()
 
 
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_delivered_model_s_gradient_is_checked_and_reported(direct, fleet, K):
+    X, y = sample(80, 6, K)
+    tight = answer(direct.subject(LogisticRegression(**TIGHT), X, y), np.arange(5), (None,), fleet)
+    loose = answer(direct.subject(LogisticRegression(tol=1e-4), X, y), np.arange(5), (None,), fleet)
+    notes = [got.rechecks[0].detail["notes"] for got in (tight, loose)]
+
+    assert notes[0]["gradient"] < 1e-7
+    assert notes[0]["distance"] < 1e-5
+    assert notes[1]["gradient"] > 10 * notes[0]["gradient"]
+    assert notes[1]["distance"] <= notes[1]["allowed"]
+
+
 def test_a_class_of_one_is_undefined(direct, fleet):
     X, y = sample(80, 5, 3)
     y[7] = 5
