@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
+    "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "reproduce": ("reproduce", "Run the papers' experiments, published figures next to those obtained."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
