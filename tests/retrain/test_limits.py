@@ -10,7 +10,8 @@ from sklearn.naive_bayes import GaussianNB
 from privgate.data import TrainingData
 from privgate.recipe import Recipe
 from privgate.retrain.fit import Fit
-from privgate.retrain.fleet import DEATHS, Fleet
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.run import DEATHS
 from privgate.subject import Subject
 
 N = 30
