@@ -171,7 +171,13 @@ def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
 
 def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Measurement:
     """Return the measurement; one that could not be taken says why and never passes."""
-    if stopped and measure.trains(request.metric):
+    if request.metric in measure.ABOUT_A_CLAIM and bench.subject.recipe.payload["dp"] is None:
+        problem = (
+            "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
+            "without this rule"
+        )
+        return Measurement(request, problem=problem, detail={"applicable": False})
+    if stopped:
         return Measurement(request, problem=f"not measured, because {stopped[0].message}")
     try:
         return measure.measure(bench, request)

@@ -61,6 +61,8 @@ class Finding:
         Why a failed finding counts as warned; empty if not waived.
     line : int
         Line of the rule in the policy file; 0 if unknown.
+    applies : bool
+        False for a rule that the policy does not require and that says nothing about this kind of model.
     """
 
     rule: str
@@ -80,6 +82,7 @@ class Finding:
     mode: str = "enforce"
     waiver: str = ""
     line: int = 0
+    applies: bool = True
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; infinities and NaN become text."""

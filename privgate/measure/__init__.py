@@ -7,25 +7,22 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure.bench import Bench
 
-#: metric -> (module with ``measure(bench, request)``, whether it trains or opens the model)
-CATALOGUE: dict[str, tuple[str, bool]] = {
-    "dtp": ("dtp", True),
-    "pdtp": ("dtp", True),
-    "table": ("table", True),
-    "generalization_gap": ("generalization_gap", True),
-    "attack_tpr": ("attacks", True),
-    "attack_advantage": ("attacks", True),
-    "attack_accuracy": ("attacks", True),
-    "dp_epsilon": ("dp", True),
-    "dp_attack_accuracy_bound": ("dp", True),
-    "dp_epsilon_lower_bound": ("audit", True),
-    "deletion_capacity": ("deletion", True),
+#: metric -> module with ``measure(bench, request)``
+CATALOGUE: dict[str, str] = {
+    "dtp": "dtp",
+    "pdtp": "dtp",
+    "table": "table",
+    "generalization_gap": "generalization_gap",
+    "attack_tpr": "attacks",
+    "attack_advantage": "attacks",
+    "attack_accuracy": "attacks",
+    "dp_epsilon": "dp",
+    "dp_attack_accuracy_bound": "dp",
+    "dp_epsilon_lower_bound": "audit",
+    "deletion_capacity": "deletion",
 }
-
-
-def trains(metric: str) -> bool:
-    """Return whether a metric runs the training function or opens the stored model."""
-    return CATALOGUE.get(metric, ("", True))[1]
+#: metrics that speak about a claim of differential privacy; without one they do not apply
+ABOUT_A_CLAIM = ("dp_epsilon", "dp_attack_accuracy_bound", "dp_epsilon_lower_bound", "deletion_capacity")
 
 
 def measure(bench: Bench, request: Request) -> Measurement:
@@ -38,7 +35,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     """
     if request.metric not in CATALOGUE:
         raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(CATALOGUE)}")
-    module, _ = CATALOGUE[request.metric]
+    module = CATALOGUE[request.metric]
     function: Callable[[Bench, Request], Measurement] = import_module(f"privgate.measure.{module}").measure
     found = function(bench, request)
     if {"attacked", "records"} <= vars(bench).keys() and "attack_against_pdtp" not in bench.detail:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -91,9 +92,8 @@ class Rule(BaseModel, ABC):
             text = f"measured was {measurement.request.key}, asked was {self.request().key}"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
         if not self.required and measurement.detail.get("applicable") is False:
-            return self.finding(
-                Outcome.WARNED, f"not applicable: {measurement.problem or 'no reason given'}", measurement
-            )
+            said = f"not applicable: {measurement.problem or 'no reason given'}"
+            return replace(self.finding(Outcome.WARNED, said, measurement), applies=False)
         return self.against_limit(measurement)
 
     def against_limit(self, measurement: Measurement) -> Finding:

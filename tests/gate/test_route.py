@@ -111,3 +111,16 @@ def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
 
     assert any("pdtp-1" in why for why in bench.detail["cannot_conclude"])
     assert fleet.calls == 0
+
+
+def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, tmp_path):
+    (tmp_path / "p.yaml").write_text(
+        'schema: privgate/policy/v1\nname: both\nversion: "1"\nrules:\n  - metric: dtp\n    max: 1\n'
+        "  - metric: dp_epsilon\n    max: 2\n    delta: 0.00001\n    required: false\n"
+    )
+    verdict = evaluate(Policy.load(tmp_path / "p.yaml"), Subject.local(naive_bayes(5.0), DATA), fleet=fleet)
+
+    found = {f.rule: f for f in verdict.findings}
+    assert not found["dp_epsilon"].applies
+    assert "not applicable" in found["dp_epsilon"].message
+    assert verdict.outcome.releases
