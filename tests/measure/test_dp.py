@@ -338,5 +338,4 @@ def test_every_dp_metric_is_in_the_catalogue():
 
     for metric in ("dp_epsilon", "dp_attack_accuracy_bound", "dp_epsilon_lower_bound", "deletion_capacity"):
         assert metric in measure.CATALOGUE
-        assert metric in measure.CATALOGUE
     assert Request.of("dp_epsilon", delta=1e-5).key
