@@ -13,6 +13,7 @@ from privgate.engines import (
     nearest_centroid,
     qda,
     refit,
+    ridge,
     torch_nets,
 )
 from privgate.engines.base import Engine
@@ -27,6 +28,7 @@ ALL: tuple[Engine, ...] = (
     qda.ENGINE,
     nearest_centroid.ENGINE,
     k_nearest.ENGINE,
+    ridge.ENGINE,
     logistic.ENGINE,
     decision_tree.ENGINE,
     torch_nets.ENGINE,
