@@ -61,7 +61,7 @@ class _Model:
         total = self.totals[removal.label][:, None]
         left = np.maximum(total - lost, 1)
         shift = self.mean[removal.label] - gone
-        squares = self.squares[removal.label] - scatter - (total * lost / left) * shift**2
+        squares = self.squares[removal.label] - (total * lost / left) * shift**2 - scatter
         mean = self.mean[removal.label] + (lost / left) * shift
         doubtful = (squares < CANCELLED * self.squares[removal.label]).any(axis=1) & (total > lost)[:, 0]
         for p in np.flatnonzero(doubtful):
@@ -75,9 +75,9 @@ class _Model:
         """Return the variance floor without each unit, shape (U,)."""
         whole = Removal(removal.label, removal.start[removal.first], removal.rows, removal.first)
         lost = np.diff(whole.start)[:, None].astype(np.float64)
-        gone = np.add.reduceat(self.X[whole.rows], whole.start[:-1], axis=0) / lost
+        gone = whole.sums(self.X) / lost
         left = np.maximum(self.n - lost, 1)
-        squares = self.all_squares - _scatter(self.X, gone, whole) - (self.n * lost / left) * gone**2
+        squares = self.all_squares - (self.n * lost / left) * gone**2 - _scatter(self.X, gone, whole)
         best = squares.max(axis=1)
         cancelled = squares < CANCELLED * self.all_squares
         doubtful = (cancelled & (CANCELLED * self.all_squares >= best[:, None])).any(axis=1)
@@ -131,11 +131,11 @@ class _Model:
         return None
 
 
-def _scatter(X: Float, means: Float, removal: Removal) -> Float:
-    """Return the sum of squares of each pair's lost records about their own mean, shape (T, d)."""
+def _scatter(X: Float, means: Float, removal: Removal) -> Float | float:
+    """Return the sum of squares of each pair's lost records about their own mean, shape (T, d); 0 for one record."""
     size = np.diff(removal.start)
     if (size == 1).all():
-        return np.zeros_like(means)
+        return 0.0
     square = (X[removal.rows] - np.repeat(means, size, axis=0)) ** 2
     return np.asarray(np.add.reduceat(square, removal.start[:-1], axis=0))
 

@@ -113,12 +113,14 @@ def falls(growth: Growth, records: Index) -> Falls:
         leaves.reach(T[final], left[final])
         if not len(choices):
             continue
-        kinds, which = np.unique(choices[:, 1:], axis=0, return_inverse=True)
-        order = np.argsort(which, kind="stable")
-        groups = np.split(choices[order, 0], np.searchsorted(which[order], np.arange(1, len(kinds))))
-        for (feature, bound, goes_left), members in zip(kinds, groups, strict=True):
-            column = growth.codes[S, feature]
-            stack.append((S[column <= bound] if goes_left else S[column > bound], T[np.sort(members)], depth + 1))
+        _, feature, bound, goes_left = choices.T
+        key = (feature * (len(growth.y) + 1) + bound) * 2 + goes_left
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0))
+        for first, members in zip(order[starts], np.split(choices[order, 0], starts[1:]), strict=True):
+            left_side = growth.codes[S, feature[first]] <= bound[first]
+            child = S[left_side] if goes_left[first] else S[~left_side]
+            stack.append((child, T[np.sort(members)], depth + 1))
     return Falls(leaves.counts, leaves.tied, nodes)
 
 
