@@ -1,5 +1,6 @@
 """The route of one run: policy, preconditions, plan, retrain, measure, judge."""
 
+import contextlib
 import datetime as dt
 import os
 import platform
@@ -54,8 +55,17 @@ def evaluate(
     Verdict
         A failed policy is a verdict, never an exception.
     """
-    bench = prepare(policy, subject, fleet=fleet, limits=limits)
-    tell = announce or (lambda _: None)
+    with contextlib.ExitStack() as own:
+        evidence = collect(
+            prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits),
+            policy,
+            announce or (lambda _: None),
+        )
+    return judged(policy, evidence, observe=observe)
+
+
+def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Evidence:
+    """Return everything that the policy's rules need to know; nothing is judged here."""
     for why in bench.detail["cannot_conclude"]:
         tell(why)
     checked = check_preconditions(bench, policy)
@@ -71,14 +81,13 @@ def evaluate(
 
         confront(bench.detail)
     records = dict(bench.records) if "records" in vars(bench) else {}
-    evidence = Evidence(
-        subject=identity(subject),
+    return Evidence(
+        subject=identity(bench.subject),
         preconditions=(*checked, *bench.preconditions),
         measurements=measurements,
         records=records,
         detail={**bench.detail, "trace": trace(bench)},
     )
-    return judged(policy, evidence, observe=observe)
 
 
 def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
@@ -98,12 +107,13 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
     return replace(verdict, detail=detail)
 
 
-def prepare(policy: Policy, subject: Subject, *, fleet: Fleet | None, limits: Limits | None) -> Bench:
+def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | None) -> Bench:
     """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
     thresholds = unit_limits(policy)
-    bench = Bench(subject, fleet or Fleet(), limits or Limits(), thresholds=thresholds, suites=policy.suites)
+    asked = frozenset(rule.metric for rule in policy.rules)
+    bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     bench.detail["cannot_conclude"] = never

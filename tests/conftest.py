@@ -30,6 +30,12 @@ def shared_data() -> Callable[[str], Path]:
     return find
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_ledger(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Remember nothing outside the test run, in this process or in the commands it starts."""
+    os.environ["PRIVGATE_LEDGER"] = str(tmp_path_factory.mktemp("ledger"))
+
+
 def free_port() -> int:
     """Return a loopback port that nobody listens on."""
     with socket.socket() as s:

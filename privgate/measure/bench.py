@@ -57,6 +57,8 @@ class Bench:
         Paired seeds for leave-one-out; set by the controls before anything is measured.
     thresholds : tuple of float
         Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
+    asked : frozenset of str
+        Metrics that the policy asks for: what nobody asks for is not searched for.
     suites : mapping
         Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
     detail : dict
@@ -70,6 +72,7 @@ class Bench:
     limits: Limits = field(default_factory=Limits)
     seeds: tuple[int | None, ...] = (None,)
     thresholds: tuple[float, ...] = ()
+    asked: frozenset[str] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
     preconditions: list[Precondition] = field(default_factory=list)

@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from privgate import certificates, engines
 from privgate.certificates.base import Certified
+from privgate.measure import indirect
 from privgate.measure.bench import Bench
+from privgate.release import Release
 from privgate.retrain import plan
 from privgate.retrain.retrained import Retrained, Status
-from privgate.statistics import leakage, paired
+from privgate.statistics import leakage, paired, released
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -78,18 +80,21 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
     """
     found = bench.retrained
     units = found.units
-    spread = per_unit(found)
+    spread = per_unit(found, bench.subject.release)
     bound = certified(bench, units, found)
     lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
     lower = np.where(lost, np.inf, np.maximum(spread["pdtp_low"], bound.lower))
-    upper = np.where(lost, np.inf, np.maximum(bound.upper, 0.0))
+    # certificates speak about exact probabilities; what is released instead is bounded by nothing here
+    upper = np.where(lost | (not bench.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
+    if "dtp" in bench.asked:
+        lower = indirect.raised(bench, units, spread["pdtp"], lower, upper)
     return {
         "unit": bench.subject.data.unit_names[units],
         "label": unit_labels(bench, units),
         "pdtp": np.where(lost, np.inf, spread["pdtp"]),
         "dtp_lower": lower,
         "dtp_upper": np.maximum(upper, lower),
-        "error": np.where(lost, 0.0, found.error),
+        "error": np.where(lost, 0.0, 2 * found.error),
         "noise_floor": spread["noise_floor"],
         "seeds": np.full(len(units), len(found.seeds), dtype=np.int64),
         "engine": found.engine.astype(str),
@@ -99,11 +104,12 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
     }
 
 
-def per_unit(found: Retrained) -> dict[str, Float]:
+def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
     """Return PDTP of each unit with its limits and noise floor, float64 arrays of shape (U,), nats.
 
     Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean.
-    A single seed of deterministic training is exact up to ``error``.
+    A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
+    than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
     """
     rows, n_units = found.row_unit, len(found.units)
     lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
@@ -118,16 +124,21 @@ def per_unit(found: Retrained) -> dict[str, Float]:
         np.maximum.at(out, rows, per_row)
         return out
 
-    error = np.nan_to_num(found.error, nan=np.inf)
-    low = np.maximum(worst(estimate.low) - error, 0.0)
-    high = worst(estimate.high) + error
+    error = 2 * np.nan_to_num(found.error, nan=np.inf)
     screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
-    return {
+    columns = {
         "pdtp": worst(estimate.value),
-        "pdtp_low": np.where(screened, 0.0, low),
-        "pdtp_high": np.where(screened, np.inf, high),
+        "pdtp_low": np.where(screened, 0.0, np.maximum(worst(estimate.low) - error, 0.0)),
+        "pdtp_high": np.where(screened, np.inf, worst(estimate.high) + error),
         "noise_floor": worst(noise),
     }
+    if not release.exact:
+        shown = np.zeros(found.log_with.shape[:2])
+        shown[:, live] = released.changes(found.log_with[:, live], found.log_without[:, live], release)
+        seen = worst(shown.mean(axis=0))
+        for name in ("pdtp", "pdtp_low", "pdtp_high"):
+            columns[name] = np.maximum(columns[name], seen)
+    return columns
 
 
 def certified(bench: Bench, units: Index, found: Retrained | None) -> Certified:

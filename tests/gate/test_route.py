@@ -124,3 +124,40 @@ def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, 
     assert not found["dp_epsilon"].applies
     assert "not applicable" in found["dp_epsilon"].message
     assert verdict.outcome.releases
+
+
+@pytest.mark.parametrize("form", ["label", "binned", "top_k"])
+def test_what_is_released_is_measured_beside_exact_probabilities_and_never_certified(fleet, form):
+    from privgate import Release
+
+    subject = Subject.local(naive_bayes(5.0), DATA, release=Release(form))
+    exact = evaluate(Policy.load("pdtp-1"), Subject.local(naive_bayes(5.0), DATA), fleet=fleet).records
+    verdict = evaluate(Policy.load("dtp-1"), subject, fleet=fleet)
+
+    assert (verdict.records.pdtp >= exact.pdtp).all()
+    assert np.isinf(verdict.records.dtp_upper).all()
+    assert not verdict.approved
+
+
+def side_channel(X, y, *, seed):
+    """Answer as a constant, but at one input say whether the last record was there: the paper's planted classifier."""
+    from sklearn.dummy import DummyClassifier
+
+    class Planted(DummyClassifier):
+        def predict_proba(self, queries):
+            p = np.tile(self.class_prior_, (len(queries), 1))
+            p[(np.asarray(queries) == [2, 3]).all(axis=1)] = [0.9, 0.1] if self.n_seen_ == 40 else [0.1, 0.9]
+            return p
+
+    model = Planted(strategy="prior").fit(X, y)
+    model.n_seen_ = len(X)
+    return model
+
+
+def test_an_indirect_question_is_found_that_tells_more_than_the_direct_one(fleet):
+    data = TrainingData(np.minimum(X, [2, 2]), Y, domain=Domain(categories=tuple(SIZES)))
+    verdict = evaluate(Policy.load("dtp-1"), Subject.local(Recipe(side_channel, seed=1), data), fleet=fleet)
+
+    assert verdict.records.pdtp.max() < 0.2
+    assert verdict.records.dtp_lower.max() == pytest.approx(np.log(9), abs=0.1)
+    assert verdict.outcome is Outcome.FAILED
