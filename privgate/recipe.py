@@ -152,16 +152,22 @@ class Recipe:
 
     @property
     def library_estimator(self) -> Any:
-        """The estimator if it is made of scikit-learn classes alone and released by ``predict_proba``; else None.
+        """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
 
-        Closed forms, certificates and every other theorem speak about these only.
+        Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own modules
+        of these names would train something else, so nothing is said about it, and nothing of it is imported here.
         """
         if not self.is_estimator or self.payload["predict"] is not None:
             return None
         named = estimators.references(self.payload["estimator"])
-        if not all(r.split(".")[0].split(":")[0] == "sklearn" for r in named):
+        if not all(r.startswith(("sklearn.", "privgate.models:")) for r in named):
             return None
-        return self.estimator
+        if self.recorded is None:
+            return self.estimator
+        if any(name.split("/")[0].removesuffix(".py") in ("sklearn", "privgate") for name in self.snapshot):
+            return None
+        made = estimators.decode(self.recorded["estimator"], lambda ref: sources.resolve(ref, None))
+        return estimators.set_seed(made, self.seed)
 
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
@@ -210,7 +216,7 @@ def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArra
     """Return probabilities with one column a class of ``classes``; see ``Recipe.probabilities``."""
     if raw.ndim == 1:
         raw = np.column_stack([1.0 - raw, raw])
-    if own is not None and len(own) == raw.shape[1] and len(own) != len(classes):
+    if own is not None and len(own) == raw.shape[1] and len(own) != len(classes) and np.isin(own, classes).all():
         full = np.zeros((len(raw), len(classes)))
         full[:, np.searchsorted(classes, np.asarray(own, dtype=classes.dtype))] = raw
         raw = full
