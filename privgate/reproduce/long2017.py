@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privgate import engines
 from privgate.attacks import BY_NAME, Signals
 from privgate.data import TrainingData
+from privgate.engines.base import Declined
 from privgate.measure import rotation
 from privgate.recipe import Recipe
 from privgate.reproduce import datasets, networks
@@ -97,8 +98,8 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
         values = data.codes.max(axis=0) + 1
         estimator = BernoulliNB() if data.binary else CategoricalNB(min_categories=values)
     else:
-        # weak penalty: Weka's logistic model trees fit their training set fully (published training accuracy 1.00)
-        estimator = LogisticRegression(C=100.0, max_iter=2000, tol=1e-6)
+        # weak penalty: Weka's logistic model trees fit Purchase fully (published training accuracy 1.00), Adult not
+        estimator = LogisticRegression(C=1.0 if data.name == "Adult" else 100.0, max_iter=10_000, tol=1e-8)
     return Subject.local(
         Recipe(estimator), TrainingData(X[rows], data.y[rows], candidates=(X[others], data.y[others])), name=kind
     )
@@ -142,7 +143,10 @@ def measured_pdtp(
         others = np.setdiff1d(np.arange(len(data.y)), rows)[:30]
         subject = subject_of(kind, data, rows, others)
         first = next(e for e in engines.ALL if not e.supports(subject))
-        found, rest = first.leave_out(subject, units, (None,), fleet)
+        try:
+            found, rest = first.leave_out(subject, units, (None,), fleet)
+        except Declined:
+            rest = units
         if checked or len(rest):
             found = engines.leave_out(subject, units, (None,), fleet)
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
@@ -277,11 +281,12 @@ def records_on_adult(data: Data, fleet: Fleet, say: Say, *, targets: int = 200) 
     """Return whether any record of Adult is attacked with an accuracy above 0.70, for naive Bayes and regression.
 
     200 target models on independent halves, disjoint from 64 shadow models; exact binomial tests, Holm over all records
-    and attacks.
+    and attacks: over 100 random target records as in the paper, and over all 2,000.
     """
     from privgate.statistics import worst
 
     rows = []
+    sample = np.random.default_rng(2017).permutation(len(data.y))[:TARGETS]  # fixed before anything is looked at
     for kind in ("NB", "LR"):
         rng = np.random.default_rng([70, ord(kind[0])])
         half = len(data.y) // 2
@@ -295,11 +300,16 @@ def records_on_adult(data: Data, fleet: Fleet, say: Say, *, targets: int = 200) 
             scorer = BY_NAME[name].fit(signals, rng)
             fired = np.stack([scorer(p) for p in log_p]) > 0.0  # these attacks' own threshold
             right.append((fired == masks).sum(axis=0))
-        limit = worst.simultaneous_low(np.stack(right), np.full((3, len(data.y)), targets), alpha=0.05)
+        counts = np.stack(right)
+        some = counts[:, sample]
+        few = worst.simultaneous_low(some, np.full(some.shape, targets), alpha=0.05)
+        every = worst.simultaneous_low(counts, np.full(counts.shape, targets), alpha=0.05)
         rows += [
-            Row(f"{kind}: largest Holm lower limit of any record's accuracy", 0.70, float(limit.max()),
+            Row(f"{kind}: largest Holm lower limit, {TARGETS} random records", 0.70, float(few.max()),
                 "published: all accuracies below 70 %"),
-            Row(f"{kind}: largest accuracy of a record (unadjusted)", None, float(np.max(right)) / targets),
+            Row(f"{kind}: largest accuracy, {TARGETS} random records (unadjusted)", 0.70, float(some.max()) / targets),
+            Row(f"{kind}: largest Holm lower limit, all {len(data.y)} records", None, float(every.max())),
+            Row(f"{kind}: records whose Holm lower limit is above 0.70", None, float((every > 0.7).any(axis=0).sum())),
             Row(f"{kind}: mean accuracy of the distance-based attack", PUBLISHED[f"{kind} Adult"][2],
                 float(np.mean(right[1])) / targets),
         ]  # fmt: skip

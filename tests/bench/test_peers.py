@@ -1,0 +1,91 @@
+"""Side by side with the peers that install: same model, same split, CPU time and figures of each attack, one table."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privgate import attacks, measure
+from privgate.data import TrainingData
+from privgate.evidence import Request
+from privgate.measure.bench import Bench, Limits
+from privgate.recipe import Recipe
+from privgate.retrain.fleet import Fleet
+from privgate.statistics.membership import tpr_at_fpr
+from privgate.subject import Subject
+
+pytestmark = pytest.mark.bench
+RESULTS = Path("bench-results.jsonl")
+PEERS = ("sacroml", "adversarial-robustness-toolbox", "fpdf2", "pypdf")
+SCRIPT = Path(__file__).parent / "peers_attack.py"
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory):
+    """An environment of the peers' own, which sees our libraries behind its own: nothing of ours is replaced."""
+    folder = tmp_path_factory.mktemp("peers")
+    venv.create(folder, with_pip=True)
+    ours = next(p for p in sys.path if p.endswith("site-packages"))
+    theirs = next(folder.glob("lib/python*/site-packages"))
+    (theirs / "behind.pth").write_text(ours + "\n")
+    python = folder / "bin" / "python"
+    done = subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *PEERS], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("the peers cannot be installed here: " + done.stderr.decode()[-200:])
+    return python
+
+
+def load_split():
+    spec = importlib.util.spec_from_file_location("peers_attack", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.split()
+
+
+def privgate_rows():
+    from sklearn.ensemble import RandomForestClassifier
+
+    inside, outside, y_in, y_out, _ = load_split()
+    data = TrainingData(inside, y_in, candidates=(outside, y_out))
+    subject = Subject.local(Recipe(RandomForestClassifier(100), seed=0), data)
+    with Fleet(jobs=1, ledger="none") as fleet:
+        bench = Bench(subject, fleet, Limits(shadow_models=64), seeds=(0,))
+        started = time.perf_counter()
+        board = bench.attacked
+        yield {"tool": "privgate", "attack": "64 shadow models for all attacks (wall clock, one worker)",
+               "seconds": round(time.perf_counter() - started, 2)}  # fmt: skip
+        for attack in attacks.ALL:
+            started = time.process_time()
+            attempt = board.attempt(attack)
+            spent = time.process_time() - started
+            assert not attempt.problem
+            got = measure.measure(
+                bench, Request.of("attack_accuracy", attack=attack.name, scope="model", confidence=0.95)
+            )
+            entry = next(e for e in bench.detail["attacks"] if e["name"] == attack.name)
+            yield {"tool": "privgate", "attack": attack.name, "seconds": round(spent, 2), "auc": round(entry["auc"], 4),
+                   "acc": round(got.value, 4), "low": round(got.low, 4), "high": round(got.high, 4),
+                   "tpr@0.1": round(tpr_at_fpr(attempt.scores, board.members, fpr=0.1), 4)}  # fmt: skip
+
+
+def test_one_table(interpreter):
+    done = subprocess.run([interpreter, SCRIPT], capture_output=True, text=True, check=True)
+    rows = [json.loads(line[4:]) for line in done.stdout.splitlines() if line.startswith("ROW ")]
+    assert {r["tool"] for r in rows} >= {"sacroml", "ART"}
+    rows += privgate_rows()
+
+    for row in rows:
+        print(json.dumps(row))
+    with RESULTS.open("a") as f:
+        f.write(
+            json.dumps({"bench": "peers", "data": "breast_cancer, forest of 100, split 70/30", "rows": rows}) + "\n"
+        )
+    best = max(r["auc"] for r in rows if r["tool"] == "privgate" and "auc" in r)
+    assert best >= max(r.get("auc", 0) for r in rows if r["tool"] != "privgate") - 0.05
+    assert np.isfinite(best)
