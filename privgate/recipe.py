@@ -154,8 +154,8 @@ class Recipe:
     def library_estimator(self) -> Any:
         """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
 
-        Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own modules
-        of these names would train something else, so nothing is said about it, and nothing of it is imported here.
+        Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own
+        modules of these names would train something else: nothing is said about it, and nothing of it is imported.
         """
         if not self.is_estimator or self.payload["predict"] is not None:
             return None

@@ -5,11 +5,14 @@ from privgate.certificates.bernoulli_nb import BernoulliNB
 from privgate.certificates.best import applicable, bound
 from privgate.certificates.categorical_nb import CategoricalNB
 from privgate.certificates.complement_nb import ComplementNB
+from privgate.certificates.contingency_table import ContingencyTable
 from privgate.certificates.gaussian_nb import GaussianNB
 from privgate.certificates.linear_softmax import LinearSoftmax
 from privgate.certificates.lipschitz import Lipschitz
 from privgate.certificates.multinomial_nb import MultinomialNB
 from privgate.certificates.newton import Newton
+from privgate.certificates.random_trees import RandomTrees
+from privgate.certificates.smoothed_neighbors import SmoothedNeighbors
 from privgate.certificates.strong_convexity import StrongConvexity
 
 ALL: dict[str, Certificate] = {
@@ -20,6 +23,9 @@ ALL: dict[str, Certificate] = {
         MultinomialNB(),
         ComplementNB(),
         GaussianNB(),
+        ContingencyTable(),
+        SmoothedNeighbors(),
+        RandomTrees(),
         LinearSoftmax(),
         Newton(),
         StrongConvexity(),

@@ -26,6 +26,10 @@ def refusal(subject: Subject, name: str) -> str:
     estimator = estimator_of(subject, name)
     if estimator is None:
         return f"does not apply, because the recipe is not scikit-learn's {name} released by predict_proba"
+    return _inexact(subject)
+
+
+def _inexact(subject: Subject) -> str:
     if not subject.release.exact:
         return (
             f"does not apply, because the release is {subject.release.form} at temperature "
@@ -34,6 +38,21 @@ def refusal(subject: Subject, name: str) -> str:
     if len(subject.classes) < 2:
         return "does not apply, because the training data have one class only"
     return ""
+
+
+def own_estimator(subject: Subject, name: str) -> Any:
+    """Return the recipe's estimator if it is exactly ``privgate.models``' class ``name``, else None."""
+    from privgate import models
+
+    estimator = subject.recipe.library_estimator
+    return estimator if type(estimator) is getattr(models, name) else None
+
+
+def own_refusal(subject: Subject, name: str) -> str:
+    """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
+    if own_estimator(subject, name) is None:
+        return f"does not apply, because the recipe is not privgate.models.{name} released by predict_proba"
+    return _inexact(subject)
 
 
 def members(subject: Subject, units: Index) -> Members:

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class Instance:
         """Largest label change over the queries of every unit, by training again: infinite where it is undefined."""
         X, y = np.asarray(self.subject.data.X), self.subject.data.y
         estimator = self.subject.recipe.library_estimator
-        log_with = _fitted(estimator, X, y).predict_log_proba(self.queries)
+        log_with = _log_proba(_fitted(estimator, X, y), self.queries)
         found = []
         for rows in self.subject.data.units:
             keep = np.ones(len(y), dtype=bool)
@@ -34,12 +35,18 @@ class Instance:
                 found.append(np.inf)
                 continue
             try:
-                log_without = _fitted(estimator, X[keep], y[keep]).predict_log_proba(self.queries)
-            except IndexError:  # a category that only this unit had
+                log_without = _log_proba(_fitted(estimator, X[keep], y[keep]), self.queries)
+            except (IndexError, ValueError):  # a category that only this unit had; fewer records than neighbors
                 found.append(np.inf)
                 continue
             found.append(np.abs(log_with - log_without).max())
         return np.array(found)
+
+
+def _log_proba(model, queries):
+    if hasattr(model, "predict_log_proba"):
+        return model.predict_log_proba(queries)
+    return np.log(model.predict_proba(queries))
 
 
 def _fitted(estimator, X, y):
@@ -141,6 +148,37 @@ def logistic(rng):
     return Instance(_subject(rng, estimator, X, y, Domain.of_box(0, 1, d)), queries)
 
 
+def table(rng):
+    instance = categorical(rng)
+    estimator = ContingencyTable(alpha=float(rng.choice([0.1, 0.5, 1.0])))
+    return Instance(Subject.local(Recipe(estimator), instance.subject.data), instance.queries, complete=True)
+
+
+def neighbors(rng):
+    X, y, _, queries = _numbers(rng)
+    if rng.random() < 0.5:  # many equal distances
+        X, queries = np.round(X), np.round(queries)
+    k = int(rng.integers(1, min(6, len(y) - 2)))
+    estimator = SmoothedNeighbors(n_neighbors=k, alpha=float(rng.choice([0.3, 1.0])))
+    return Instance(_subject(rng, estimator, X, y, None), queries)
+
+
+def trees(rng):
+    X, y, domain, queries = _numbers(rng)
+    low, high = (list(v) for v in zip(*domain.box, strict=True))
+    estimator = RandomTrees(
+        n_features=X.shape[1],
+        low=low,
+        high=high,
+        n_trees=int(rng.integers(1, 5)),
+        depth=int(rng.integers(1, 4)),
+        alpha=float(rng.choice([0.2, 1.0])),
+        average=str(rng.choice(["geometric", "arithmetic"])),
+        random_state=int(rng.integers(100)),
+    )
+    return Instance(_subject(rng, estimator, X, y, None), queries)
+
+
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws
 FAMILIES = {
     "categorical_nb": categorical,
@@ -148,6 +186,9 @@ FAMILIES = {
     "multinomial_nb": multinomial,
     "complement_nb": complement,
     "gaussian_nb": gaussian,
+    "contingency_table": table,
+    "smoothed_neighbors": neighbors,
+    "random_trees": trees,
     "newton": logistic,
     "strong_convexity": penalised,
     # these two read parameters that an engine leaves behind

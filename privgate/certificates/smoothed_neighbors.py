@@ -1,0 +1,43 @@
+"""k nearest neighbors with additive smoothing: one record is one vote, wherever the query is."""
+
+import numpy as np
+
+from privgate.certificates import library
+from privgate.certificates.base import Certified
+from privgate.retrain.retrained import Index, Retrained
+from privgate.subject import Subject
+
+
+class SmoothedNeighbors:
+    """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor."""
+
+    name = "smoothed_neighbors"
+    source = "mathematical reference, section 5, with its correction: order by (distance, record)"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := library.own_refusal(subject, "SmoothedNeighbors"):
+            return problem
+        if not library.own_estimator(subject, "SmoothedNeighbors").alpha > 0:
+            return "does not apply, because without smoothing one vote can make a label impossible: DTP is infinite"
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""
+        del retrained, limit
+        estimator = library.own_estimator(subject, "SmoothedNeighbors")
+        members = [subject.data.units[int(u)] for u in units]
+        size = np.array([len(rows) for rows in members], dtype=np.int64)
+        votes = np.minimum(size, estimator.n_neighbors)
+        upper = np.log1p(votes / float(estimator.alpha))
+        gone = (subject.data.n - size < estimator.n_neighbors) | np.array(
+            [library.vanishes(subject, rows) for rows in members], dtype=bool
+        )
+        upper[gone] = np.inf
+        assumption = (
+            "any query is allowed; neighbors are ordered by distance and, where equal, by their order in the data"
+        )
+        return Certified(upper, np.where(gone, np.inf, 0.0), gone, (assumption,))

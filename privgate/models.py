@@ -1,0 +1,199 @@
+"""Models that can be certified: three classifiers whose answers one person cannot move far, by a theorem.
+
+They follow scikit-learn's conventions (``fit``, ``predict_proba``, ``get_params``) without importing it, and are
+recipes like any other estimator. Each exists because the library's own version breaks a hypothesis of its theorem: no
+smoothing, ties that depend on who else is there, a structure that follows the data.
+"""
+
+import inspect
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+class _Classifier:
+    """Parameters in and out, by the names of the constructor."""
+
+    classes_: NDArray[Any]
+    _estimator_type = "classifier"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
+        """Return the constructor's arguments."""
+        del deep
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def predict_proba(self, X: Any) -> Float:
+        """Return probabilities, shape (n, K), in the order of ``classes_``."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each record; ties go to the earlier class."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def _labels(self, y: Any) -> Index:
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        return np.asarray(codes, dtype=np.int64)
+
+
+class ContingencyTable(_Classifier):
+    """Shares of labels among records with exactly the same features, smoothed.
+
+    Parameters
+    ----------
+    alpha : float
+        Added to each label's count. With 0, and for features that nobody has, every label is equally probable.
+    """
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Count labels in every cell."""
+        codes = self._labels(y)
+        cells, inverse = np.unique(np.asarray(X), axis=0, return_inverse=True)
+        K = len(self.classes_)
+        counts = np.bincount(inverse.ravel() * K + codes, minlength=len(cells) * K).reshape(-1, K)
+        self.cells_ = {tuple(cell): row.astype(np.float64) for cell, row in zip(cells.tolist(), counts, strict=True)}
+        return self
+
+    def predict_proba(self, X: Any) -> Float:
+        """Return smoothed shares."""
+        K = len(self.classes_)
+        rows = [self.cells_.get(tuple(x), np.zeros(K)) for x in np.asarray(X).tolist()]
+        return shares(np.array(rows).reshape(-1, K), self.alpha)
+
+
+def shares(counts: Float, alpha: float) -> Float:
+    """Return (count + alpha) / (sum + K alpha) along the last axis; uniform where that is 0/0."""
+    K = counts.shape[-1]
+    total = counts.sum(axis=-1, keepdims=True) + K * alpha
+    return np.asarray(np.divide(counts + alpha, total, out=np.full(counts.shape, 1.0 / K), where=total > 0))
+
+
+class SmoothedNeighbors(_Classifier):
+    """k nearest neighbors with additive smoothing; among equally distant records the earlier ones count.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        k; training with fewer records is refused.
+    alpha : float
+        Added to each label's count. 0.582 or more keeps DTP at 1 or below.
+    """
+
+    def __init__(self, n_neighbors: int = 5, alpha: float = 1.0) -> None:
+        self.n_neighbors = n_neighbors
+        self.alpha = alpha
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Keep the records, in their order."""
+        self.X_, self.codes_ = np.asarray(X, dtype=np.float64), self._labels(y)
+        if len(self.X_) < self.n_neighbors:
+            raise ValueError(f"{len(self.X_)} records cannot have {self.n_neighbors} neighbors; lower n_neighbors")
+        return self
+
+    def predict_proba(self, X: Any) -> Float:
+        """Return smoothed shares of labels among the nearest records."""
+        K, queries = len(self.classes_), np.asarray(X, dtype=np.float64)
+        out = np.empty((len(queries), K))
+        for k, query in enumerate(queries):
+            # one query at a time, differences squared: a pair's distance must not depend on who else is asked about
+            distance = ((self.X_ - query) ** 2).sum(axis=1)
+            nearest = np.argsort(distance, kind="stable")[: self.n_neighbors]
+            out[k] = np.bincount(self.codes_[nearest], minlength=K)
+        return (out + self.alpha) / (self.n_neighbors + K * self.alpha)
+
+
+class RandomTrees(_Classifier):
+    """Decision trees whose splits are drawn before the data are seen; only the leaves count.
+
+    Parameters
+    ----------
+    low, high : float or sequence of float
+        Range of every feature from which thresholds are drawn; declared, not read off the data.
+    n_features : int
+        Number of features.
+    n_trees, depth : int
+        Every tree is complete: ``2 ** depth`` leaves.
+    alpha : float
+        Added to each label's count in a leaf.
+    average : {"geometric", "arithmetic"}
+        How trees are combined; the geometric mean is normalised again.
+    random_state : int
+        Draws the splits.
+    """
+
+    def __init__(  # noqa: PLR0917  scikit-learn clones by keyword
+        self,
+        n_features: int = 1,
+        low: Any = 0.0,
+        high: Any = 1.0,
+        n_trees: int = 10,
+        depth: int = 3,
+        alpha: float = 1.0,
+        average: Literal["geometric", "arithmetic"] = "geometric",
+        random_state: int = 0,
+    ) -> None:
+        self.n_features = n_features
+        self.low = low
+        self.high = high
+        self.n_trees = n_trees
+        self.depth = depth
+        self.alpha = alpha
+        self.average = average
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Count labels in every leaf."""
+        codes, K = self._labels(y), len(np.unique(np.asarray(y)))
+        leaves = self.leaves(X)
+        self.counts_ = np.zeros((self.n_trees, 2**self.depth, K))
+        for b in range(self.n_trees):
+            np.add.at(self.counts_[b], (leaves[:, b], codes), 1.0)
+        return self
+
+    def leaves(self, X: Any) -> Index:
+        """Return the leaf of every record in every tree, shape (n, n_trees); needs no training."""
+        rng = np.random.default_rng(self.random_state)
+        inner = (self.n_trees, 2**self.depth - 1)
+        feature = rng.integers(0, self.n_features, inner)
+        low, high = (
+            np.broadcast_to(np.asarray(v, dtype=np.float64), (self.n_features,)) for v in (self.low, self.high)
+        )
+        threshold = low[feature] + rng.random(inner) * (high - low)[feature]
+        X = np.asarray(X, dtype=np.float64)
+        if X.shape[1] != self.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, the trees were declared for {self.n_features}")
+        node = np.zeros((len(X), self.n_trees), dtype=np.int64)
+        tree = np.arange(self.n_trees)
+        for _ in range(self.depth):
+            right = np.take_along_axis(X, feature[tree, node], axis=1) > threshold[tree, node]
+            node = 2 * node + 1 + right
+        return np.asarray(node - (2**self.depth - 1), dtype=np.int64)
+
+    def predict_proba(self, X: Any) -> Float:
+        """Return the average over trees."""
+        if self.average not in ("geometric", "arithmetic"):
+            raise ValueError(f"average must be 'geometric' or 'arithmetic', not {self.average!r}")
+        each = shares(self.counts_, self.alpha)[np.arange(self.n_trees), self.leaves(X)]
+        if self.average == "arithmetic":
+            return np.asarray(each.mean(axis=1))
+        with np.errstate(divide="ignore"):
+            log = np.log(each).mean(axis=1)
+        top = log.max(axis=1, keepdims=True)
+        p = np.exp(log - np.where(np.isfinite(top), top, 0.0))
+        total = p.sum(axis=1, keepdims=True)
+        return np.asarray(np.divide(p, total, out=np.full(p.shape, 1.0 / p.shape[1]), where=total > 0))

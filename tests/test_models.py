@@ -1,0 +1,75 @@
+"""Our own classifiers: they behave as scikit-learn's would, where those exist, and travel as recipes."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.neighbors import KNeighborsClassifier
+
+from privgate import Recipe
+from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+
+ALL = [ContingencyTable(), SmoothedNeighbors(n_neighbors=3), RandomTrees(n_features=2, n_trees=4)]
+
+
+@pytest.mark.parametrize("model", ALL, ids=lambda m: type(m).__name__)
+def test_probabilities_sum_to_one_and_labels_follow_them(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (40, 2)), rng.choice(["a", "b", "c"], 40)
+    fitted = clone(model).fit(X, y)
+    p = fitted.predict_proba(np.concatenate([X, X + 100]))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert (fitted.predict(X) == fitted.classes_[p[:40].argmax(axis=1)]).all()
+
+
+@pytest.mark.parametrize("model", ALL, ids=lambda m: type(m).__name__)
+def test_a_recorded_recipe_gives_the_same_estimator_back(model):
+    recipe = Recipe(model)
+    again = Recipe.read(json.loads(json.dumps(dict(recipe.payload))), None)
+    assert type(again.library_estimator) is type(model)
+    assert again.library_estimator.get_params() == model.get_params()
+
+
+def test_a_snapshot_that_brings_its_own_module_of_the_name_is_not_believed(tmp_path):
+    (tmp_path / "privgate").mkdir()
+    (tmp_path / "privgate" / "models.py").write_text("raise SystemExit('must not run here')")
+    recipe = Recipe.read(dict(Recipe(SmoothedNeighbors()).payload), tmp_path)
+    assert recipe.library_estimator is None
+
+
+def test_unsmoothed_neighbors_equal_the_library_where_nothing_ties():
+    rng = np.random.default_rng(1)
+    X, y, Q = rng.random((60, 3)), rng.integers(0, 3, 60), rng.random((40, 3))
+    ours = SmoothedNeighbors(n_neighbors=5, alpha=0.0).fit(X, y).predict_proba(Q)
+    np.testing.assert_allclose(ours, KNeighborsClassifier(5).fit(X, y).predict_proba(Q))
+
+
+def test_equally_distant_neighbors_count_in_the_order_of_the_data():
+    model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit([[1.0], [-1.0]], [0, 1])
+    np.testing.assert_array_equal(model.predict_proba([[0.0]]), [[1.0, 0.0]])
+
+
+def test_too_few_records_and_unknown_parameters_are_refused():
+    with pytest.raises(ValueError, match="neighbors"):
+        SmoothedNeighbors(n_neighbors=3).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(ValueError, match="no parameter"):
+        ContingencyTable().set_params(beta=1)
+    with pytest.raises(ValueError, match="features"):
+        RandomTrees(n_features=2).fit(np.zeros((3, 1)), [0, 1, 0])
+    with pytest.raises(ValueError, match="average"):
+        RandomTrees(average="median").fit(np.zeros((3, 1)), [0, 1, 0]).predict_proba(np.zeros((1, 1)))
+
+
+def test_the_trees_structure_does_not_depend_on_the_data():
+    rng = np.random.default_rng(2)
+    model, Q = RandomTrees(n_features=2, depth=4, random_state=3), rng.random((50, 2))
+    before = model.fit(rng.random((30, 2)), rng.integers(0, 2, 30)).leaves(Q)
+    np.testing.assert_array_equal(before, model.fit(rng.random((5, 2)), [0, 1, 0, 1, 0]).leaves(Q))
+    assert before.min() >= 0
+    assert before.max() < 16
+
+
+def test_an_empty_cell_without_smoothing_answers_uniformly():
+    model = ContingencyTable(alpha=0.0).fit([[0], [0]], [0, 1])
+    np.testing.assert_allclose(model.predict_proba([[7]]), [[0.5, 0.5]])
