@@ -272,3 +272,76 @@ def test_networks_next_to_one_after_the_other(n, d, K, hidden, wanted, models, c
         log_probability_error=error,
     )
     assert error <= 1e-5
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(1000, 150), (5000, 1500), (20_000, 1500)])
+def test_the_exact_maximum_of_logistic_regression(n, wanted):
+    X, y = clicks(n)
+    subject = subject_of(TIGHT, X, y)
+    with threadpool_limits(1):
+        spent, (made, _) = cpu(
+            partial(ENGINES["logistic"].leave_out, subject, np.arange(n), (0,), None, mode="max"), repeat=2
+        )
+        some = np.random.default_rng(1).choice(n, 6, replace=False)
+        loop = cpu(partial(refits, TIGHT, subject, some))[0] / 6 * n
+    pdtp = largest_change(made.log_with[0], made.log_without[0])
+    top = int(pdtp.argmax())
+    true = pdtp_error(TIGHT, X, y, made.select(np.arange(n) == top), subject.classes, None)[0]
+
+    note(
+        bench="exact maximum",
+        engine="logistic",
+        data="clicks",
+        n=n,
+        seconds=spent,
+        refit_seconds=loop,
+        refits_timed=6,
+        ratio=loop / spent,
+        wanted=wanted,
+        reached=bool(loop / spent >= wanted),
+        maximum=float(pdtp[top]),
+        pdtp_error=true,
+    )
+    assert true <= 1e-6
+    assert (np.delete(pdtp, top) - pdtp[top] <= 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", ["RidgeClassifier", "LinearRegression"])
+@pytest.mark.parametrize(("n", "wanted"), [(1000, 500), (10_000, 3000)])
+def test_ridge_and_least_squares_next_to_refits(kind, n, wanted):
+    from sklearn.linear_model import LinearRegression, RidgeClassifier
+
+    from privgate.linear_scores import softmax_scores
+
+    estimator = RidgeClassifier() if kind == "RidgeClassifier" else LinearRegression()
+    X, y = numbers(n, d=100, K=5 if kind == "RidgeClassifier" else 2)
+    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y))
+
+    def without(i):
+        keep = np.arange(n) != i
+        return np.log(softmax_scores(clone(estimator).fit(X[keep], y[keep]), X[i : i + 1])[0])
+
+    with threadpool_limits(1):
+        spent, (made, _) = cpu(partial(ENGINES["ridge"].leave_out, subject, np.arange(n), (0,), None), repeat=3)
+        some = np.random.default_rng(1).choice(n, 10, replace=False)
+        loop = cpu(lambda: [without(i) for i in some], 2)[0] / 10 * n
+        compared = range(n) if n == 1000 else some
+        full = np.log(softmax_scores(clone(estimator).fit(X, y), X))
+        pdtp = largest_change(made.log_with[0], made.log_without[0])
+        error = max(abs(float(largest_change(full[i], without(i)) - pdtp[i])) for i in compared)
+
+    note(
+        bench="leave-one-out",
+        engine="ridge",
+        data=f"numbers, {kind}",
+        n=n,
+        seconds=spent,
+        refit_seconds=loop,
+        refits_timed=10,
+        ratio=loop / spent,
+        wanted=wanted,
+        reached=bool(loop / spent >= wanted),
+        pdtp_error=error,
+        pdtp_compared=len(compared),
+    )
+    assert error <= 1e-9
