@@ -23,11 +23,14 @@ def entries() -> Iterator[tuple[str, str, str]]:
     from privgate import attacks, certificates, engines, rules
     from privgate.policy import Policy
     from privgate.policy.locate import shipped
+    from privgate.statistics import published
 
     for kind, catalogue in (("rule", rules), ("engine", engines), ("certificate", certificates), ("attack", attacks)):
         for entry in catalogue.ALL.values() if isinstance(catalogue.ALL, dict) else catalogue.ALL:
             name = entry.model_fields["metric"].default if kind == "rule" else entry.name
             yield kind, str(name), _documentation(entry)
+    for proposition in published.ALL:
+        yield "proposition", proposition.name, proposition.page
     for name in shipped():
         yield "policy", name, str(Policy.load(name).resolved.get("description", ""))
 

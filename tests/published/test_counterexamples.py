@@ -7,6 +7,8 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Recipe, Subject, TrainingData, certificates
+from privgate.models import ContingencyTable, shares
+from privgate.statistics import published
 
 
 def certified(X, y, sizes, alpha=1.0):
@@ -87,3 +89,83 @@ def test_another_label_changes_more_than_the_published_ratio_of_the_own_label(X,
     p, q = (m.predict_proba(X[[k]])[0] for m in models)
     assert p[y[k]] / q[y[k]] == pytest.approx(own, rel=1e-6)
     assert q[1 - y[k]] / p[1 - y[k]] == pytest.approx(other, rel=1e-6)
+
+
+def test_proposition_6_3_three_records_in_one_cell():
+    model = ContingencyTable(alpha=0.0)
+    p = model.fit([[0]] * 3, [0, 0, 1]).predict_proba([[0]])[0]
+    q = model.fit([[0]] * 2, [0, 1]).predict_proba([[0]])[0]
+    assert p[0] / q[0] == pytest.approx(4 / 3)
+    assert q[1] / p[1] == pytest.approx(3 / 2)
+    subject = Subject.local(Recipe(ContingencyTable(alpha=0.0)), TrainingData(np.zeros((3, 1)), [0, 0, 1]))
+    found = certificates.ALL["contingency_table"].bound(subject, np.arange(3), None)
+    assert found.upper[0] == pytest.approx(np.log(3 / 2))
+    assert found.upper[0] > published.FOUR_THIRDS
+
+
+def test_proposition_6_3_exceptions_are_exactly_cells_of_three_with_two():
+    """All cells of at most 12 records and two labels: own-label ratio, 4/3 fails at (2, 1) only and 3/2 never."""
+    worse = []
+    for c, rest in itertools.product(range(2, 12), range(12)):
+        b = c + rest
+        other = b / (b - 1) if rest else 1.0
+        own = c * (b - 1) / (b * (c - 1))
+        # stability at (x_t, y_t) concerns the own label; the others must stay within it or the constant
+        if other > max(own, 4 / 3) + 1e-12:
+            worse.append((c, rest))
+        assert other <= max(own, 3 / 2) + 1e-12
+    assert worse == [(2, 1)]
+
+
+def test_proposition_6_7_six_records():
+    X = np.array([[1] * 5] * 2 + [[0] * 5] * 4)
+    y = np.array([1, 1, 1, 0, 0, 0])
+
+    def score(rows, x, label):
+        """n_y prod_j (n_jy(x_j) / n_y) / n, raw."""
+        mine = X[rows][y[rows] == label]
+        return len(mine) / len(rows) * np.prod([(mine[:, j] == x[j]).mean() for j in range(5)])
+
+    every, rest = np.arange(6), np.arange(1, 6)
+    ones, zeros = np.ones(5), np.zeros(5)
+    own = score(every, ones, 1) / score(rest, ones, 1)
+    other = score(rest, zeros, 1) / score(every, zeros, 1)
+    assert own == pytest.approx(1280 / 243)
+    assert other == pytest.approx(243 / 40)
+    assert other > np.exp(published.log_frequency(6)) > own
+
+
+def test_proposition_6_8_two_stumps():
+    """Leaves L or L', and M or M'; cells (own label, other label) LM (1,1), LM' (1,6), L'M (3,0); t is in LM."""
+    counts = np.array([[[2.0, 7.0], [3.0, 0.0]], [[4.0, 1.0], [1.0, 6.0]]])  # tree, leaf, label
+    left = counts.copy()
+    left[:, 0, 0] -= 1
+
+    def answer(table, i, j):
+        root = np.sqrt(shares(table[0, i], 0.0) * shares(table[1, j], 0.0))
+        return root / root.sum()
+
+    def change(i, j):
+        p, q = answer(counts, i, j), answer(left, i, j)
+        assert ((p > 0) == (q > 0)).all()
+        return np.abs(np.log(p[p > 0] / q[p > 0])).max()
+
+    pdtp = change(0, 0)
+    dtp = max(change(i, j) for i, j in ((0, 0), (0, 1), (1, 0)))
+    assert pdtp == pytest.approx(0.2669, abs=1e-4)
+    assert dtp == pytest.approx(0.2927, abs=1e-4)
+    assert dtp > published.FOUR_THIRDS > pdtp
+
+
+def test_the_published_constants_are_those_of_the_counterexamples():
+    assert published.naive_bayes_smoothed(8, 4, 2, 2) == pytest.approx(np.log(12 / 7))
+    assert published.naive_bayes_unsmoothed(9, 4, 2) == pytest.approx(np.log(3 / 2))
+    assert np.isinf(published.naive_bayes_unsmoothed(9, 1, 2))
+    assert published.claimed_dtp(0.4759, np.log(12 / 7)) < 0.5815
+    assert published.corrected_naive_bayes(0.4759, np.log(12 / 7)) >= 0.5815
+
+
+def test_every_page_says_that_it_never_approves():
+    for proposition in published.ALL:
+        assert "never used to approve" in proposition.page
+        assert proposition.instead in proposition.page
