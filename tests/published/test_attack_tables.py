@@ -1,4 +1,4 @@
-"""Yeom et al. (2020), Table 1, and Shokri et al. (2017), Table II: where a published figure is comparable, it is met."""
+"""Yeom et al. (2020), Table 1, and Shokri et al. (2017), Table II: comparable published figures are met."""
 
 from pathlib import Path
 
