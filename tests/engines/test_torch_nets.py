@@ -48,10 +48,13 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("settings", RECIPES.values(), ids=RECIPES)
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "grouped"),
+    [(settings, False) for settings in RECIPES.values()] + [(RECIPES["momentum"], True), (RECIPES["dropout"], True)],
+    ids=[*RECIPES, "momentum, people", "dropout, people"],
+)
 def test_equals_training_again_without_the_unit(settings, grouped):
-    X, y = sample()
+    X, y = sample(n=24)
     groups = np.random.default_rng(1).integers(0, 12, len(y)) if grouped else None
     recipe = {"hidden": (8,), "lr": 0.1, "batch_size": 4, "epochs": 4, **settings}
     subject = subject_of(TorchTraining(**recipe), X, y, groups=groups)
