@@ -44,19 +44,51 @@ def any_classes(with_: tuple[Float, Float], without: tuple[Float, Float], reach:
     change_b, change_w = b - without[0], w - without[1]
     D = pair_ranges(change_b, change_w, reach)
     upper = np.minimum(D[1].max(axis=(1, 2)), bound_nodes(pair_ranges(b, w, reach), pair_ranges(*without, reach), D))
-    k, other = np.unravel_index(D[1].reshape(len(w), -1).argmax(axis=1), D[1].shape[1:])
-    row = np.arange(len(w))
-    lower = np.zeros(len(w))
-    for sign in (1, -1):
-        x = reach.best(sign * (change_w[row, k] - change_w[row, other]))
-        s, r = (v[0] + np.einsum("nkd,nd->nk", v[1], x) for v in ((b, w), without))
-        lower = np.maximum(lower, np.where(reach.inside(x), changes(s, r), 0.0))
+    lower = at_corners((b, w), without, reach)
     if shape[1] == 2 and reach.stated == 1:
         d = change_b[:, 0] - change_b[:, 1], change_w[:, 0] - change_w[:, 1]
         r = without[0][:, 1] - without[0][:, 0], without[1][:, 1] - without[1][:, 0]
         found, hull = two_classes(d, r, reach)
         lower, upper = np.maximum(lower, found), np.minimum(upper, hull)
     return lower, np.maximum(lower, upper)
+
+
+def at_corners(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> Float:
+    """Return the largest label change found, shape (N,), nats: where some pair of classes changes most, then uphill."""
+    change = with_[1] - without[1]
+    x = reach.best(change[:, :, None, :] - change[:, None, :, :])
+    N, K = change.shape[:2]
+    x = x.reshape(N, K * K, -1)
+    s, r = ((v[0][:, None, :] + x @ np.swapaxes(v[1], 1, 2)).reshape(-1, K) for v in (with_, without))
+    value = np.where(reach.inside(x), changes(s, r).reshape(N, K * K), 0.0)
+    if reach.low is None or reach.high is None or reach.stated > 1 or reach.whole:
+        return np.asarray(value.max(axis=1))
+    return uphill(with_, without, reach.low, reach.high, x[np.arange(N), value.argmax(axis=1)])
+
+
+def uphill(
+    with_: tuple[Float, Float], without: tuple[Float, Float], low: Float, high: Float, start: Float, *, steps: int = 40
+) -> Float:
+    """Return the largest label change on the way of projected ascent from ``start`` (N, d) in a box, shape (N,)."""
+    x, best = start, np.zeros(len(start))
+    row = np.arange(len(start))
+    for length in np.geomspace(0.5, 0.005, steps):
+        logs, mean = [], []
+        for bias, weights in (with_, without):
+            score = bias + np.einsum("nkd,nd->nk", weights, x, optimize=True)
+            log_p = score - np.logaddexp.reduce(score, axis=1)[:, None]
+            logs.append(log_p)
+            mean.append(np.einsum("nk,nkd->nd", np.exp(log_p), weights, optimize=True))
+        change = logs[0] - logs[1]
+        label = np.abs(change).argmax(axis=1)
+        best = np.maximum(best, np.abs(change)[row, label])
+        slope = (with_[1][row, label] - mean[0]) - (without[1][row, label] - mean[1])
+        slope = slope * (np.sign(change[row, label])[:, None] * (high - low))
+        size = np.abs(slope).max(axis=1, keepdims=True)
+        x = np.clip(
+            x + length * (high - low) * np.divide(slope, size, out=np.zeros_like(slope), where=size > 0), low, high
+        )
+    return best
 
 
 def two_classes(d: tuple[Float, Float], r: tuple[Float, Float], reach: Reach) -> tuple[Float, Float]:
