@@ -111,7 +111,7 @@ def _beyond(table: Float) -> Float:
 
 
 def _model(subject: Subject, estimator: Any) -> _Model:
-    codes = design.matrix(subject).astype(np.int64)
+    codes = design.matrix(subject).astype(np.int64, copy=False)
     n, labels, K = subject.data.n, subject.label_codes, len(subject.classes)
     highest = codes[:n].max(axis=0) + 1
     minimum = np.zeros_like(highest) if estimator.min_categories is None else np.asarray(estimator.min_categories)
@@ -193,7 +193,7 @@ class CategoricalNb:
             return None
         label, totals = prepared
         prior, alpha = counts.prior_of(estimator, subject), float(counts.smoothing(estimator))
-        codes = design.matrix(subject).astype(np.int64)
+        codes = design.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
             return None
         minimum = 0 if estimator.min_categories is None else np.asarray(estimator.min_categories)

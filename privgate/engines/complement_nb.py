@@ -137,7 +137,7 @@ class ComplementNb:
     ) -> tuple[Retrained, Index]:
         """Return every unit, exactly; nothing is handed on."""
         estimator, n = subject.recipe.library_estimator, subject.data.n
-        X, K = design.matrix(subject).astype(np.float64), len(subject.classes)
+        X, K = design.matrix(subject).astype(np.float64, copy=False), len(subject.classes)
         hot = (subject.label_codes[:, None] == np.arange(K)).astype(np.float64)
         tokens, alpha = hot.T @ X[:n], _alpha(estimator, X.shape[1])
         model = _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha)
@@ -154,7 +154,7 @@ class ComplementNb:
         if prepared is None:
             return None
         label, totals = prepared
-        X, K = design.matrix(subject).astype(np.float64), totals.shape[1]
+        X, K = design.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
         tokens = np.stack([masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(K)], 1)
         complement = tokens.sum(axis=1, keepdims=True) - tokens + _alpha(estimator, X.shape[1])
         prior = Prior(totals.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)

@@ -31,7 +31,7 @@ class Moments:
 def moments(subject: Subject) -> Moments:
     """Return the moments of a numeric pool; ``refusal`` must have been empty."""
     n, y = subject.data.n, subject.label_codes
-    X = design.matrix(subject).astype(np.float64)
+    X = design.matrix(subject).astype(np.float64, copy=False)
     X = X - X[:n].mean(axis=0)
     totals = np.bincount(y, minlength=len(subject.classes)).astype(np.float64)
     hot = (y[:, None] == np.arange(len(totals))).astype(np.float64)

@@ -142,7 +142,7 @@ def _scatter(X: Float, means: Float, removal: Removal) -> Float | float:
 
 def _model(subject: Subject, smoothing: float) -> _Model:
     n, labels = subject.data.n, subject.label_codes
-    X = design.matrix(subject).astype(np.float64)
+    X = design.matrix(subject).astype(np.float64, copy=False)
     X = X - X[:n].mean(axis=0)  # a large common offset would eat the digits of the squares
     totals = np.bincount(labels, minlength=len(subject.classes)).astype(np.float64)
     hot = (labels[:, None] == np.arange(len(totals))).astype(np.float64)
@@ -221,7 +221,7 @@ class GaussianNb:
         with np.errstate(divide="ignore"):
             fixed = None if estimator.priors is None else np.log(np.asarray(estimator.priors, dtype=np.float64))
         prior = Prior(np.bincount(label).astype(np.float64), fixed, listed=fixed is not None)
-        X = design.matrix(subject).astype(np.float64)
+        X = design.matrix(subject).astype(np.float64, copy=False)
         X = X - X.mean(axis=0)
         joint = np.full((len(masks), len(X), totals.shape[1]), -np.inf)
         log_prior = prior.log(totals)

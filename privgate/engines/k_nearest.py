@@ -62,7 +62,7 @@ class KNearest:
 
         estimator, n = subject.recipe.library_estimator, subject.data.n
         k, K = int(estimator.n_neighbors), len(subject.classes)
-        X, y = design.matrix(subject).astype(np.float64), subject.label_codes
+        X, y = design.matrix(subject).astype(np.float64, copy=False), subject.label_codes
         X = X - X[:n].mean(axis=0)
         search = NearestNeighbors(n_neighbors=k + 2, algorithm=estimator.algorithm, leaf_size=estimator.leaf_size).fit(
             X[:n]

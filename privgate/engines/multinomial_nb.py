@@ -47,14 +47,7 @@ class _Model:
 
     def _without_itself(self, record: Index, label: Index, totals: Float) -> Float:
         length = np.asarray(self.X.X[record].sum(axis=1))
-        table = self.counts + self.alpha
-        if self.X.tabulated(table):
-            out = self.X.logs(record, table, weighted=True)[np.arange(len(record)), label]
-        else:
-            out = np.empty(len(record))
-            for c in np.unique(label):
-                at = np.flatnonzero(label == c)
-                out[at] = self.X.logs(record[at], table[c : c + 1], weighted=True)[:, 0]
+        out = self.X.own_logs(record, self.counts + self.alpha, label)
         return np.asarray(out - length * np.log(totals[label] - length))
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
@@ -114,7 +107,7 @@ class MultinomialNb:
     ) -> tuple[Retrained, Index]:
         """Return every unit, exactly; nothing is handed on."""
         estimator = subject.recipe.library_estimator
-        X, prior = design.matrix(subject).astype(np.float64), counts.prior_of(estimator, subject)
+        X, prior = design.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
         hot = (subject.label_codes[:, None] == np.arange(len(prior.counts))).astype(np.float64)
         model = _Model(Tokens(X), hot.T @ X[: subject.data.n], _alpha(estimator, X.shape[1]))
         made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
@@ -129,7 +122,7 @@ class MultinomialNb:
         if prepared is None:
             return None
         label, totals = prepared
-        X, prior = design.matrix(subject).astype(np.float64), counts.prior_of(estimator, subject)
+        X, prior = design.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
         tokens = np.stack(
             [masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(len(prior.counts))], 1
         )

@@ -81,7 +81,7 @@ def refusal(subject: Subject) -> str:
 def objective(subject: Subject) -> Objective:
     """Return the objective; ``refusal`` must have been empty."""
     estimator: Any = subject.recipe.library_estimator
-    X = design.matrix(subject).astype(np.float64)
+    X = design.matrix(subject).astype(np.float64, copy=False)
     liblinear = estimator.solver == "liblinear"
     lam = np.full(X.shape[1], 1.0 / estimator.C)
     scale = 0.0

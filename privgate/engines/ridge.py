@@ -78,7 +78,7 @@ class Ridge:
         """
         estimator: Any = estimator_of(subject)
         n, y = subject.data.n, subject.label_codes
-        X = design.matrix(subject).astype(np.float64)
+        X = design.matrix(subject).astype(np.float64, copy=False)
         Y = _targets(estimator, y, len(subject.classes))
         center = X[:n].mean(axis=0) if estimator.fit_intercept else 0.0
         mean = Y.mean(axis=0) if estimator.fit_intercept else 0.0

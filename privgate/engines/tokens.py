@@ -4,9 +4,8 @@ Leaving a document out takes its own counts off a table; where it is also the qu
 and whole-number counts take few values, so the logarithms come from a small table.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +18,23 @@ Float = NDArray[np.float64]
 TABLE = 2_000_000
 
 
-@dataclass(frozen=True, eq=False)
+class Entries(NamedTuple):
+    """Nonzero entries of some rows, row by row."""
+
+    start: Index  # (R + 1,)
+    column: NDArray[np.int64]
+    value: Float
+
+    @property
+    def highest(self) -> int:
+        """Largest count if all are small whole numbers, else 0."""
+        top = self.value.max(initial=0.0)
+        return int(top) if top <= 1000 and np.array_equal(self.value, self.value.astype(np.int16)) else 0
+
+
+@dataclass(eq=False)
 class Tokens:
-    """Nonzero entries of a matrix, row by row.
+    """A matrix of counts that is read by its nonzero entries.
 
     Parameters
     ----------
@@ -29,43 +42,47 @@ class Tokens:
     """
 
     X: Float
+    _last: tuple[Index, Entries] | None = field(default=None, repr=False)
 
-    @cached_property
-    def _entries(self) -> tuple[Index, NDArray[np.int32], Float]:
-        """(start of each row, shape (P + 1,), column of each entry, value of each entry)."""
-        hit = self.X != 0
-        size = hit.sum(axis=1)
-        flat = np.flatnonzero(hit)
-        column = flat - np.repeat(np.arange(len(size)) * self.X.shape[1], size)
-        return np.append(0, np.cumsum(size)), column.astype(np.int32), self.X.ravel()[flat]
-
-    @cached_property
-    def highest(self) -> int:
-        """Largest count if all are whole numbers, else 0."""
-        value = self._entries[2]
-        top = value.max(initial=0.0)
-        return int(top) if top <= 1000 and np.array_equal(value, value.astype(np.int16)) else 0
-
-    def tabulated(self, table: Float) -> bool:
-        """Whether one small table holds the logarithms of every count left of ``table``."""
-        return 0 < self.highest * table.size <= TABLE
-
-    def entries(self, rows: Index) -> tuple[Index, NDArray[np.int32], Float]:
-        """Return (number of entries of each row, columns, values) of the given rows."""
-        start, column, value = self._entries
-        size = start[rows + 1] - start[rows]
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-            part = slice(start[rows[0]], start[rows[-1] + 1])
-            return size, column[part], value[part]
-        at = np.arange(size.sum()) + np.repeat(start[rows] - np.append(0, np.cumsum(size)[:-1]), size)
-        return size, column[at], value[at]
+    def entries(self, rows: Index) -> Entries:
+        """Return the entries of the given rows; the last answer is kept, because engines ask for a block twice."""
+        if self._last is None or not np.array_equal(self._last[0], rows):
+            together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+            X = self.X[rows[0] : rows[-1] + 1] if together else self.X[rows]
+            hit = X != 0
+            size = np.count_nonzero(hit, axis=1)
+            flat = np.flatnonzero(hit)
+            column = flat - np.repeat(np.arange(len(size)) * X.shape[1], size)
+            self._last = rows, Entries(np.append(0, np.cumsum(size)), column, X.ravel()[flat])
+        return self._last[1]
 
     def matrix(self, rows: Index) -> Any:
         """Return the rows as a scipy CSR matrix."""
         import scipy.sparse as sp
 
-        size, column, value = self.entries(rows)
-        return sp.csr_matrix((value, column, np.append(0, np.cumsum(size))), shape=(len(rows), self.X.shape[1]))
+        start, column, value = self.entries(rows)
+        return sp.csr_matrix((value, column, start), shape=(len(rows), self.X.shape[1]))
+
+    def tabulated(self, rows: Index, table: Float) -> bool:
+        """Whether one small table holds the logarithms of every count that the rows can leave of ``table``."""
+        return 0 < self.entries(rows).highest * table.size <= TABLE
+
+    def own_logs(self, rows: Index, table: Float, label: Index) -> Float:
+        """Return the sum over a row's entries of x_j ln(table_cj - x_j) for its own table row c = label, shape (R,)."""
+        found = self.entries(rows)
+        size = np.diff(found.start)
+        own = np.repeat(label, size)
+        if self.tabulated(rows, table):
+            level = np.arange(1, found.highest + 1, dtype=np.float64)[:, None, None]
+            filled = _logs(table[None], level, weighted=True)  # (levels, C, d)
+            index = (found.value.astype(np.int64) - 1) * table.size + own * table.shape[1] + found.column
+            term = filled.ravel()[index]
+        else:
+            term = _logs(table[own, found.column], found.value, weighted=True)
+        out, live = np.zeros(len(rows)), np.flatnonzero(size)
+        if len(live):
+            out[live] = np.add.reduceat(term, found.start[live])
+        return out
 
     def logs(self, rows: Index, table: Float, *, weighted: bool) -> Float:
         """Return the sum over a row's entries of [x_j] ln(table_cj - x_j) for every table row c, shape (R, C).
@@ -80,17 +97,17 @@ class Tokens:
         """
         import scipy.sparse as sp
 
-        size, column, value = self.entries(rows)
-        start = np.append(0, np.cumsum(size))
-        d, levels = self.X.shape[1], self.highest
-        if self.tabulated(table):
+        found = self.entries(rows)
+        start, column, value = found
+        d, levels = self.X.shape[1], found.highest
+        if self.tabulated(rows, table):
             level = np.arange(1, levels + 1, dtype=np.float64)[:, None, None]
             filled = _logs(table[None], level, weighted=weighted)  # (levels, C, d)
-            index = (value.astype(np.int32) - 1) * d + column
+            index = (value.astype(np.int64) - 1) * d + column
             hot = sp.csr_matrix((np.ones(len(index)), index, start), shape=(len(rows), levels * d))
             return np.asarray(hot @ filled.transpose(0, 2, 1).reshape(levels * d, -1))
         out = np.zeros((len(rows), len(table)))
-        live = np.flatnonzero(size)
+        live = np.flatnonzero(np.diff(start))
         for c, counts in enumerate(table):
             term = _logs(counts[column], value, weighted=weighted)
             if len(live):
