@@ -55,8 +55,8 @@ class Binary:
     def shifts(self, records: Index) -> tuple[Float, Float]:
         """Return (changes of the parameters (B, 1, p), bounds on their error in the Hessian's norm (B,))."""
         D, error, slow = binary_sweeps.sweep(self.S, records, tolerance=self.tolerance, fast=self.fast)
-        if 1 < slow < 8 and self.fast < 6:
-            self.fast += 1  # this data needs more sweeps: cheap ones for the next block
+        if 1 < slow < 8:  # this data needs more sweeps: cheap ones for the next block
+            self.fast = min(self.fast + slow - 1, 6)
         delta = sl.solve_triangular(self.S.L, D, lower=True, trans="T", check_finite=False)
         return np.ascontiguousarray(delta.T)[:, None, :], error
 
