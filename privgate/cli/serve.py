@@ -1,0 +1,103 @@
+"""``privgate serve``: checks that registered models ask for, without anybody waiting."""
+
+import logging
+import secrets
+import socket
+from pathlib import Path
+
+import click
+
+from privgate.errors import UsageError
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    metavar="NAME|FILE",
+    help="What requests may name; repeatable.",
+)
+@click.option("--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for reports.")
+@click.option(
+    "--sign-command", metavar="CMD", help="Signs {out} by {policy} for {target}, as another user; none: stop."
+)
+@click.option("--candidate-target", default="", metavar="ALIAS", help="Alias to move for an approved @candidate.")
+@click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
+@click.option("--sweep", "sweep_every", default=3600.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
+@click.option("--lease", default=60.0, show_default=True, type=click.FloatRange(2.0), help="Seconds a lease lasts.")
+@click.option("--settle", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds a lease is open.")
+@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+@click.argument("options", nargs=-1)
+def serve(
+    *,
+    config: Path,
+    policies: tuple[str, ...],
+    work: Path,
+    sign_command: str | None,
+    candidate_target: str,
+    webhook_secret_file: Path | None,
+    host: str,
+    port: int,
+    every: float,
+    sweep_every: float,
+    lease: float,
+    settle: float,
+    tracking_uri: str | None,
+    options: tuple[str, ...],
+) -> int:
+    """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS] or alias candidate.
+
+    OPTIONS after -- go to privgate check, such as --budget 30m. All state is in the registry: start it twice, or kill
+    it at any time. GET /health and /metrics; POST /webhook, made with the secret, only wakes it.
+    """
+    import uvicorn
+
+    from privgate.policy import Policy
+    from privgate.registry.client import connect
+    from privgate.registry.guard_config import Guard
+    from privgate.serve.app import Loop, application
+    from privgate.serve.checking import signer_for
+    from privgate.serve.lease import Lease
+    from privgate.serve.reconciler import Reconciler, Settings
+    from privgate.serve.sweeper import Swept, sweep
+    from privgate.serve.webhook import Deliveries
+
+    if settle > lease / 4:
+        raise UsageError("--settle must be at most a quarter of --lease")
+    Guard.load(config)  # an unusable configuration is said now, not in a log
+    named = {Policy.load(p).name: p for p in policies}
+    deliveries = None if webhook_secret_file is None else Deliveries(_secret(webhook_secret_file))
+    work.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    client = connect(tracking_uri)
+    holder = f"{socket.gethostname()}-{secrets.token_hex(8)}"
+    signer = None if sign_command is None else signer_for(sign_command)
+    reconciler = Reconciler(
+        client,
+        Settings(config, named, work.resolve(), options, signer, candidate_target),
+        lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
+    )
+    swept = Swept()
+    loop = Loop("reconciler", reconciler.look, every)
+    loop.start()
+    Loop("sweeper", lambda: sweep(client, config, swept), sweep_every).start()
+    uvicorn.run(application(reconciler, loop, swept, deliveries), host=host, port=port, log_level="warning")
+    return 0
+
+
+def _secret(path: Path) -> bytes:
+    try:
+        mode, secret = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as exc:
+        raise UsageError(f"webhook secret {path} cannot be read: {exc.strerror}") from exc
+    if mode & 0o077:
+        raise UsageError(f"webhook secret {path} can be read by others; run chmod 600 on it")
+    if len(secret) < 16:
+        raise UsageError(f"the webhook secret in {path} is shorter than 16 characters")
+    return secret

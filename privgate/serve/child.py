@@ -1,0 +1,26 @@
+"""``python -m privgate.serve.child ARGUMENTS``: the command line, which ends when its starter does.
+
+The starter holds the other end of stdin open. However it ends, kill -9 included, stdin then ends, and so does this
+process with its workers: nothing is attached on behalf of a reconciler that is gone.
+"""
+
+import os
+import runpy
+import signal
+import threading
+
+
+def _end_with_starter() -> None:
+    while os.read(0, 1):
+        pass
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def main() -> None:
+    """Run the command line beside the watch; the starter must have made this process lead its own group."""
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    runpy.run_module("privgate", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
