@@ -53,6 +53,14 @@ def bound(
     detail: dict[str, Any] = {}
     good, notes = applicable(subject)
     for certificate in good:
+        if (
+            limit is not None
+            and np.isfinite(upper).all()
+            and not ((lower <= limit) & (limit < upper)).any()
+            and len(by)
+        ):
+            notes.append(f"{certificate.name} was not asked, because {by[0]} and those before it decide every unit")
+            continue
         if certificate.needs_retrained and retrained is None:
             notes.append(f"{certificate.name} does not apply, because it needs retrained models and there are none")
             continue
