@@ -273,7 +273,7 @@ def run_adult(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
 def run_purchase(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce Tables 1 and 2 on a purchase-like synthetic set (836 features, 10 classes by k-means)."""
     del folder
-    data = datasets.purchase_like(np.random.default_rng(0), n=POOL, features=836, classes=10)
+    data = datasets.purchase_like(np.random.default_rng(0), n=POOL, features=836, classes=10, spread=0.5)
     return on(data, fleet, say)
 
 

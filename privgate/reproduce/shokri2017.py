@@ -269,7 +269,7 @@ def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     del folder, fleet
     rng = np.random.default_rng(3)
     each = 5000
-    data = datasets.purchase_like(rng, n=4 * each, features=600, classes=100, spread=0.45)
+    data = datasets.purchase_like(rng, n=4 * each, features=600, classes=100, spread=1.0)
     say("made the synthetic set")
     own, out, rest = split(data, (each, each, 0), rng)
     both, members, k = np.concatenate([own, out]), np.arange(2 * each) < each, data.n_classes
