@@ -33,6 +33,8 @@ class GaussianNB:
         X = library.dense(subject.data.X)
         if X is None:
             return "does not apply, because the features are not finite numbers"
+        if problem := library.single_precision(subject.data.X):
+            return problem
         domain = subject.data.domain
         if domain is None:
             return (

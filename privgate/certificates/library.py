@@ -11,6 +11,8 @@ from privgate.subject import Subject
 Index = NDArray[np.int64]
 #: rows of each unit; one array where every unit is a single record, which is fast for millions
 Members = tuple[Index, ...] | Index
+#: entries of the largest sparse table that is written out
+_CELLS = 4e8
 
 
 def estimator_of(subject: Subject, name: str) -> Any:
@@ -26,7 +28,36 @@ def refusal(subject: Subject, name: str) -> str:
     estimator = estimator_of(subject, name)
     if estimator is None:
         return f"does not apply, because the recipe is not scikit-learn's {name} released by predict_proba"
-    return _inexact(subject)
+    if problem := _inexact(subject) or _misfit(estimator, subject):
+        return problem
+    shape = subject.data.X.shape
+    if hasattr(subject.data.X, "toarray") and np.prod(np.array(shape, dtype=np.float64)) > _CELLS:
+        return f"does not apply, because a table of {shape[0]} by {shape[1]} numbers does not fit the memory"
+    return ""
+
+
+def _misfit(estimator: Any, subject: Subject) -> str:
+    """Return which parameter of the estimator cannot be what the theorem speaks about; empty if all can."""
+    X, K = subject.data.X, len(subject.classes)
+    if not hasattr(X, "shape") or len(X.shape) != 2:
+        return "does not apply, because the features are not a table"
+    for name, length in (("class_prior", K), ("priors", K), ("alpha", X.shape[1]), ("min_categories", X.shape[1])):
+        value = np.asarray(getattr(estimator, name, None), dtype=object)
+        if value.ndim > 1 or (value.ndim == 1 and len(value) != length):
+            return f"does not apply, because {name} does not have {length} entries"
+        if name in ("class_prior", "priors") and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
+            return f"does not apply, because {name} rules out a class"
+    return ""
+
+
+def single_precision(X: Any) -> str:
+    """Return why results of training in single precision are not bounded; empty for anything more precise."""
+    kind = np.asarray(X).dtype if not hasattr(X, "toarray") else X.dtype
+    if kind.kind == "f" and kind.itemsize < 8:
+        return (
+            "does not apply, because records are of single precision, in which the library then computes; pass float64"
+        )
+    return ""
 
 
 def _inexact(subject: Subject) -> str:

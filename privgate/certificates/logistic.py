@@ -177,6 +177,8 @@ def refusal(subject: Subject) -> str:
     X = library.dense(subject.data.X)
     if X is None:
         return "does not apply, because the features are not finite numbers"
+    if problem := library.single_precision(subject.data.X):
+        return problem
     if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
         return "does not apply, because the penalty is not L2"
     if not np.isfinite(estimator.C):

@@ -1,0 +1,159 @@
+"""Every hypothesis that fails: no bound, or an infinite one, and a sentence that says which."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+
+from privgate import Domain, Recipe, Subject, TrainingData, certificates
+from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+
+rng = np.random.default_rng(0)
+CODES = rng.integers(0, 3, (30, 3))
+REAL = rng.random((30, 3))
+Y = np.arange(30) % 2
+BOX = Domain.of_box(0, 1, 3)
+WORDS = Domain(max_length=9)
+
+
+def subject(estimator, X, domain=None, y=Y, groups=None):
+    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups))
+
+
+def bound(name, s):
+    assert certificates.ALL[name].applies(s) == ""
+    return certificates.ALL[name].bound(s, np.arange(len(s.data.units)), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "X", "domain", "said"),
+    [
+        ("categorical_nb", CategoricalNB(), REAL, None, "whole numbers"),
+        ("categorical_nb", CategoricalNB(), CODES, BOX, "names no categories"),
+        ("categorical_nb", CategoricalNB(), CODES, Domain(categories=(3, 3, 2)), "declares 2 categories"),
+        ("categorical_nb", CategoricalNB(), CODES, Domain(categories=(3, 3, 9)), "min_categories=[3, 3, 9]"),
+        ("categorical_nb", CategoricalNB(min_categories=[3, 3]), CODES, None, "min_categories does not have 3"),
+        ("categorical_nb", CategoricalNB(class_prior=[1.0, 0.0]), CODES, None, "rules out a class"),
+        ("bernoulli_nb", BernoulliNB(alpha=[1.0, 1.0, 2.0]), CODES, None, "not one number"),
+        ("bernoulli_nb", BernoulliNB(binarize=None), CODES, None, "other than 0 and 1"),
+        ("bernoulli_nb", BernoulliNB(binarize=None), CODES % 2, Domain.of_box(0, 1, 3), "other than 0 and 1"),
+        ("bernoulli_nb", BernoulliNB(), CODES, Domain(categories=(2, 2, 2)), "outside the declared domain"),
+        ("bernoulli_nb", BernoulliNB(), CODES, WORDS, "neither categories nor a box"),
+        ("multinomial_nb", MultinomialNB(), CODES, None, "any length DTP is infinite"),
+        ("multinomial_nb", MultinomialNB(alpha=0.0, force_alpha=True), CODES, WORDS, "without smoothing"),
+        ("multinomial_nb", MultinomialNB(), CODES - 1, WORDS, "non-negative"),
+        ("multinomial_nb", MultinomialNB(), CODES, Domain(max_length=1), "outside the declared domain"),
+        ("multinomial_nb", MultinomialNB(), CODES, Domain(box=((-1.0, 3.0),) * 3), "negative counts"),
+        ("gaussian_nb", GaussianNB(), REAL, WORDS, "range of each feature"),
+        ("gaussian_nb", GaussianNB(priors=[0.0, 1.0]), REAL, BOX, "rules out a class"),
+        ("gaussian_nb", GaussianNB(), REAL.astype(np.float32), BOX, "single precision"),
+        ("newton", LogisticRegression(C=np.inf), REAL, BOX, "penalty"),
+        ("newton", LogisticRegression(class_weight="balanced"), REAL, BOX, "class weights"),
+        ("newton", LogisticRegression(l1_ratio=0.5, solver="saga"), REAL, BOX, "not L2"),
+        ("newton", LogisticRegression(), REAL.astype(np.float32), BOX, "single precision"),
+        ("newton", LogisticRegression(C=1e4, max_iter=2), REAL, BOX, "stops"),
+        ("strong_convexity", LogisticRegression(tol=1e-9), REAL, BOX, "intercept is not penalised"),
+        ("smoothed_neighbors", SmoothedNeighbors(alpha=0.0), REAL, None, "without smoothing"),
+        ("random_trees", RandomTrees(n_features=3, alpha=0.0), REAL, None, "without smoothing"),
+    ],
+)
+def test_a_hypothesis_that_fails_is_named(name, estimator, X, domain, said):
+    text = certificates.ALL[name].applies(subject(estimator, X, domain))
+    assert text.startswith("does not apply, because ")
+    assert said in text
+
+
+FULL = [
+    ("categorical_nb", CategoricalNB(min_categories=3), CODES, None),
+    ("bernoulli_nb", BernoulliNB(), CODES, None),
+    ("multinomial_nb", MultinomialNB(), CODES, WORDS),
+    ("complement_nb", ComplementNB(), CODES, WORDS),
+    ("gaussian_nb", GaussianNB(var_smoothing=0.1), REAL, BOX),
+    ("newton", LogisticRegression(tol=1e-9, max_iter=5000), REAL, BOX),
+    ("contingency_table", ContingencyTable(), CODES, None),
+    ("smoothed_neighbors", SmoothedNeighbors(), REAL, None),
+    ("random_trees", RandomTrees(n_features=3), REAL, None),
+]
+
+
+@pytest.mark.parametrize(("name", "estimator", "X", "domain"), FULL, ids=[f[0] for f in FULL])
+def test_a_class_of_one_record_is_infinite_for_that_record_alone(name, estimator, X, domain):
+    y = Y.copy()
+    y[5] = 2
+    found = bound(name, subject(estimator, X, domain, y=y))
+    assert np.isinf(found.upper[5])
+    assert np.isinf(found.lower[5])
+    assert np.isfinite(np.delete(found.upper, 5)).all()
+
+
+@pytest.mark.parametrize(("name", "estimator", "X", "domain"), FULL, ids=[f[0] for f in FULL])
+def test_a_person_who_holds_all_of_a_class_is_infinite(name, estimator, X, domain):
+    y = Y.copy()
+    y[[5, 9]] = 2
+    groups = np.arange(30)
+    groups[9] = 5
+    found = bound(name, subject(estimator, X, domain, y=y, groups=groups))
+    assert np.isinf(found.upper[5])
+    assert np.isfinite(np.delete(found.upper, 5)).all()
+
+
+@pytest.mark.parametrize("name", ["multinomial_nb", "complement_nb", "bernoulli_nb", "gaussian_nb"])
+def test_sparse_and_dense_data_give_the_same(name):
+    _, estimator, X, domain = next(f for f in FULL if f[0] == name)
+    dense = bound(name, subject(estimator, X, domain))
+    sparse = bound(name, subject(estimator, sp.csr_matrix(X), domain))
+    np.testing.assert_array_equal(dense.upper, sparse.upper)
+
+
+def test_a_category_that_one_record_holds_alone_is_infinite_unless_it_is_declared():
+    """Mathematical reference, section 3.1: training without the record knows one category less."""
+    X = CODES.copy()
+    X[7, 1] = 3
+    learnt = bound("categorical_nb", subject(CategoricalNB(), X))
+    assert np.isinf(learnt.upper[7])
+    assert np.isfinite(np.delete(learnt.upper, 7)).all()
+    declared = bound(
+        "categorical_nb", subject(CategoricalNB(min_categories=[3, 4, 3]), X, Domain(categories=(3, 4, 3)))
+    )
+    assert np.isfinite(declared.upper).all()
+
+
+def test_fewer_declared_categories_than_the_classifier_knows_ask_less():
+    wide = bound("categorical_nb", subject(CategoricalNB(min_categories=5), CODES, Domain(categories=(5, 5, 5))))
+    narrow = bound("categorical_nb", subject(CategoricalNB(min_categories=5), CODES, Domain(categories=(3, 3, 3))))
+    assert (narrow.upper <= wide.upper + 1e-12).all()
+
+
+def test_without_smoothing_a_value_that_a_record_alone_has_in_its_class_is_infinite():
+    X = np.zeros((30, 2), dtype=int)
+    X[::3, 0] = 1
+    X[1::3, 1] = 1
+    X[4] = (1, 1)
+    found = bound("categorical_nb", subject(CategoricalNB(alpha=0.0, force_alpha=True, min_categories=2), X))
+    table = [[((c == Y) & (X[:, j] == v)).sum() for v in (0, 1)] for c in (0, 1) for j in (0, 1)]
+    alone = np.array([any(((Y[i] == Y) & (X[:, j] == X[i, j])).sum() == 1 for j in range(2)) for i in range(30)])
+    np.testing.assert_array_equal(np.isinf(found.lower), alone)
+    if np.array(table).min() > 0:
+        assert np.isfinite(found.upper[~alone]).all()
+
+
+def test_without_smoothing_a_query_impossible_under_every_class_is_undefined():
+    X = np.array([[0, 0], [0, 0], [1, 1], [1, 1]])
+    found = bound(
+        "categorical_nb",
+        subject(CategoricalNB(alpha=0.0, force_alpha=True, min_categories=2), X, y=np.array([0, 0, 1, 1])),
+    )
+    assert np.isinf(found.upper).all()
+
+
+def test_fewer_records_than_neighbors_without_the_unit_is_infinite():
+    found = bound("smoothed_neighbors", subject(SmoothedNeighbors(n_neighbors=30), REAL))
+    assert np.isinf(found.upper).all()
+    assert np.isfinite(bound("smoothed_neighbors", subject(SmoothedNeighbors(n_neighbors=29), REAL)).upper).all()
+
+
+def test_neighbors_keep_dtp_1_from_a_smoothing_of_0_582():
+    found = bound("smoothed_neighbors", subject(SmoothedNeighbors(alpha=0.582), REAL))
+    assert found.upper.max() <= 1.0
+    assert bound("smoothed_neighbors", subject(SmoothedNeighbors(alpha=0.58), REAL)).upper.max() > 1.0
