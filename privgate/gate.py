@@ -12,7 +12,7 @@ from typing import Any
 from privgate import __version__, measure
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
-from privgate.measure import controls, planning
+from privgate.measure import controls, planning, remedies
 from privgate.measure.bench import Bench, Limits
 from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
@@ -81,6 +81,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
 
         confront(bench.detail)
     records = dict(bench.records) if "records" in vars(bench) else {}
+    bench.detail["remedies"] = remedies.steps(bench)
     return Evidence(
         subject=identity(bench.subject),
         preconditions=(*checked, *bench.preconditions),
@@ -101,6 +102,8 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in policy.waived(evidence, today=day)],
     }
+    if not verdict.outcome.releases:
+        detail["next_steps"] = list(evidence.detail.get("remedies", ()))
     if verdict.approved:
         last = dt.datetime.combine(policy.expires(evidence, today=day), dt.time(23, 59, 59), dt.UTC)
         detail["expires"] = last.isoformat(timespec="seconds")

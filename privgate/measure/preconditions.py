@@ -137,7 +137,9 @@ def overlap_found(data: TrainingData, prints: fingerprints.Print | None = None) 
         return Precondition("overlap", "passed", f"none of {total} candidates is also a training record", detail)
     text = f"{len(rows)} of {total} candidates equal a training record"
     if len(rows) == total:
-        return Precondition("overlap", "inconclusive", f"{text}: nobody is left to compare with", detail)
+        # a rule that needs candidates cannot be judged then and says so itself; others do not need them
+        said = f"{text}: nobody is left to compare with, so no attack can be judged"
+        return Precondition("overlap", "warned", said, detail)
     return Precondition("overlap", "warned", f"{text}; they are left out of every attack", detail)
 
 

@@ -161,3 +161,24 @@ def test_an_indirect_question_is_found_that_tells_more_than_the_direct_one(fleet
     assert verdict.records.pdtp.max() < 0.2
     assert verdict.records.dtp_lower.max() == pytest.approx(np.log(9), abs=0.1)
     assert verdict.outcome is Outcome.FAILED
+
+
+def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
+    rare = TrainingData(
+        np.vstack([X, [[2, 3]]]),
+        np.append(Y, 0),
+        candidates=(X[:20], Y[:20]),
+        domain=Domain(categories=tuple(SIZES)),
+    )
+    verdict = evaluate(Policy.load("dtp-1"), Subject.local(naive_bayes(0.2), rare), fleet=fleet)
+    assert verdict.outcome is Outcome.FAILED
+
+    steps = verdict.detail["next_steps"]
+    smoother = next(s for s in steps if "smooth more" in s["action"])
+    alpha = float(smoother["action"].rsplit(" ", maxsplit=1)[1])
+    again = evaluate(Policy.load("dtp-1"), Subject.local(naive_bayes(alpha), rare), fleet=fleet)
+
+    assert again.outcome.releases
+    assert f"{again.records.dtp_upper.max():.3g}" in smoother["effect"]
+    assert "accuracy" in smoother["effect"]
+    assert any("remove" in s["action"] for s in steps)
