@@ -139,7 +139,7 @@ def test_the_overlap_names_the_positions_of_candidates():
     assert (check.outcome, check.detail["candidates"]) == ("warned", [1])
 
 
-def test_candidates_that_are_all_members_are_inconclusive():
+def test_candidates_that_are_all_members_leave_attacks_without_anybody_to_compare():
     data = clean()
     check = found(clean(candidates=(data.X[:5], data.y[:5])))["overlap"]
 
