@@ -98,6 +98,7 @@ def test_a_recreated_row_on_postgresql_inherits_nothing(on_postgres, name, tmp_p
         registry.client.set_registered_model_alias(name, "production", version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["uvicorn", "gunicorn"])
 def test_passwords_stay_and_the_gate_holds_for_admins_too(tmp_path, site, running_mlflow, workers, registry_type):
     pytest.importorskip("flask_wtf", reason="MLflow's basic-auth app needs Flask-WTF (mlflow[auth])")
@@ -129,6 +130,7 @@ def add_version(registry, headers):
     assert status == 200, answer
 
 
+@pytest.mark.slow
 def test_workspaces_keep_the_gate(tmp_path, site, running_mlflow, registry_type):
     env = {**site.env, "MLFLOW_ENABLE_WORKSPACES": "true"}
     options = ("--registry-store-uri", f"privgate:sqlite:///{tmp_path}/tracking.db")
@@ -201,6 +203,7 @@ def test_a_broken_or_missing_configuration_refuses_and_a_repaired_one_needs_no_r
         promote()
 
 
+@pytest.mark.slow
 def test_files_are_read_in_the_call_path_where_the_operator_asks(own, tmp_path):
     registry, site = own
     version = registry.log("m")
@@ -213,6 +216,7 @@ def test_files_are_read_in_the_call_path_where_the_operator_asks(own, tmp_path):
         registry.client.set_registered_model_alias("m", "production", version)
 
 
+@pytest.mark.slow
 def test_a_server_without_usable_configuration_lets_no_registry_call_through(
     tmp_path, running_mlflow, registry_type, site_type
 ):
