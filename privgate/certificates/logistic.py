@@ -23,6 +23,8 @@ _CONDITION = 1e10
 _PARAMETERS = 3000
 #: nats by which the delivered model may miss its own minimum before leave-one-out measures the solver
 STOPPED_SHORT = 0.05
+#: nats by which any refit may miss its minimum, however well the delivered model met its own
+RESOLVED = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +261,15 @@ class Slack:
 
     delivered: float
     gradient: float
+
+    @property
+    def both(self) -> float:
+        """How far the delivered model and a refit may be from their minima together, nats.
+
+        A refit is assumed to be no further away than twice the delivered model, or 1e-6: solvers that stop by the
+        change of their objective miss a minimum by about the root of what they resolve.
+        """
+        return self.delivered + max(2 * self.delivered, RESOLVED)
 
     @classmethod
     def of(cls, problem: Problem, reach: Reach) -> "Slack":

@@ -163,7 +163,7 @@ class _Units:
         with np.errstate(over="ignore", invalid="ignore"):
             norm, R = metric.norm / shrink, metric.R / shrink * bend
             refit = ball.radius(2 * self.slack.gradient * metric.spread / shrink * bend, R)[0] * bend
-            error = (rho + refit) * norm + self.slack.delivered
+            error = rho * norm + np.maximum(refit * norm, logistic.RESOLVED) + self.slack.delivered
         good = np.isfinite(error)
         if not good.any():
             return
