@@ -48,8 +48,8 @@ class LinearSoftmax:
                     )
                     upper[part], lower[part] = high + error[part], np.maximum(low - error[part], 0.0)
         assumption = (
-            f"the delivered model is {slack.delivered:.2g} nats away from its own minimum, and a refit is assumed to be "
-            "at most twice as far from its own, or 1e-6"
+            f"the delivered model is {slack.delivered:.2g} nats away from its own minimum, and a refit is assumed "
+            "to be at most twice as far from its own, or 1e-6"
         )
         return Certified(upper, lower, attained(lower, upper), (reach.words(), assumption))
 
