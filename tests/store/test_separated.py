@@ -1,0 +1,175 @@
+"""Check as one user, sign as another: what a training function reaches on the way, and what each user's word counts."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow.exceptions import MlflowException
+
+import privgate
+from privgate import Domain, Recipe, TrainingData, log_model
+
+SIGNER, CHECKER = 64011, 64012
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.server,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become two other users"),
+]
+
+TRAINING = '''
+"""Trains, and takes what it can reach."""
+import glob, json, os, urllib.error, urllib.request
+from sklearn.naive_bayes import CategoricalNB
+
+def fit(X, y, *, seed):
+    found = []
+    if os.path.isdir({loot!r}):
+        for path in [{key!r}, *glob.glob("/proc/[0-9]*/environ")]:
+            try:
+                content = open(path, "rb").read()
+            except OSError:
+                continue
+            if b"PRIVATE KEY" in content:
+                found.append(path)
+        body = json.dumps(dict(name="credit", alias="production", version="1")).encode()
+        request = urllib.request.Request(
+            {address!r} + "/api/2.0/mlflow/registered-models/alias", body, {{"Content-Type": "application/json"}}
+        )
+        try:
+            status = urllib.request.urlopen(request, timeout=20).status
+        except urllib.error.HTTPError as exc:
+            status = exc.code
+        except OSError:
+            status = 0
+        with open(os.path.join({loot!r}, str(os.getpid())), "a") as out:
+            print(os.geteuid(), len(found), status, file=out)
+    return CategoricalNB(alpha=5.0, min_categories=3).fit(X, y)
+'''
+
+
+def interpreter():
+    """Return an interpreter that other users may run, and the environment in which it finds privgate; or skip."""
+    path = os.pathsep.join([str(Path(privgate.__file__).parents[1]), *(p for p in sys.path if "site-packages" in p)])
+    for python, extra in ((sys.executable, {}), ("/usr/bin/python3", {"PYTHONPATH": path})):
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run(
+                [python, "-c", "import privgate, mlflow, sklearn"],
+                user=CHECKER, group=CHECKER, extra_groups=[], cwd="/", check=True, capture_output=True,
+                env={"HOME": tempfile.gettempdir(), **extra},
+            )  # fmt: skip
+            return python, extra
+    pytest.skip("no interpreter that other users may run has privgate's dependencies")
+
+
+def run_as(user, home, *arguments):
+    """Run the command line as a user, who keeps nothing of ours."""
+    python, extra = interpreter()
+    done = subprocess.run(
+        [python, "-m", "privgate", *map(str, arguments)],
+        user=user, group=user, extra_groups=[], cwd=home, capture_output=True, text=True, check=False,
+        env={"HOME": str(home), "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **extra},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def homes():
+    """A folder each for checker, signer and loot, outside of pytest's, which other users cannot enter."""
+    place = Path(tempfile.mkdtemp(prefix="privgate-users-"))
+    place.chmod(0o755)
+    for name, user, mode in (("checker", CHECKER, 0o755), ("signer", SIGNER, 0o700), ("loot", 0, 0o777)):
+        (place / name).mkdir()
+        os.chown(place / name, user, user)
+        (place / name).chmod(mode)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def registry(homes, running_mlflow, site_type, registry_type):
+    """A guarded registry that accepts no advisory statement; its configuration is public."""
+    interpreter()  # skips before a server is started in vain
+    site = site_type(homes / "site")
+    (homes / "server").mkdir()
+    for path in (homes / "site", *site.folder.iterdir()):
+        path.chmod(0o755)
+    key = homes / "signer" / "key.pem"
+    key.write_bytes(site.signer.pem())
+    key.chmod(0o600)
+    os.chown(key, SIGNER, SIGNER)
+    options = ("--registry-store-uri", f"privgate:sqlite:///{homes}/server/registry.db")
+    with running_mlflow(homes / "server", *options, env=site.env) as address:
+        yield registry_type(address, site)
+
+
+def training_data():
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 3, size=(40, 4))
+    y = (X[:, 0] > 0).astype(int)
+    return TrainingData(X, y, candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4))
+
+
+def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, registry, tmp_path, monkeypatch):
+    loot, key = homes / "loot", homes / "signer" / "key.pem"
+    module = tmp_path / "grabbing_training.py"
+    module.write_text(TRAINING.format(loot=str(loot), key=str(key), address=registry.address))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import grabbing_training
+
+    log_model(
+        Recipe(grabbing_training.fit), training_data(), registered_model_name="credit", tracking_uri=registry.address
+    )
+    for path in loot.iterdir():  # what training as this user found does not count
+        path.unlink()
+    signing = subprocess.Popen(  # the signer at work meanwhile, its key in its environment
+        ["sleep", "600"], user=SIGNER, group=SIGNER, extra_groups=[], env={"K": registry.site.signer.pem().decode()}
+    )
+    try:
+        _, said = run_as(
+            CHECKER, homes / "checker", "check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out",
+            "--jobs", "1", "--quiet", "--max-retrains", "30", "--tracking-uri", registry.address,
+        )  # fmt: skip
+    finally:
+        signing.kill()
+        signing.wait()
+    took = [line.split() for path in loot.iterdir() for line in path.read_text().splitlines()]
+    assert len(took) > 10, said
+    assert {user for user, _, _ in took} == {str(CHECKER)}
+    assert {found for _, found, _ in took} == {"0"}  # neither the key nor anybody's environment
+    assert {status for _, _, status in took} <= {"403", "0"}  # the alias: refused, or no network
+    assert dict(registry.client.get_registered_model("credit").aliases) == {}
+
+
+def test_only_the_other_users_signature_counts(homes, registry):
+    from sklearn.naive_bayes import CategoricalNB
+
+    recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
+    log_model(recipe, training_data(), registered_model_name="credit", tracking_uri=registry.address)
+    where = ("--policy", "dtp-1", "--tracking-uri", registry.address)
+    code, said = run_as(
+        CHECKER, homes / "checker", "check", "models:/credit/1", "--report-dir", "out", "--jobs", "1", "--quiet", *where
+    )
+    assert code == 0, said
+    signing = ("sign", homes / "checker" / "out", "--config", registry.site.config, "--key", "key.pem", *where)
+    assert run_as(CHECKER, homes / "checker", *signing)[0] == 2  # it has no key
+
+    # the same key in the checker's hands: the statement says that it is advisory, and the server refuses it
+    copy = homes / "checker" / "key.pem"
+    shutil.copy(homes / "signer" / "key.pem", copy)
+    os.chown(copy, CHECKER, CHECKER)
+    copy.chmod(0o600)
+    code, said = run_as(CHECKER, homes / "checker", *signing)
+    assert (code, "advisory" in said) == (0, True), said
+    with pytest.raises(MlflowException, match="advisory"):
+        registry.client.set_registered_model_alias("credit", "production", "1")
+
+    code, said = run_as(SIGNER, homes / "signer", *signing, "--to", homes / "signer" / "signed")
+    assert (code, "advisory" in said) == (0, False), said
+    registry.client.set_registered_model_alias("credit", "production", "1")
