@@ -12,7 +12,7 @@ from typing import Any
 from privgate import __version__, measure
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
-from privgate.measure import controls, planning, remedies
+from privgate.measure import as_published, controls, planning, remedies
 from privgate.measure.bench import Bench, Limits
 from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
@@ -81,6 +81,8 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
 
         confront(bench.detail)
     records = dict(bench.records) if "records" in vars(bench) else {}
+    if records and "dtp" in bench.asked:
+        bench.detail["as_published"] = as_published.rows(bench)
     bench.detail["remedies"] = remedies.steps(bench)
     return Evidence(
         subject=identity(bench.subject),

@@ -182,3 +182,24 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
     assert f"{again.records.dtp_upper.max():.3g}" in smoother["effect"]
     assert "accuracy" in smoother["effect"]
     assert any("remove" in s["action"] for s in steps)
+
+
+def test_the_family_that_the_published_proposition_would_approve_is_blocked(fleet):
+    # mathematical reference, section 2: s = 2, N = 500 a class; PDTP .6932 everywhere, true DTP 1.3764
+    n = 500
+    zero, one = np.zeros((n, 3), dtype=int), np.zeros((n, 3), dtype=int)
+    zero[:, 2] = np.where(np.arange(n) < n // 2, 0, 2)
+    one[:, 2] = np.where(np.arange(n) < n // 2, 0, 1)
+    zero[0, 0] = 1
+    one[0] = (1, 1, 0)
+    sizes = [2, 2, 3]
+    data = TrainingData(np.vstack([zero, one]), np.repeat([0, 1], n), domain=Domain(categories=tuple(sizes)))
+    recipe = Recipe(CategoricalNB(alpha=1.0, min_categories=sizes), seed=1)
+
+    verdict = evaluate(Policy.load("dtp-1"), Subject.local(recipe, data), fleet=fleet)
+
+    assert verdict.records.pdtp.max() == pytest.approx(0.6932, abs=5e-5)
+    assert verdict.records.dtp_upper.max() == pytest.approx(1.3764, abs=5e-5)
+    assert verdict.outcome is Outcome.FAILED
+    published = verdict.evidence.detail["as_published"][0]
+    assert published["value"] < 1 < published["corrected"]
