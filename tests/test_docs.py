@@ -1,0 +1,45 @@
+"""The documentation is a test: what the README names exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from privgate.cli import COMMANDS
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+
+
+def test_every_command_of_the_readme_exists():
+    named = set(re.findall(r"(?:`|\$ )privgate ([a-z][a-z-]*)", README))
+
+    assert len(named) > 8
+    assert named <= set(COMMANDS), named - set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_imports_and_has_help(name):
+    from click.testing import CliRunner
+
+    from privgate.cli import cli
+
+    shown = CliRunner().invoke(cli, [name, "--help"])
+    assert shown.exit_code == 0, shown.output
+    assert "Usage:" in shown.output
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\((?!http)([^)#]+)\)", README))))
+def test_every_link_of_the_readme_leads_somewhere(path):
+    assert (Path(__file__).resolve().parents[1] / path).exists()
+
+
+def test_the_exit_codes_of_the_readme_are_those_of_the_code():
+    from privgate.errors import ExitCode
+
+    assert {int(c) for c in re.findall(r"^\| (\d+) \|", README, flags=re.M)} == {int(c) for c in ExitCode}
+
+
+def test_every_shipped_policy_is_named():
+    from privgate.policy.locate import shipped
+
+    assert all(f"`{name}`" in README for name in shipped())
