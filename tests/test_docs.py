@@ -36,7 +36,7 @@ def test_every_link_of_the_readme_leads_somewhere(path):
 def test_the_exit_codes_of_the_readme_are_those_of_the_code():
     from privgate.errors import ExitCode
 
-    assert {int(c) for c in re.findall(r"^\| (\d+) \|", README, flags=re.M)} == {int(c) for c in ExitCode}
+    assert {int(c) for c in re.findall(r"^\| (\d+) \|", README, flags=re.MULTILINE)} == {int(c) for c in ExitCode}
 
 
 def test_every_shipped_policy_is_named():
