@@ -225,7 +225,6 @@ def alias(registry, name, called="production"):
     return dict(registry.client.get_registered_model(name).aliases).get(called)
 
 
-@pytest.mark.slow
 @pytest.mark.server
 def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, name, tmp_path):
     approved, blocked = name + "-good", name + "-bad"
