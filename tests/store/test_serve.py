@@ -196,8 +196,12 @@ def serving(registry, folder, *options, sign=True, wait=True):
             until(lambda: _answers(served), served)
         yield served
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
         log.close()
 
 
