@@ -30,9 +30,9 @@ def own_logit(log_p: Float, labels: NDArray[np.int64]) -> Float:
     ----------
     Carlini et al. (2022), section V.A and equation (5).
     """
-    own = np.take_along_axis(log_p, np.broadcast_to(labels[:, None], (*log_p.shape[:-1], 1)), axis=-1)
+    own = log_p[..., np.arange(len(labels)), labels]
     p = np.exp(log_p)
-    others = p.sum(axis=-1) - np.exp(own[..., 0])
+    others = p @ np.ones(p.shape[-1]) - np.exp(own)  # a product is faster than a sum along a short axis
     # cancellation where the own label holds almost everything: there, add the others up one by one
     close = others < 1e-6
     if close.any():
@@ -40,7 +40,7 @@ def own_logit(log_p: Float, labels: NDArray[np.int64]) -> Float:
         others[close] = np.where(mask, 0.0, p[close]).sum(axis=-1)
     limit = -np.log(FLOOR)
     with np.errstate(divide="ignore"):
-        logit = own[..., 0] - np.log(np.maximum(others, 0.0))
+        logit = own - np.log(np.maximum(others, 0.0))
     return np.asarray(np.clip(logit, -limit, limit), dtype=np.float64)
 
 

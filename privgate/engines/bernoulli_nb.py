@@ -76,7 +76,7 @@ class _Model:
 
 
 def _linear(ones: Float, totals: Float, alpha: float) -> tuple[Float, Float]:
-    """Return (weights, constants) of log p(x | c) = w_c . x + b_c; leading axes may hold many models."""
+    """Return (weights, constants) of log p(x | c) = w_c . x + b_c."""
     log_one = np.log(ones + alpha)
     log_zero = np.log(totals[..., None] - ones + alpha)
     return log_one - log_zero, log_zero.sum(axis=-1) - ones.shape[-1] * np.log(totals + 2 * alpha)
@@ -146,14 +146,44 @@ class BernoulliNb:
             return None
         label, totals = prepared
         X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
-        ones = np.stack([masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(len(prior.counts))], 1)
-        weight, constant = _linear(ones, totals, float(counts.smoothing(estimator)))
-        constant = constant + prior.log(totals)
-        joint = np.stack([X @ w.T + b for w, b in zip(weight, constant, strict=True)])
-        failed = np.zeros(len(masks), dtype=bool)
-        return counts.shadows(
-            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why=""
-        )
+        log_p = _answers(X, _ones(X, label, masks, len(prior.counts)), totals, counts.smoothing(estimator), prior)
+        return counts.answered(self.name, log_p, masks=masks, seeds=seeds, totals=totals, prior=prior)
+
+
+def _ones(X: Float, label: Index, masks: NDArray[np.bool_], K: int) -> NDArray[np.int32]:
+    """Return how many records of each class, model and feature are 1, shape (K, N, d)."""
+    # whole numbers up to 2^24 are exact in single precision, and twice as fast
+    precise = np.float32 if len(X) < 1 << 24 else np.float64
+    ones = np.empty((K, len(masks), X.shape[1]), dtype=np.int32)
+    for c in range(K):
+        at = label == c
+        ones[c] = masks[:, at].astype(precise) @ X[at].astype(precise)
+    return ones
+
+
+def _answers(X: Float, ones: NDArray[np.int32], totals: Float, alpha: float, prior: counts.Prior) -> Float:
+    """Return log-probabilities (N, P, K) of all models: one matrix product for all models and classes of a block.
+
+    Classes come first until the end, so that normalising runs along records and not along a handful of classes.
+    """
+    K, N, d = ones.shape
+    held = totals.T.astype(np.int64)  # (K, N)
+    logs = np.log(np.arange(int(held.max(initial=0)) + 1) + alpha)
+    zero = logs[held[:, :, None] - ones]
+    constant = zero.sum(axis=2) - d * np.log(held + 2 * alpha) + prior.log(totals).T
+    weight = (logs[ones] - zero).reshape(K * N, d)
+    out = np.empty((N, len(X), K))
+    step = max(64, counts.BLOCK // max(1, K * N))
+    for i in range(0, len(X), step):
+        joint = (weight @ X[i : i + step].T).reshape(K, N, -1)
+        joint += constant[:, :, None]
+        top = joint.max(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            joint -= np.where(np.isneginf(top), 0.0, top)
+            joint -= np.log(np.exp(joint).sum(axis=0))
+        joint[:, np.isneginf(top)] = -np.inf
+        out[:, i : i + step] = joint.transpose(1, 2, 0)
+    return out
 
 
 ENGINE = BernoulliNb()

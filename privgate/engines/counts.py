@@ -303,12 +303,29 @@ def shadows(
 ) -> Shadows:
     """Return models on subsets from their joint log-probabilities (N, P, K); training that would raise is FAILED."""
     log_p = normalized(joint.reshape(-1, joint.shape[-1])).reshape(joint.shape)
-    reason = {int(i): why for i in np.flatnonzero(failed)}
+    return answered(name, log_p, masks=masks, seeds=seeds, totals=totals, prior=prior, failed=failed, why=why)
+
+
+def answered(
+    name: str,
+    log_p: Float,
+    *,
+    masks: NDArray[np.bool_],
+    seeds: tuple[int | None, ...],
+    totals: Float,
+    prior: Prior,
+    failed: NDArray[np.bool_] | None = None,
+    why: str = "",
+) -> Shadows:
+    """Return models on subsets from their log-probabilities (N, P, K), which it may overwrite; see ``shadows``."""
+    reason = {} if failed is None else {int(i): why for i in np.flatnonzero(failed)}
     if prior.listed:
         gone = totals.min(axis=1) == 0
         reason |= {int(i): VANISHED for i in np.flatnonzero(gone)}
-    dead = np.any(np.isneginf(log_p).all(axis=2), axis=1)
-    reason |= {int(i): NO_VALUE for i in np.flatnonzero(dead) if int(i) not in reason}
+    dead = np.isneginf(log_p[:, :, 0])  # where this is false, which is nearly everywhere, some class has a probability
+    if dead.any():
+        dead[dead] = np.isneginf(log_p[dead]).all(axis=1)
+    reason |= {int(i): NO_VALUE for i in np.flatnonzero(dead.any(axis=1)) if int(i) not in reason}
     status = np.full(len(masks), Status.EXACT, dtype=object)
     for i in reason:
         status[i] = Status.FAILED
