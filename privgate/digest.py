@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,12 @@ def of_file(path: Path) -> str:
     return "sha256:" + h.hexdigest()
 
 
-def of_files(root: Path, *, exclude: Iterable[str] = ()) -> dict[str, str]:
+def of_files(
+    root: Path,
+    *,
+    exclude: Iterable[str] = (),
+    mapped: Callable[[Callable[[Path], str], list[Path]], Iterable[str]] = map,
+) -> dict[str, str]:
     """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
 
     Parameters
@@ -67,9 +72,11 @@ def of_files(root: Path, *, exclude: Iterable[str] = ()) -> dict[str, str]:
         Folder to walk. Links are refused: their target is not what is being named.
     exclude : iterable of str
         Path prefixes (POSIX form) to leave out.
+    mapped : callable
+        How ``of_file`` is mapped; a thread pool's ``map`` reads several files at once.
     """
     skip = tuple(exclude)
-    found: dict[str, str] = {}
+    named: dict[str, Path] = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if skip and name.startswith(skip):
@@ -78,8 +85,8 @@ def of_files(root: Path, *, exclude: Iterable[str] = ()) -> dict[str, str]:
             raise ValueError(f"{name!r} is a link; model folders must hold plain files")
         if path.is_dir():
             continue
-        found[name] = of_file(path)
-    return found
+        named[name] = path
+    return dict(zip(named, mapped(of_file, list(named.values())), strict=True))
 
 
 def of_manifest(files: Mapping[str, str]) -> str:

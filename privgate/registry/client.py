@@ -1,6 +1,7 @@
 """Talking to MLflow: one client, errors in our words, and what a URI names."""
 
 import os
+import sys
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +23,6 @@ def answering(doing: str) -> Iterator[None]:
 
     MLflow retries a dead server for minutes; here a few seconds must do, unless the environment says otherwise.
     """
-    import requests
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
     patience = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
         "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -37,11 +34,20 @@ def answering(doing: str) -> Iterator[None]:
         yield
     except PrivgateError:
         raise
-    except (MlflowException, requests.RequestException, SQLAlchemyError, OSError) as exc:
+    except _problems() as exc:
         raise RegistryError(f"{doing}: {_sentence(exc)}") from exc
     finally:
         for name in ours:
             os.environ.pop(name, None)
+
+
+def _problems() -> tuple[type[BaseException], ...]:
+    """Return what libraries raise about a registry; one that is not loaded has raised nothing."""
+    found: list[type[BaseException]] = [OSError]  # requests' errors are such, too
+    for module, name in (("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")):
+        if module in sys.modules:
+            found.append(getattr(sys.modules[module], name))
+    return tuple(found)
 
 
 def _sentence(exc: BaseException) -> str:
@@ -55,6 +61,14 @@ def connect(tracking_uri: str | None = None) -> Any:
 
     with answering("connecting to MLflow"):
         return MlflowClient(tracking_uri=tracking_uri)
+
+
+def reader(tracking_uri: str | None = None) -> Any:
+    """Return a client that reads versions and files only: MLflow's, or a quick one where plain HTTP does."""
+    from privgate.registry.rest import RestClient, address_for
+
+    address = address_for(tracking_uri)
+    return connect(tracking_uri) if address is None else RestClient(address)
 
 
 def remember_address(model_id: str, client: Any) -> None:

@@ -14,6 +14,7 @@ that points into ``privgate/`` is refused, so that nothing outside the first dig
 """
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from privgate import digest
@@ -29,20 +30,35 @@ SCHEMA = "privgate/logged-recipe/v1"
 #: written by MLflow into downloaded copies of registered models
 _MLFLOW_META = "registered_model_meta"
 
+Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
+
 
 def model_files(root: Path) -> dict[str, str]:
     """Return ``path -> sha256`` of the files that serving loads."""
     return _table(root, f"{FOLDER}/")
 
 
-def all_files(root: Path) -> dict[str, str]:
-    """Return ``path -> sha256`` of every file but attached reports."""
-    return _table(root, f"{REPORTS}/")
+def all_files(root: Path, *, mapped: Mapped = map) -> dict[str, str]:
+    """Return ``path -> sha256`` of every file but attached reports.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of a logged model.
+    mapped : callable
+        As in ``digest.of_files``.
+    """
+    return _table(root, f"{REPORTS}/", mapped)
 
 
-def _table(root: Path, exclude: str) -> dict[str, str]:
+def is_covered(path: str) -> bool:
+    """Whether ``all_files`` covers a path."""
+    return not path.startswith(f"{REPORTS}/") and path != _MLFLOW_META
+
+
+def _table(root: Path, exclude: str, mapped: Mapped = map) -> dict[str, str]:
     try:
-        found = digest.of_files(root, exclude=(exclude,))
+        found = digest.of_files(root, exclude=(exclude,), mapped=mapped)
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
     found.pop(_MLFLOW_META, None)

@@ -21,6 +21,7 @@ from privgate.policy import Policy
 from privgate.registry import layout
 from privgate.registry.client import answering, connect, download, named
 from privgate.registry.guard_config import Guard
+from privgate.registry.stored_files import FolderFiles, StoredFiles
 from privgate.statement import Claims, Envelope
 from privgate.trust import Row, Signer
 from privgate.trust.signer import seal
@@ -29,6 +30,7 @@ from privgate.verdict import Finding, Outcome, worst
 TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
 VERDICT_FILE = "verdict.dsse.json"
+_EVIDENCE = re.compile(f"{re.escape(layout.REPORTS)}/[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
     with tempfile.TemporaryDirectory() as place:
         folder = download(client, target.model_id, Path(place), tracking_uri=client.tracking_uri)
-        content, evidence = stored_evidence(folder, before.evidence)
+        content, evidence = stored_evidence(FolderFiles(folder), before.evidence)
     moments = (statement.now(),)
     guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
     guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
@@ -133,7 +135,7 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     )
 
 
-def stored_evidence(folder: Path, wanted: str) -> tuple[bytes, Envelope]:
+def stored_evidence(files: StoredFiles, wanted: str) -> tuple[bytes, Envelope]:
     """Return report and evidence envelope, stored with a model, whose payload has the wanted digest.
 
     Raises
@@ -141,11 +143,12 @@ def stored_evidence(folder: Path, wanted: str) -> tuple[bytes, Envelope]:
     StatementError
         There is none.
     """
-    for path in sorted((folder / layout.REPORTS).glob(f"*/signed/*/{EVIDENCE_FILE}")):
-        envelope = Envelope.parse(path.read_text(encoding="utf-8", errors="replace"))
-        report = path.with_name("report.json")
-        if statement.payload_digest(envelope.payload) == wanted and report.is_file():
-            return report.read_bytes(), envelope
+    stored = files.below(layout.REPORTS)
+    for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
+        report = path.removesuffix(EVIDENCE_FILE) + "report.json"
+        envelope = Envelope.parse(files.read(path).decode(errors="replace"))
+        if statement.payload_digest(envelope.payload) == wanted and report in stored:
+            return files.read(report), envelope
     raise StatementError(
         f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model; check and sign again"
     )
@@ -268,10 +271,16 @@ def _levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
 
 def row_of(client: Any, name: str, version: str) -> Row:
     """Return the registry's row of a model version."""
+    return row_and_statement(client, name, version)[0]
+
+
+def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
+    """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
-    return Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+    return row, str(dict(held.tags).get(TAG, ""))
 
 
 def _files(client: Any, uri: str) -> str:

@@ -18,8 +18,7 @@ from privgate.policy import Policy
 from privgate.registry.client import answering
 from privgate.registry.guard_config import Guard
 from privgate.registry.layout import path_part
-from privgate.registry.signing import TAG as STATEMENT_TAG
-from privgate.registry.signing import row_of
+from privgate.registry.signing import row_and_statement
 from privgate.registry.verifying import verify
 from privgate.serve.checking import run_check
 from privgate.serve.lease import LeaseFor
@@ -261,9 +260,7 @@ class Reconciler:
 
     def _counts(self, guard: Guard, job: _Job) -> bool:
         """Whether a statement lets the version be released as the target, as the guarded store asks."""
-        row = row_of(self.client, job.name, job.version)
-        with answering(f"reading {job.uri}"):
-            text = str(dict(self.client.get_model_version(job.name, job.version).tags).get(STATEMENT_TAG, ""))
+        row, text = row_and_statement(self.client, job.name, job.version)
         terms = Terms(guard.registry, job.policy.digest, job.policy.name, guard.accept_advisory)
         try:
             check(text, guard.trust, row, terms, target=job.target, now=statement.now())

@@ -1,0 +1,264 @@
+"""Reading a model version over HTTP without MLflow, whose import takes longer than everything else in a verification.
+
+Address, credentials, certificates, workspace and patience come from the variables that MLflow's client reads. Where
+that client would do more (plugins that add headers or sign requests, a registry of another address, names that it
+escapes), it is used itself, so that both ways give the same answers.
+"""
+
+import base64
+import configparser
+import os
+import posixpath
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    import requests
+
+_ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
+#: MLflow's own list of answers that may be different a moment later
+_PASSING = (408, 429, 500, 502, 503, 504)
+_TRUE = {"true", "1"}
+_MOST_FILES = 100_000
+# one part of a path that no client, server or URL reads as anything else
+_PLAIN = re.compile(r"(?!\.{1,2}$)[\w.,+@=()~!&'-](?:[\w .,+@=()~!&'-]*[\w.,+@=()~!&'-])?")
+
+
+class OddNameError(Exception):
+    """A file name that MLflow's client and a URL may read differently: MLflow's client must read these files."""
+
+
+def address_for(tracking_uri: str | None) -> str | None:
+    """Return the address that MLflow would talk to, or None where MLflow itself must do it."""
+    wanted = _asked_of_mlflow(tracking_uri) if "mlflow" in sys.modules else _asked_of_environment(tracking_uri)
+    if wanted is None or not wanted.startswith(("http://", "https://")) or _needs_mlflow():
+        return None
+    return wanted
+
+
+def _asked_of_environment(tracking_uri: str | None) -> str | None:
+    wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    return wanted if os.environ.get("MLFLOW_REGISTRY_URI") in {None, "", wanted} else None
+
+
+def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
+    """Ask MLflow where it is loaded anyway: a program may have set its addresses."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri)
+    wanted = str(client.tracking_uri)
+    return wanted if client._registry_uri == wanted else None  # noqa: SLF001  nothing else tells
+
+
+def _needs_mlflow() -> bool:
+    """Whether something else than a plain request is configured."""
+    return bool(
+        os.environ.get("MLFLOW_TRACKING_AUTH")
+        or _is_set("MLFLOW_TRACKING_AWS_SIGV4")
+        or (_is_set("MLFLOW_TRACKING_INSECURE_TLS") and os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH"))
+        or entry_points(group="mlflow.request_header_provider")
+    )
+
+
+def _is_set(variable: str, default: str = "false") -> bool:
+    return os.environ.get(variable, default).lower() in _TRUE
+
+
+@dataclass(frozen=True)
+class Version:
+    """A row of the registry, by the names of MLflow's entity."""
+
+    name: str
+    version: str
+    source: str
+    creation_timestamp: int
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LoggedModel:
+    """A logged model, by the names of MLflow's entity."""
+
+    artifact_location: str
+
+
+class RestClient:
+    """What a verification asks a registry, by the methods of MLflow's client.
+
+    Parameters
+    ----------
+    tracking_uri : str
+        From ``address_for``.
+    """
+
+    def __init__(self, tracking_uri: str) -> None:
+        self.tracking_uri = tracking_uri
+        self._base = tracking_uri.rstrip("/")
+        self._session = _session()
+
+    def get_model_version(self, name: str, version: str) -> Version:
+        """Return a version's row."""
+        return _version(self._ask("model-versions/get", "model_version", name=name, version=version))
+
+    def get_model_version_by_alias(self, name: str, alias: str) -> Version:
+        """Return the row that an alias names."""
+        return _version(self._ask("registered-models/alias", "model_version", name=name, alias=alias))
+
+    def get_model_version_download_uri(self, name: str, version: str) -> str:
+        """Return where a version's files lie."""
+        return str(self._ask("model-versions/get-download-uri", "artifact_uri", name=name, version=version))
+
+    def get_logged_model(self, model_id: str) -> LoggedModel:
+        """Return a logged model."""
+        found = self._ask(f"logged-models/{quote(model_id, safe='')}", "model")
+        return LoggedModel(_field(_field(found, "info"), "artifact_uri"))
+
+    def files(self, location: str) -> Iterator[str]:
+        """Give the path of every file below a location that the server serves itself.
+
+        Raises
+        ------
+        OddNameError
+            The location or a name is not plain.
+        """
+        root, folders, seen = artifact_root(location), [""], 0
+        while folders:
+            folder = folders.pop()
+            answer = self._request(_ARTIFACTS, {"path": posixpath.join(root, folder) if folder else root})
+            listed = answer.json()
+            entries = listed.get("files", []) if isinstance(listed, dict) else None
+            if not isinstance(entries, list):
+                raise _strange(answer.url)
+            seen += len(entries)
+            if seen > _MOST_FILES:
+                raise OddNameError(f"{seen} files")
+            for entry in entries:
+                name, is_folder = str(_field(entry, "path")), _field(entry, "is_dir") is True
+                # MLflow takes a folder that holds one file of its own name for a file, and skips it
+                if not _PLAIN.fullmatch(name) or (len(entries) == 1 and name == posixpath.basename(folder)):
+                    raise OddNameError(name)
+                path = posixpath.join(folder, name)
+                if is_folder:
+                    folders.append(path)
+                else:
+                    yield path
+
+    def chunks(self, location: str, path: str) -> Iterator[bytes]:
+        """Give a file's bytes."""
+        url = f"{_ARTIFACTS}/{quote(posixpath.join(artifact_root(location), path))}"
+        with self._request(url, {}, stream=True) as answer:
+            yield from answer.iter_content(1 << 20)
+
+    def _ask(self, path: str, wanted: str, **query: str) -> Any:
+        answer = self._request(f"/api/2.0/mlflow/{path}", query)
+        return _field(answer.json(), wanted)
+
+    def _request(self, path: str, query: Mapping[str, str], *, stream: bool = False) -> "requests.Response":
+        import requests
+
+        answer = self._session.get(
+            self._base + path,
+            params=query,
+            stream=stream,
+            timeout=float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
+            allow_redirects=_is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
+        )
+        if answer.status_code != 200:
+            raise requests.HTTPError(_refusal(answer), response=answer)
+        return answer
+
+
+def artifact_root(location: str) -> str:
+    """Return the path that the server's artifact service knows a location by.
+
+    Raises
+    ------
+    OddNameError
+        The files lie elsewhere, or are called oddly.
+    """
+    parsed = urlsplit(location)
+    parts = parsed.path.strip("/").split("/")
+    plain = all(_PLAIN.fullmatch(part) for part in parts) and not (parsed.query or parsed.fragment)
+    if parsed.scheme != "mlflow-artifacts" or parsed.netloc or not plain:
+        raise OddNameError(location)
+    return "/".join(parts)
+
+
+def _session() -> "requests.Session":
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    tries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") or 7)
+    patience = Retry(
+        total=tries,
+        backoff_factor=float(os.environ.get("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR") or 2),
+        status_forcelist=_PASSING,
+        respect_retry_after_header=_is_set("MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER", "true"),
+        raise_on_status=True,
+    )
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=32, max_retries=patience))
+    session.headers["User-Agent"] = "privgate"
+    if workspace := os.environ.get("MLFLOW_WORKSPACE", "").strip():
+        session.headers["X-MLFLOW-WORKSPACE"] = workspace
+    if authorization := _authorization():
+        session.headers["Authorization"] = authorization
+    session.verify = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not _is_set("MLFLOW_TRACKING_INSECURE_TLS")
+    session.cert = os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None
+    return session
+
+
+def _authorization() -> str:
+    """Return the header that MLflow's client would send: a password goes before a token."""
+    kept = configparser.ConfigParser()
+    kept.read(Path("~/.mlflow/credentials").expanduser())
+    user, password = (
+        os.environ.get(name.upper()) or kept.get("mlflow", name, fallback="") or ""
+        for name in ("mlflow_tracking_username", "mlflow_tracking_password")
+    )
+    if user and password:
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    return f"Bearer {token}" if token else ""
+
+
+def _version(found: Any) -> Version:
+    try:
+        tags = {str(t["key"]): str(t.get("value", "")) for t in found.get("tags", [])}
+        return Version(
+            str(found["name"]),
+            str(found["version"]),
+            str(found.get("source", "")),
+            int(found["creation_timestamp"]),
+            tags,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise _strange("a model version") from exc
+
+
+def _field(found: Any, name: str) -> Any:
+    if not isinstance(found, dict) or name not in found:
+        raise _strange(name)
+    return found[name]
+
+
+def _strange(what: str) -> Exception:
+    import requests
+
+    return requests.RequestException(f"the answer about {what} is not MLflow's; is this an MLflow server")
+
+
+def _refusal(answer: "requests.Response") -> str:
+    try:
+        said = answer.json()
+        return f"{said['error_code']}: {said['message']}"
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {answer.status_code} {answer.reason}"
