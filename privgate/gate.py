@@ -12,7 +12,7 @@ from typing import Any
 from privgate import __version__, measure
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
-from privgate.measure import as_published, controls, planning, remedies
+from privgate.measure import as_published, controls, modes, planning, remedies
 from privgate.measure.bench import Bench, Limits
 from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
@@ -86,7 +86,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     bench.detail["remedies"] = remedies.steps(bench)
     return Evidence(
         subject=identity(bench.subject),
-        preconditions=(*checked, *bench.preconditions),
+        preconditions=(*checked, *bench.preconditions, *modes.preconditions(bench)),
         measurements=measurements,
         records=records,
         detail={**bench.detail, "trace": trace(bench)},
@@ -121,7 +121,9 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | 
     bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
-    bench.detail["cannot_conclude"] = never
+    never += [f"{rule.name}: {why}" for rule in policy.rules if (why := modes.refusal(bench, rule.request()))]
+    bench.detail["cannot_conclude"] = [*modes.never(bench), *never]
+    bench.detail["mode"] = modes.payload(bench)
     return bench
 
 

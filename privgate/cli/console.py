@@ -1,7 +1,7 @@
 """What the terminal shows: progress, plan, verdict."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,27 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
         click.echo(f"  {_MARKS[finding.outcome]} {plain(finding.title)}: {plain(finding.message)}")
         if finding.advice:
             click.echo(f"      {plain(finding.advice)}")
+    for line in _how(document):
+        click.echo(f"  {plain(line)}")
     click.echo(f"  report: {where}")
+
+
+def _how(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how the figures were come by: the mode, which engine answered for how many, what another seed changes."""
+    detail = document["evidence"]["detail"]
+    if text := (detail.get("mode") or {}).get("note"):
+        yield str(text)
+    for share in detail.get("engines") or ():
+        why = "; ".join(f"{reason} ({count})" for reason, count in share["why"].items())
+        rest = f", {share['handed_on']} handed on: {why}" if share["handed_on"] else ""
+        yield f"{share['engine']}: {share['answered']} of {share['asked']} people or records{rest}"
+    seeds = detail.get("seeds") or {}
+    if seeds.get("dependent") and "noise_median" in seeds:
+        median = float(seeds["noise_median"])
+        yield (
+            f"seed noise: with nobody removed, another seed changes half of the direct answers by {median:.2g} nats or "
+            f"more; {seeds['above_noise']} people exceed their noise"
+        )
 
 
 def note(text: str) -> None:

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from privgate.errors import UsageError
-from privgate.measure.bench import Limits
+from privgate.measure.bench import Limits, Mode
 from privgate.policy import Policy
 from privgate.retrain.fleet import Fleet
 from privgate.subject import Subject
@@ -62,6 +62,14 @@ def run(command: F) -> F:
                 "--budget", default=None, metavar="30m", help="Wall time for leave-one-out; units are sampled."
             ),
             click.option("--max-retrains", type=click.IntRange(min=1), default=None, help="The same as a count."),
+            click.option(
+                "--mode",
+                type=click.Choice(get_args(Mode)),
+                default="all",
+                show_default=True,
+                help="Leave-one-out: everybody; only who could hold the largest value; or a ranking, which never "
+                "approves.",
+            ),
             click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True),
             click.option("--seeds", type=click.IntRange(min=1), default=None, help="Paired seeds; chosen if absent."),
             click.option(
@@ -87,6 +95,7 @@ def build(uri: str, settings: dict[str, Any]) -> Run:
         budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
         shadow_models=settings["shadow_models"],
         seeds=settings["seeds"],
+        mode=settings["mode"],
     )
     memory = settings["memory_limit"]
     fleet = Fleet(

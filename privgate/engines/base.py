@@ -10,6 +10,9 @@ from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
 from privgate.subject import Subject
 
+#: a reason of ``hands_on``: the closed form is one of single records
+SEVERAL = "they have several records"
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -37,12 +40,13 @@ class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
 class Engine(Protocol):
     """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
 
-    ``version`` enters every digest: raise it whenever a number could change. Four attributes are optional: ``gives``
+    ``version`` enters every digest: raise it whenever a number could change. Five attributes are optional: ``gives``
     names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes`` (``coef`` (S, U, K, d), ``intercept``
     (S, U, K) without the unit, ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean
-    error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``; and
-    ``tolerance`` (nats) is what the re-check allows beyond each unit's own error bound; ``notes(subject)`` returns JSON
-    values for the report.
+    error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``, whose
+    price ``cost(..., mode=...)`` says; ``tolerance`` (nats) is what the re-check allows beyond each unit's own error
+    bound; ``hands_on`` says why units are handed on (``SEVERAL`` among the reasons where units of several records are);
+    and ``notes(subject)`` returns JSON values for the report.
     """
 
     @property

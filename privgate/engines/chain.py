@@ -8,16 +8,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import catalogue
-from privgate.engines.base import Declined, Engine
+from privgate.engines.base import SEVERAL, Declined, Engine
 from privgate.engines.recheck import recheck
 from privgate.engines.screen import screened
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
 from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.retrain.retrained import Index, Retrained, Shadows, Status
 from privgate.subject import Subject
 
 Mode = Literal["all", "max", "screen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one engine answered of the units it was asked about.
+
+    Parameters
+    ----------
+    engine : str
+    asked, answered : int
+        Units; those asked and not answered were handed on to the next engine.
+    why : mapping reason -> units
+        Why they were handed on.
+    without_limit : mapping reason -> units
+        Answered units without a model to compare with, which count as infinite leakage.
+    """
+
+    engine: str
+    asked: int
+    answered: int
+    why: Mapping[str, int] = field(default_factory=dict)
+    without_limit: Mapping[str, int] = field(default_factory=dict)
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "engine": self.engine,
+            "asked": self.asked,
+            "answered": self.answered,
+            "handed_on": self.asked - self.answered,
+            "why": dict(self.why),
+            "without_limit": dict(self.without_limit),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +66,14 @@ class Answered:
         answers were thrown away.
     declined : mapping engine -> sentence
         Why an engine was not used.
+    shares : tuple of Share
+        What each engine that was asked answered and handed on, in the order in which they were asked.
     """
 
     retrained: Retrained
     rechecks: tuple[Precondition, ...] = ()
     declined: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[Share, ...] = ()
 
 
 def leave_out(
@@ -91,7 +127,7 @@ def answer(
     """
     units = np.asarray(units, dtype=np.int64)
     rest, parts = units, list[Retrained]()
-    rechecks, declined = list[Precondition](), dict[str, str]()
+    rechecks, declined, shares = list[Precondition](), dict[str, str](), list[Share]()
     chain = catalogue.ALL if engines is None else engines
     for engine in chain:
         if not len(rest) and parts:
@@ -110,23 +146,28 @@ def answer(
                 made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
         except Declined as exc:
             declined[engine.name] = str(exc)
+            shares.append(Share(engine.name, len(rest), 0, {str(exc): len(rest)}))
             continue
         if engine.name != "refit" and len(made.units):  # refits are the training function itself
             checked = recheck(engine, subject, made, fleet, limits=limits)
             rechecks.append(checked)
             if checked.outcome != "passed":
                 declined[engine.name] = checked.message
+                shares.append(Share(engine.name, len(rest), 0, {"it disagreed with the training function": len(rest)}))
                 continue
             if hasattr(engine, "notes"):
                 rechecks[-1] = replace(checked, detail={**checked.detail, "notes": engine.notes(subject)})
         if len(made.units):
             parts.append(made)
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
+        shares.append(
+            Share(engine.name, len(rest), len(made.units), _why(engine, subject, handed_on), _without_limit(made))
+        )
         rest = handed_on
     if len(rest):
         raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
     whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
-    return Answered(whole, tuple(rechecks), declined)
+    return Answered(whole, tuple(rechecks), declined, tuple(shares))
 
 
 def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet) -> Shadows:
@@ -141,6 +182,27 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None,
         if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
             return made
     raise MeasurementError("no engine can train on subsets of this pool")
+
+
+def _why(engine: Engine, subject: Subject, handed_on: Index) -> dict[str, int]:
+    """Return why units were handed on, each reason with its number of units."""
+    reasons = getattr(engine, "hands_on", ())
+    counts: dict[str, int] = {}
+    for u in handed_on:
+        several = SEVERAL in reasons and len(subject.data.units[int(u)]) > 1
+        reason = SEVERAL if several else (reasons[-1] if reasons else "it could not answer them")
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
+
+
+def _without_limit(made: Retrained) -> dict[str, int]:
+    """Return why units have no model to compare with; what training said when it failed may name data, and stays."""
+    counts: dict[str, int] = {}
+    for k in np.flatnonzero((made.status == Status.UNDEFINED) | (made.status == Status.FAILED)):
+        failed = made.status[k] == Status.FAILED
+        reason = "training without them failed" if failed else made.reason.get(int(k), "no model without them exists")
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
 
 
 def _queries_of(queries: tuple[Index, Index] | None, units: Index, rest: Index) -> tuple[Index, Index] | None:

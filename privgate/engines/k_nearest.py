@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import design, single_records
-from privgate.engines.base import Cost, Declined
+from privgate.engines.base import SEVERAL, Cost, Declined
 from privgate.engines.counts import Float
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
@@ -24,6 +24,7 @@ class KNearest:
 
     name = "k_nearest"
     version = 1
+    hands_on = (SEVERAL, "the distances of their neighbours tie")
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

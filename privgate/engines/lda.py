@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import discriminant, single_records
-from privgate.engines.base import Cost, Declined
+from privgate.engines.base import SEVERAL, Cost, Declined
 from privgate.engines.discriminant import Float
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
@@ -24,6 +24,7 @@ class Lda:
 
     name = "lda"
     version = 1
+    hands_on = (SEVERAL, "their leverage is near 1")
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

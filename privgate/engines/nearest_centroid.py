@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import discriminant, single_records
-from privgate.engines.base import Cost, Declined
+from privgate.engines.base import SEVERAL, Cost, Declined
 from privgate.engines.discriminant import Float
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
@@ -23,6 +23,7 @@ class NearestCentroid:
 
     name = "nearest_centroid"
     version = 1
+    hands_on = (SEVERAL, "they hold nearly all of a feature's variance")
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

@@ -58,9 +58,8 @@ def recheck(
         for k, r in zip(chosen, rows, strict=True)
     ]
     full, *without = fleet.fits(subject, fits, label=f"re-checking {engine.name}")
-    worst, message = _with_error(made, full, everything, alive)
-    allowed = tolerance + float(np.nanmax(made.error, initial=0.0))
-    wrong = ["the model with every record"] if worst > allowed else []
+    worst, beyond, message = _with_error(made, full, everything, alive)
+    wrong = ["the model with every record"] if beyond > tolerance else []
     for k, r, got in zip(chosen, rows, without, strict=True):
         difference = _difference(made, int(k), r, got)
         worst = max(worst, difference)
@@ -112,12 +111,14 @@ def _edges(made: Retrained, chosen: Index) -> tuple[Index, Index]:
     return np.searchsorted(made.row_unit, chosen), np.searchsorted(made.row_unit, chosen, side="right")
 
 
-def _with_error(made: Retrained, full: Answer, queries: Index, alive: NDArray[np.bool_]) -> tuple[float, str]:
-    """Return the largest difference between the engine's full model and a real one, and why there is none."""
+def _with_error(made: Retrained, full: Answer, queries: Index, alive: NDArray[np.bool_]) -> tuple[float, float, str]:
+    """Return how far the engine's full model is from a real one: at most, beyond each unit's own error, and why."""
     if full.problem:
-        return np.inf, full.problem
+        return np.inf, np.inf, full.problem
     expected = full.log_p[np.searchsorted(queries, made.row_query[alive])]
-    return _largest(made.log_with[0, alive], expected), ""
+    gap = _gaps(made.log_with[0, alive], expected)
+    allowed = np.nan_to_num(made.error, nan=0.0)[made.row_unit[alive]]
+    return float(gap.max(initial=0.0)), float((gap - allowed).max(initial=0.0)), ""
 
 
 def _difference(made: Retrained, k: int, rows: Index, got: Answer) -> float:
@@ -131,5 +132,12 @@ def _difference(made: Retrained, k: int, rows: Index, got: Answer) -> float:
 def _largest(ours: Float, theirs: Float) -> float:
     if ours.shape != theirs.shape:
         return np.inf
+    return float(_gaps(ours, theirs).max(initial=0.0))
+
+
+def _gaps(ours: Float, theirs: Float) -> Float:
+    """Return the largest difference of a log-probability in each row, shape (R,)."""
+    if ours.shape != theirs.shape:
+        return np.full(len(ours), np.inf)
     gap = np.abs(np.maximum(ours, UNDERFLOW) - np.maximum(theirs, UNDERFLOW))
-    return float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))
+    return np.asarray(np.nan_to_num(gap, nan=np.inf).max(axis=-1, initial=0.0))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privgate import estimators
 from privgate.engines import design, single_records
-from privgate.engines.base import Cost, Declined
+from privgate.engines.base import SEVERAL, Cost, Declined
 from privgate.engines.counts import Float
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
@@ -30,6 +30,7 @@ class Ridge:
 
     name = "ridge"
     version = 1
+    hands_on = (SEVERAL, "their leverage is near 1")
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

@@ -21,6 +21,11 @@ LEAST = 20
 FLOOR = -700.0
 
 
+def retrained(units: int) -> int:
+    """Return how many of so many units are retrained: the top 10 %, and never fewer than 20."""
+    return min(units, max(LEAST, int(np.ceil(SHARE * units))))
+
+
 def screened(
     engine: Engine,
     subject: Subject,
@@ -48,7 +53,7 @@ def screened(
     score = np.zeros(len(units))
     np.maximum.at(score, row_unit, np.abs(effect).max(axis=1))
     top = np.zeros(len(units), dtype=bool)
-    top[np.argsort(-score, kind="stable")[: max(LEAST, int(np.ceil(SHARE * len(units))))]] = True
+    top[np.argsort(-score, kind="stable")[: retrained(len(units))]] = True
     made, handed_on = engine.leave_out(subject, units[top], seeds, fleet, queries=_part(top, (row_unit, row_query)))
     if top.all():
         return made, handed_on

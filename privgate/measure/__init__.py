@@ -5,6 +5,7 @@ from importlib import import_module
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
+from privgate.measure import modes
 from privgate.measure.bench import Bench
 
 #: metric -> module with ``measure(bench, request)``
@@ -35,10 +36,13 @@ def measure(bench: Bench, request: Request) -> Measurement:
     """
     if request.metric not in CATALOGUE:
         raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(CATALOGUE)}")
+    if why := modes.refusal(bench, request):
+        raise MeasurementError(why)
     module = CATALOGUE[request.metric]
     function: Callable[[Bench, Request], Measurement] = import_module(f"privgate.measure.{module}").measure
     found = function(bench, request)
-    if {"attacked", "records"} <= vars(bench).keys() and "attack_against_pdtp" not in bench.detail:
+    both = bench.mode == "all" and {"attacked", "records"} <= vars(bench).keys()
+    if both and "attack_against_pdtp" not in bench.detail:
         # whichever was asked for first, the two are set against each other once both are there
         from privgate.measure import rotation
 

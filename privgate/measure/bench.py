@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.errors import UsageError
 from privgate.evidence import Precondition
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Retrained, Shadows
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from privgate.measure.pool import Pool
 
 Index = NDArray[np.int64]
+#: how closely leave-one-out answers; see ``measure.modes``
+Mode = Literal["all", "max", "screen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,27 @@ class Limits:
         Models on random subsets, shared by every attack.
     seeds : int, optional
         Paired seeds for training with randomness; chosen from the controls if absent.
+    mode : {"all", "max", "screen"}
+        Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
+        models of which the top tenth is retrained, which never approves.
+
+    Raises
+    ------
+    UsageError
+        The mode is not known, or a ranking of everybody is asked for together with a sample.
     """
 
     max_retrains: int | None = None
     budget_seconds: float | None = None
     shadow_models: int = 64
     seeds: int | None = None
+    mode: Mode = "all"
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise UsageError(f"no mode {self.mode!r}; it is one of {', '.join(get_args(Mode))}")
+        if self.mode == "screen" and not (self.max_retrains is None and self.budget_seconds is None):
+            raise UsageError("mode screen ranks everybody, a budget draws a sample; give --mode screen or the budget")
 
 
 @dataclass
@@ -86,6 +104,13 @@ class Bench:
     def n_units(self) -> int:
         """Units there are."""
         return len(self.subject.data.units)
+
+    @cached_property
+    def mode(self) -> Mode:
+        """How closely leave-one-out answers: as the operator wants it where an engine can, otherwise everybody."""
+        from privgate.measure import modes
+
+        return modes.used(self)
 
     @cached_property
     def units(self) -> Index:

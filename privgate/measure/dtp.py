@@ -7,6 +7,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure import aggregate
 from privgate.measure.bench import Bench
+from privgate.retrain.retrained import Status
 
 Float = NDArray[np.float64]
 
@@ -34,7 +35,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
         kind=_kind(bench, found, request.metric),
         confidence=found.confidence if found.confidence is not None else _confidence(bench),
-        n=len(value),
+        n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
         population=bench.n_units,
         where=where,
         assumptions=tuple(_assumptions(bench, request.metric)),

@@ -52,14 +52,29 @@ def retrained(bench: Bench) -> Retrained:
     units = bench.units
     needs_changes = any(c.needs_retrained for c in certificates.applicable(bench.subject)[0])
     found = engines.answer(
-        bench.subject, units, bench.seeds, bench.fleet, limits=bench.thresholds or (1.0,), changes=needs_changes
+        bench.subject,
+        units,
+        bench.seeds,
+        bench.fleet,
+        limits=bench.thresholds or (1.0,),
+        changes=needs_changes,
+        mode=bench.mode,
     )
     bench.detail["recheck"] = [_recheck_row(dict(p.detail)) for p in found.rechecks]
     bench.detail["declined"] = dict(found.declined)
+    bench.detail["engines"] = [share.payload() for share in found.shares]
     bench.preconditions.extend(found.rechecks)
-    whole = {"n_measured": len(units), "n_units": bench.n_units, "claim": ""}
-    bench.detail.setdefault("coverage", whole)
+    bench.detail.setdefault("coverage", _coverage(bench, found.retrained))
     return found.retrained
+
+
+def _coverage(bench: Bench, found: Retrained) -> dict[str, Any]:
+    """Return how many of all units were measured, where no budget has cut them."""
+    measured = int((found.status != Status.SCREENED).sum())
+    claim = (
+        "the others were ranked by shadow models, which shows nothing about them" if measured < len(found.units) else ""
+    )
+    return {"n_measured": measured, "n_units": bench.n_units, "claim": claim}
 
 
 def _recheck_row(detail: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +96,8 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
     found = bench.retrained
     units = found.units
     spread = per_unit(found, bench.subject.release)
+    if len(found.seeds) > 1:
+        bench.detail.setdefault("seeds", {}).update(_noise(spread))
     bound = certified(bench, units, found)
     lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
     lower = np.where(lost, np.inf, np.maximum(spread["pdtp_low"], bound.lower))
@@ -101,6 +118,16 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
         "status": np.array([str(s) for s in found.status]),
         "pdtp_low": np.where(lost, np.inf, spread["pdtp_low"]),
         "pdtp_high": np.where(lost, np.inf, spread["pdtp_high"]),
+    }
+
+
+def _noise(spread: Mapping[str, Float]) -> dict[str, Any]:
+    """Return how much another seed alone changes direct answers, nats, and how many people stand out of that noise."""
+    floor = np.asarray(spread["noise_floor"])
+    return {
+        "noise_floor": float(floor.max(initial=0.0)),
+        "noise_median": float(np.median(floor)) if len(floor) else 0.0,
+        "above_noise": int((spread["pdtp"] > floor).sum()),
     }
 
 

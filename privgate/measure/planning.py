@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from privgate import engines
-from privgate.engines.base import Engine
+from privgate.engines import screen
+from privgate.engines.base import Cost, Engine
 from privgate.errors import MeasurementError
-from privgate.measure.bench import Bench
+from privgate.measure import modes
+from privgate.measure.bench import Bench, Index
 from privgate.retrain import plan
 
 #: metrics answered by leaving units out, and by training on subsets
@@ -24,6 +26,14 @@ def first_engine(bench: Bench) -> Engine:
     return next(e for e in engines.ALL if not e.supports(bench.subject))
 
 
+def cost_of(bench: Bench, units: Index) -> Cost:
+    """Return what the first engine that covers the subject takes for some units, in the mode of this run."""
+    engine = first_engine(bench)
+    if bench.mode in getattr(engine, "modes", ()):
+        return engine.cost(bench.subject, units, bench.seeds, mode=bench.mode)  # type: ignore[call-arg]
+    return engine.cost(bench.subject, units, bench.seeds)
+
+
 def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the plan as JSON values and as sentences; a few trainings are timed, and remembered.
 
@@ -35,7 +45,7 @@ def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str
         What the policy's rules ask for.
     """
     wanted = set(metrics)
-    found: dict[str, Any] = {"retrains": 0, "leave_one_out": 0, "shadows": 0, "seconds": 0.0}
+    found: dict[str, Any] = {"retrains": 0, "leave_one_out": 0, "ranking": 0, "shadows": 0, "seconds": 0.0}
     said: list[str] = []
     if wanted & set(LEAVE_ONE_OUT):
         _leave_one_out(bench, found, said)
@@ -43,7 +53,7 @@ def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str
         found["shadows"] = bench.limits.shadow_models
         said.append(f"attacks: up to {bench.limits.shadow_models} shadow models on random halves of the pool")
     watched = _differential_privacy(bench, wanted, said)
-    found["retrains"] = found["leave_one_out"] + found["shadows"] + watched
+    found["retrains"] = found["leave_one_out"] + found["ranking"] + found["shadows"] + watched
     found["cannot_conclude"] = list(bench.detail.get("cannot_conclude", ()))
     return found, said
 
@@ -69,7 +79,9 @@ def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> in
 def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None:
     engine, n = first_engine(bench), bench.n_units
     sample = bench.units
-    cost = engine.cost(bench.subject, sample, bench.seeds)
+    cost = cost_of(bench, sample)
+    if bench.limits.mode == "max":
+        said.append(modes.note(bench))
     pairs = "" if len(bench.seeds) == 1 else f", {len(bench.seeds)} paired seeds each"
     said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
     if cost.fits == 0:
@@ -79,6 +91,10 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
             f"no retraining but the re-check of about 65 units; about {max(cost.cpu_seconds, 0.1):.1f} s{memory}"
         )
         return
+    if bench.mode == "screen":
+        sample = sample[: screen.retrained(len(sample))]
+        found["ranking"] = screen.MODELS
+        said.append(f"ranking: {screen.MODELS} shadow models; then the {len(sample)} people at the top are retrained")
     found["leave_one_out"] = len(sample) * len(bench.seeds)
     try:
         fits = plan.leave_out_fits(bench.subject, np.asarray(sample), bench.seeds)
@@ -86,5 +102,6 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
     except MeasurementError as exc:
         said.append(f"the cost is unknown: {exc}")
         return
-    found["seconds"] += estimate.wall_seconds
+    # a shadow model is trained on half of the data: it takes one training at most
+    found["seconds"] += estimate.wall_seconds + found["ranking"] * estimate.seconds_each / estimate.workers
     said.append(estimate.sentence)

@@ -52,13 +52,14 @@ def _measure_all(bench: Bench) -> dict[str, str]:
     if missing <= 0:
         return {}
     everybody = np.arange(bench.n_units, dtype=np.int64)
+    how = "--mode all" if bench.mode == "screen" else "no --budget and no --max-retrains"
     try:
         estimate = plan.estimate(bench.subject, plan.leave_out_fits(bench.subject, everybody, bench.seeds), bench.fleet)
         cost = estimate.sentence
     except MeasurementError as exc:
         cost = f"unknown: {exc}"
     return {
-        "action": "measure everybody: no --budget and no --max-retrains",
+        "action": f"measure everybody: {how}",
         "effect": f"{missing} people who were not looked at are, and a rule on the largest value can be decided",
         "cost": cost,
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 from privgate import __version__
 from privgate.evidence import encode
-from privgate.report import words
+from privgate.report import reading, words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.text import real
@@ -61,7 +61,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "policy": encode(verdict.policy),
         "findings": [names.scrub(f.payload(), where.get(f.request, "")) for f in verdict.findings],
         "evidence": _evidence(verdict, names),
-        "units": summary(evidence.records, names, _limits(verdict)),
+        "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence.detail)),
         "detail": names.scrub({k: v for k, v in detail.items() if k not in _OWN}),
     }
     doc["decision"] = words.decision(doc)
@@ -120,6 +120,11 @@ def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]
             kept.append(point)
             place = cell
     return kept
+
+
+def _everybody(detail: Mapping[str, Any]) -> bool:
+    """Return whether every unit was measured by itself, so that there is a distribution to show."""
+    return bool(reading.mapping(detail.get("mode")).get("used", "all") == "all")
 
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:

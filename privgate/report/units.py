@@ -18,6 +18,8 @@ from privgate.report.pseudonyms import Pseudonyms
 SMALL_CELL = 10
 #: worst units listed
 WORST = 10
+#: nats; a figure known less closely than this is a bound, not a measurement
+CLOSE = 1e-3
 _BINS = 24
 _FIGURES = ("pdtp", "dtp_lower", "dtp_upper")
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
@@ -25,7 +27,11 @@ _ROW = ("pdtp", "dtp_lower", "dtp_upper", "error", "noise_floor", "seeds", "engi
 
 
 def summary(
-    records: Mapping[str, NDArray[Any]], names: Pseudonyms, limits: Iterable[tuple[str, float]] = ()
+    records: Mapping[str, NDArray[Any]],
+    names: Pseudonyms,
+    limits: Iterable[tuple[str, float]] = (),
+    *,
+    everybody: bool = True,
 ) -> dict[str, Any] | None:
     """Return what charts and tables need of the per-unit table; None if there is none.
 
@@ -37,9 +43,13 @@ def summary(
         Turns unit names into keyed hashes.
     limits : iterable of (figure, nats)
         For each, how many units lie above is counted.
+    everybody : bool
+        Off where some units were only bounded or ranked: their values make no distribution and no ranking.
     """
     if not records or len(records["unit"]) == 0:
         return None
+    if not everybody:
+        return _of_some(records, names)
     edges = _edges(records)
     return {
         "n": len(records["unit"]),
@@ -48,6 +58,25 @@ def summary(
         "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
         "above": [_above(records, c, limit) for c, limit in limits if c in records],
         "worst": _worst(records, names),
+        "status": _tally(records, "status"),
+        "engine": _tally(records, "engine"),
+    }
+
+
+def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str, Any]:
+    """Return the worst units among those measured closely, and nothing about the others but how many there are."""
+    error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
+    ranked = np.array([str(s) == "screened" for s in records["status"]], dtype=bool)
+    top = int(np.argmax(np.where(ranked, -np.inf, np.asarray(records["dtp_lower"], dtype=float))))
+    close = ~ranked & (error <= max(CLOSE, float(error[top])))
+    return {
+        "n": len(error),
+        "close": int(close.sum()),
+        "key_id": names.key_id,
+        "small_cell": SMALL_CELL,
+        "figures": {},
+        "above": [],
+        "worst": _worst({c: np.asarray(v)[close] for c, v in records.items()}, names),
         "status": _tally(records, "status"),
         "engine": _tally(records, "engine"),
     }

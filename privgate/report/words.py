@@ -68,7 +68,8 @@ def _bare(doc: Doc) -> str:
     if outcome == "failed":
         return "blocked"
     if outcome == "inconclusive":
-        return "blocked: not enough evidence"
+        screened = reading.mapping(reading.detail(doc).get("mode")).get("used") == "screen"
+        return "blocked: screened, not certified" if screened else "blocked: not enough evidence"
     scope = " for direct queries only" if direct_only(doc) else ""
     if outcome == "warned":
         waived = any(f.get("waiver") for f in reading.findings(doc))
@@ -192,6 +193,7 @@ _CONDITIONS: Mapping[str, str] = {
     "several_records": "Each person has one record, or is named",
     "overlap": "People to compare with are not in the data",
     "min_rows": "Enough records",
+    "mode": "People were measured, not only ranked",
     "dp_claim": "The privacy claim agrees with what was seen",
     "dp_sampling": "Batches are drawn as the claim says",
     "dp_parameters": "Noise and clipping are as the claim says",

@@ -12,6 +12,9 @@ def section(doc: Doc) -> Section | None:
     coverage, plan, seeds = (reading.mapping(d.get(k)) for k in ("coverage", "plan", "seeds"))
     never = [plain(n, 400) for n in plan.get("cannot_conclude") or d.get("cannot_conclude") or ()]
     blocks: list[Block] = []
+    mode = reading.mapping(d.get("mode"))
+    if mode.get("note"):
+        blocks.append(Text(_sentence(plain(mode["note"], 400))))
     n, of = coverage.get("n_measured"), coverage.get("n_units")
     if n is not None and of is not None:
         every = n == of
@@ -37,10 +40,16 @@ def section(doc: Doc) -> Section | None:
 _SEEDS = {
     "paired": "Seeds, each used with and without the person",
     "moved_by": "Change between seeds, nats",
-    "noise_floor": "Noise floor, nats",
+    "noise_floor": "Noise floor: change between seeds with nobody removed, at most, nats",
+    "noise_median": "for half of the people at most, nats",
+    "above_noise": "People whose influence exceeds their noise floor",
     "dependent": "Training depends on its seed",
     "note": "Seeds",
 }
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _fact(value: object) -> str:
@@ -52,6 +61,7 @@ def _fact(value: object) -> str:
 _PLAN = {
     "retrains": "Trainings planned",
     "leave_one_out": "of these, without one person",
+    "ranking": "of these, to rank people (mode screen)",
     "shadows": "of these, on random halves",
     "seconds": "Seconds expected",
 }

@@ -1,9 +1,9 @@
 """Methods: which engine answered, how it was re-checked, which theorem applied, each with its source."""
 
 from privgate.report import reading
-from privgate.report.blocks import Block, Section, Table
+from privgate.report.blocks import Block, Section, Table, Text
 from privgate.report.reading import Doc
-from privgate.report.text import number, plain
+from privgate.report.text import fold, number, percent, plain, real
 
 _SOURCES = (
     ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),
@@ -16,8 +16,11 @@ def section(doc: Doc) -> Section:
     """Return engines, re-checks, certificates, published bounds beside corrected ones, assumptions and sources."""
     d = reading.detail(doc)
     blocks: list[Block] = []
+    shares = reading.rows(d.get("engines"))
     engines = reading.mapping(reading.mapping(doc.get("units")).get("engine"))
-    if engines:
+    if shares:
+        blocks += _shares(shares, reading.mapping(d.get("seeds")))
+    elif engines:
         rows = [(plain(k, 60), number(v)) for k, v in engines.items()]
         blocks.append(Table("How models without one person were obtained", ("Engine", "People or records"), rows, (1,)))
     rechecks = reading.rows(d.get("recheck"))
@@ -52,6 +55,45 @@ def section(doc: Doc) -> Section:
     blocks += _measurements(doc)
     blocks.append(Table("Sources", ("What", "Where it is defined"), _SOURCES))
     return Section("methods", "Methods and sources", blocks)
+
+
+def _shares(shares: list[Doc], seeds: Doc) -> list[Block]:
+    """Return which engine answered for how many people, what it handed on and why, and what another seed changes."""
+    rows = [
+        (
+            plain(s.get("engine"), 40).replace("_", " "),
+            number(s.get("answered")),
+            number(s.get("handed_on")),
+            _share(s),
+            _reasons(s.get("why")),
+            _reasons(s.get("without_limit")),
+        )
+        for s in shares
+    ]
+    heads = ("Engine", "People or records", "Handed on", "Share", "Because", "Counted as unlimited, because")
+    blocks: list[Block] = [Table("How models without one person were obtained", heads, rows, (1, 2, 3))]
+    if seeds.get("dependent") is True and "noise_median" in seeds:
+        blocks.append(Text(noise(seeds, sum(real(s.get("answered")) for s in shares))))
+    return blocks
+
+
+def noise(seeds: Doc, people: float) -> str:
+    """Return what another seed alone changes, so that nobody takes training's noise for a person's influence."""
+    middle, most = real(seeds.get("noise_median")), real(seeds.get("noise_floor"))
+    return (
+        f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
+        f"people by {fold(middle)} or more, about the worst by {fold(most)}; over {number(seeds.get('paired'))} paired "
+        f"seeds, the influence of {number(seeds.get('above_noise'))} of {number(people)} exceeds this noise."
+    )
+
+
+def _share(s: Doc) -> str:
+    asked = real(s.get("asked"))
+    return percent(real(s.get("handed_on")) / asked) if asked > 0 else ""
+
+
+def _reasons(why: object) -> str:
+    return "; ".join(f"{plain(k, 200)} ({number(v)})" for k, v in reading.mapping(why).items())
 
 
 def _applied(certificates: list[Doc]) -> int:

@@ -20,9 +20,11 @@ def section(doc: Doc) -> Section | None:
     """Return the distribution over units, the worst units under keyed hashes, and the noise floor."""
     units = reading.mapping(doc.get("units"))
     figures = reading.mapping(units.get("figures"))
+    limit, figure = limit_of(doc)
+    if "close" in units:
+        return Section("units", "Risk of each person", _of_some(doc, units, limit))
     if not figures:
         return None
-    limit, figure = limit_of(doc)
     blocks: list[Block] = [Facts(_facts(units, figures))]
     shown = [name for name in dict.fromkeys((figure, "pdtp")) if name in figures]
     # the largest change seen is often the direct one: one drawing then says both
@@ -30,11 +32,26 @@ def section(doc: Doc) -> Section | None:
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]
     worst = reading.rows(units.get("worst"))
     if worst:
-        blocks.append(_intervals(worst, limit))
-        key = plain(units.get("key_id"), 9)
-        said = f"Names are keyed hashes (key {key}); its holder, the controller, finds the records in records.parquet."
-        blocks.append(Text(said, "note"))
+        blocks += [_intervals(worst, limit), _names(units)]
     return Section("units", "Risk of each person", blocks)
+
+
+def _of_some(doc: Doc, units: Doc, limit: float) -> list[Block]:
+    """Return the worst of those measured closely; a distribution over everybody does not exist in this mode."""
+    mode = reading.mapping(reading.detail(doc).get("mode"))
+    screened = mode.get("used") == "screen"
+    told = f"{number(units.get('close'))} of {number(units.get('n'))} people or records were measured closely"
+    rest = "the others were only ranked by shadow models" if screened else "the others are bounded by the largest value"
+    note = "screened, not certified" if screened else "the exact maximum only"
+    blocks: list[Block] = [Text(f"{note.capitalize()}: {told}; {rest}, so no distribution is shown.")]
+    worst = reading.rows(units.get("worst"))
+    return [*blocks, _intervals(worst, limit), _names(units)] if worst else blocks
+
+
+def _names(units: Doc) -> Text:
+    key = plain(units.get("key_id"), 9)
+    said = f"Names are keyed hashes (key {key}); its holder, the controller, finds the records in records.parquet."
+    return Text(said, "note")
 
 
 def limit_of(doc: Doc) -> tuple[float, str]:

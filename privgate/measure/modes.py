@@ -1,0 +1,80 @@
+"""How closely leave-one-out answers: everybody, only who could hold the largest value, or a mere ranking.
+
+The mode is the operator's, like a budget: it is no key of a policy, and no mode makes an approval easier. ``max`` gives
+the same largest value for less; ``screen`` can block but never approve.
+"""
+
+from typing import Any
+
+from privgate import engines
+from privgate.engines.screen import MODELS, SHARE
+from privgate.evidence import Precondition, Request
+from privgate.measure.bench import Bench, Mode
+from privgate.retrain.retrained import Status
+
+AGAIN = "check with --mode all"
+#: what a request needs of everybody, by its aggregate
+_EVERYBODY = {"quantile": "a quantile", "share_above": "a share of people"}
+
+
+def used(bench: Bench) -> Mode:
+    """Return the mode of this run: ``max`` only where an engine that covers the subject has a cheaper way to it."""
+    wanted = bench.limits.mode
+    if wanted != "max":
+        return wanted
+    able = (e for e in engines.ALL if "max" in getattr(e, "modes", ()))
+    return "max" if any(not e.supports(bench.subject) for e in able) else "all"
+
+
+def payload(bench: Bench) -> dict[str, Any]:
+    """Return the mode as JSON values for the evidence."""
+    return {"asked": bench.limits.mode, "used": bench.mode, "note": note(bench)}
+
+
+def note(bench: Bench) -> str:
+    """Return what the mode means for this subject, in one sentence; empty where everybody is measured as usual."""
+    if bench.mode == "screen":
+        return (
+            f"mode screen: where only retraining is left, {MODELS} shadow models rank everybody and the top "
+            f"{SHARE:.0%} are retrained; it can block, and end inconclusive at best"
+        )
+    if bench.mode == "max":
+        less_sharp = "; dtp's theorems are less sharp for those" if "dtp" in bench.asked else ""
+        return (
+            "mode max: only people who could hold the largest PDTP are measured closely, the others only bounded"
+            + less_sharp
+        )
+    if bench.limits.mode == "max":
+        return "mode max saves nothing here: no engine has a cheaper way to the largest value, everybody is measured"
+    return ""
+
+
+def refusal(bench: Bench, request: Request) -> str:
+    """Return why this run cannot answer a request; empty if it can."""
+    if request.metric not in ("dtp", "pdtp", "table") or bench.mode == "all":
+        return ""
+    if request.metric == "table":
+        what = "a suite over the per-unit table"
+    elif bench.mode == "max":
+        what = _EVERYBODY.get(str(request.option("aggregate", "max")), "")
+    else:  # who was only ranked has an interval without an end: whatever is aggregated stays open
+        what = ""
+    return f"{what} needs everybody's own value, which mode {bench.mode} does not measure; {AGAIN}" if what else ""
+
+
+def never(bench: Bench) -> list[str]:
+    """Return what the mode rules out for a whole policy, said before anything is trained."""
+    return [f"{note(bench)}; {AGAIN} for an approval"] if bench.mode == "screen" else []
+
+
+def preconditions(bench: Bench) -> list[Precondition]:
+    """Return the finding by which a screened run never approves; none in the other modes."""
+    if bench.mode != "screen":
+        return []
+    text, detail = "screened, not certified: ", dict[str, Any]()
+    if "retrained" in vars(bench):
+        status = bench.retrained.status
+        ranked = int((status == Status.SCREENED).sum())
+        detail = {"ranked": ranked, "measured": len(status) - ranked}
+        text += f"{ranked} of {len(status)} people were only ranked by shadow models; "
+    return [Precondition("mode", "inconclusive", f"{text}mode screen approves nothing; {AGAIN}", detail)]
