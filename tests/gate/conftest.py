@@ -25,12 +25,14 @@ def small_data(n: int = 60, seed: int = 4) -> TrainingData:
 def models() -> dict[str, Recipe]:
     """Recipes by name: what each must end as is said in the tests."""
     from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import CategoricalNB
     from sklearn.tree import DecisionTreeClassifier
 
     return {
         "smoothed": Recipe(CategoricalNB(alpha=5.0, min_categories=SIZES), seed=1),
         "memory": Recipe(DecisionTreeClassifier(), seed=1),
+        "regression": Recipe(LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000), seed=1),
         "forest": Recipe(RandomForestClassifier(n_estimators=5, max_depth=2, min_samples_leaf=8), seed=1),
     }
 

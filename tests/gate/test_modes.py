@@ -1,0 +1,211 @@
+"""Modes of a check: the exact maximum for less, and a ranking that can block but never approve."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, gate, report
+from privgate.cli import cli
+from privgate.errors import ExitCode, UsageError
+from privgate.measure import planning
+from privgate.measure.bench import Bench, Limits
+from privgate.report import rendering
+from privgate.retrain.fleet import Fleet
+from privgate.verdict import Outcome
+
+RNG = np.random.default_rng(2)
+N = 80
+X = RNG.normal(size=(N, 3))
+Y = (X @ [1.0, -1.0, 0.5] + RNG.logistic(size=N) > 0).astype(int)
+LOGISTIC = Recipe(LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000), seed=1)
+
+HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nrules:\n'
+LARGEST = "  - metric: pdtp\n    max: {}\n"
+SHARE = "  - {metric: pdtp, id: few, max: 0.1, aggregate: share_above, threshold: 0.9}\n"
+MEDIAN = "  - {metric: pdtp, id: middle, max: 1, aggregate: quantile, q: 0.5}\n"
+
+
+def stump(X, y, *, seed):
+    """Return a model that only refits cover."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(max_depth=1, min_samples_leaf=15, random_state=seed).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
+        yield made
+
+
+@pytest.fixture
+def policy(tmp_path):
+    def write(*rules):
+        (tmp_path / "p.yaml").write_text(HEAD + "".join(rules))
+        return Policy.load(tmp_path / "p.yaml")
+
+    return write
+
+
+def checked(policy, recipe, fleet, mode, data=None):
+    said = []
+    subject = Subject.local(recipe, data or TrainingData(X, Y))
+    verdict = evaluate(policy, subject, fleet=fleet, limits=Limits(mode=mode), announce=said.append)
+    return verdict, said, report.document(verdict, hash_key=b"k" * 32)
+
+
+def finding(verdict, rule):
+    return next(f for f in verdict.findings if f.rule == rule)
+
+
+def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_own(fleet, policy):
+    mine = policy(LARGEST.format(1))
+    every, _, _ = checked(mine, LOGISTIC, fleet, "all")
+    trained = fleet.calls
+    quick, said, document = checked(mine, LOGISTIC, fleet, "max")
+
+    assert quick.approved
+    assert quick.policy["digest"] == every.policy["digest"]
+    assert fleet.calls == trained
+    one, other = (finding(v, "pdtp") for v in (every, quick))
+    assert (other.low, other.high) == pytest.approx((one.low, one.high), abs=1e-6)
+    assert quick.evidence.detail["mode"]["used"] == "max"
+    assert any("mode max" in line for line in said)
+    assert document["units"]["figures"] == {}
+    assert 1 <= document["units"]["close"] < N
+    page = rendering.render(document, "html")
+    assert "The exact maximum only" in page
+    assert "how many people have which figure" not in page
+
+
+def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_is_measured(fleet, policy):
+    mine = policy(LARGEST.format(1), SHARE, MEDIAN)
+    bench = gate.prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Limits(mode="max"))
+    verdict, _, _ = checked(mine, LOGISTIC, fleet, "max")
+
+    said = bench.detail["cannot_conclude"]
+    assert [line.split(":")[0] for line in said] == ["few", "middle"]
+    for rule, word in (("few", "a share of people"), ("middle", "a quantile")):
+        assert finding(verdict, rule).outcome is Outcome.INCONCLUSIVE
+        assert finding(verdict, rule).message.startswith(f"{word} needs everybody's own value")
+        assert "--mode all" in finding(verdict, rule).message
+    assert finding(verdict, "pdtp").outcome is Outcome.PASSED
+    assert verdict.exit_code is ExitCode.INCONCLUSIVE
+    assert checked(mine, LOGISTIC, fleet, "all")[0].outcome.releases
+
+
+def test_a_suite_over_the_table_is_refused_wherever_the_table_is_not_everybody_s(fleet, policy, tmp_path):
+    suite = {"name": "s", "expectations": [{"type": "expect_column_values_to_be_between",
+             "kwargs": {"column": "pdtp", "max_value": 5}}]}  # fmt: skip
+    (tmp_path / "units.json").write_text(json.dumps(suite))
+    mine = policy("  - {metric: table, suite: units.json}\n")
+    ended = {mode: finding(checked(mine, LOGISTIC, fleet, mode)[0], "table") for mode in ("all", "max", "screen")}
+
+    assert ended["all"].outcome is Outcome.PASSED
+    for mode in ("max", "screen"):
+        assert ended[mode].outcome is Outcome.INCONCLUSIVE
+        assert "everybody's own value" in ended[mode].message
+
+
+def test_where_everybody_costs_no_more_the_mode_says_so_and_refuses_nothing(fleet, policy):
+    codes = (X > 0).astype(int)
+    recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=2), seed=1)
+    verdict, said, document = checked(policy(SHARE), recipe, fleet, "max", TrainingData(codes, Y))
+
+    assert verdict.outcome.releases
+    assert any("saves nothing here" in line for line in said)
+    assert verdict.evidence.detail["mode"]["used"] == "all"
+    assert document["units"]["figures"]
+
+
+def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
+    verdict, said, document = checked(policy(LARGEST.format(5)), Recipe(stump, seed=1), fleet, "screen")
+
+    status = verdict.records.status
+    assert (status == "screened").sum() == N - 20
+    assert (status == "exact").sum() == 20
+    assert verdict.exit_code is ExitCode.INCONCLUSIVE
+    told = finding(verdict, "precondition:mode")
+    assert told.message.startswith(f"screened, not certified: {N - 20} of {N} people were only ranked")
+    assert verdict.evidence.detail["coverage"]["n_measured"] == 20
+    assert next(iter(verdict.evidence.measurements.values())).n == 20
+    assert any("inconclusive at best" in line for line in said)
+    assert any("ranking: 64 shadow models; then the 20 people" in line for line in said)
+    assert document["decision"] == "blocked: screened, not certified"
+    assert len(document["units"]["worst"]) == 10
+    for form in ("html", "markdown"):
+        assert "creened, not certified" in rendering.render(document, form)
+    assert any("--mode all" in step["action"] for step in verdict.detail["next_steps"])
+
+
+def test_a_ranking_never_approves_even_where_nobody_was_only_ranked(fleet, policy):
+    verdict, _, _ = checked(policy(LARGEST.format(1)), LOGISTIC, fleet, "screen")
+
+    assert finding(verdict, "pdtp").outcome is Outcome.PASSED
+    assert not verdict.approved
+    assert verdict.exit_code is ExitCode.INCONCLUSIVE
+
+
+def test_a_ranking_can_block(fleet, policy):
+    verdict, _, _ = checked(policy(LARGEST.format(1e-6)), Recipe(stump, seed=1), fleet, "screen")
+
+    assert verdict.exit_code is ExitCode.FAILED
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "fast"}, {"mode": "screen", "max_retrains": 5}])
+def test_modes_that_mean_nothing_are_refused(wrong):
+    with pytest.raises(UsageError, match=r"no mode 'fast'|--mode screen or the budget"):
+        Limits(**wrong)
+
+
+def test_the_plan_says_what_a_mode_costs(fleet, policy):
+    def plan(recipe, mode):
+        subject = Subject.local(recipe, TrainingData(X, Y))
+        return gate.plan(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Limits(mode=mode))
+
+    assert any("only people who could hold the largest PDTP" in line for line in plan(LOGISTIC, "max"))
+    ranked = plan(Recipe(stump, seed=1), "screen")
+    assert any("inconclusive at best" in line for line in ranked)
+    assert any(line.startswith("20 retrains") for line in ranked)
+    assert any(line.startswith(f"{N} retrains") for line in plan(Recipe(stump, seed=1), "all"))
+
+
+def test_a_large_problem_costs_less_by_its_maximum():
+    rng = np.random.default_rng(0)
+    data = TrainingData(rng.normal(size=(5000, 20)), rng.integers(0, 2, 5000))
+    bench = [Bench(Subject.local(LOGISTIC, data), None, Limits(mode=mode)) for mode in ("all", "max")]
+
+    every, quick = (planning.cost_of(b, np.arange(5000)).cpu_seconds for b in bench)
+    assert quick < every / 20
+
+
+def test_the_command_line_approves_by_the_maximum(privgate, tmp_path):
+    check = ["check", "models:/regression/1", "--policy", "pdtp-1", "--mode", "max", "--no-attach"]
+    ended = privgate(*check, "--report-dir", "out")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "mode max" in ended.stdout
+    assert "logistic: 60 of 60 people or records" in ended.stdout
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert document["evidence"]["detail"]["mode"]["used"] == "max"
+
+
+def test_the_command_line_ends_with_5_after_a_ranking(privgate, tmp_path):
+    check = ["check", "models:/forest/1", "--policy", "pdtp-1", "--mode", "screen", "--seeds", "2", "--no-attach"]
+    ended = privgate(*check, "--report-dir", "out")
+
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    assert "screened, not certified" in ended.stdout
+    assert "seed noise" in ended.stdout
+    assert "screened, not certified" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_the_command_line_knows_its_modes():
+    ended = CliRunner().invoke(cli, ["check", "models:/forest/1", "--policy", "pdtp-1", "--mode", "fast"])
+
+    assert ended.exit_code == 2
+    assert "'all', 'max', 'screen'" in ended.output
