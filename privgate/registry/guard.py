@@ -10,9 +10,11 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,12 @@ _KNOWN_WRITES = frozenset(
         *("create_webhook", "update_webhook", "delete_webhook"),
     )
 )
+# a database that does not answer for a moment has refused nothing: clients try again after 503
+_PASSING = "TEMPORARILY_UNAVAILABLE"
+_TRIES = 3
+#: whether this thread's reads are the guard's: a read replica may lag behind what is about to be written
+_GUARDING: ContextVar[bool] = ContextVar("privgate_guarding", default=False)
+
 _WRITES = ("create_", "set_", "update_", "delete_", "transition_", "rename_", "copy_", "promote_", "move_", "restore_")
 
 
@@ -67,7 +75,19 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     # the class is exchanged, not the object wrapped: workspaces, read replicas and later methods stay MLflow's own
     store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
     store.privgate_watch = watch
+    sessions = getattr(store, "ManagedSessionMaker", None)
+    if sessions is not None and "read_only" in inspect.signature(sessions).parameters:
+        store.ManagedSessionMaker = _primary_for_the_guard(sessions)
     return store
+
+
+def _primary_for_the_guard(sessions: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a session maker that never lets the guard read from a replica: what it reads must be what is written."""
+
+    def made(read_only: bool = True) -> Any:  # noqa: FBT001, FBT002  MLflow's
+        return sessions(read_only=read_only and not _GUARDING.get())
+
+    return made
 
 
 def _writes_of(store: Any) -> set[str]:
@@ -101,7 +121,7 @@ class Watch:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._seen: tuple[Any, ...] = ()
+        self._stamps: tuple[tuple[int, ...], ...] = ()
         self._guard: Guard | None = None
 
     def guard(self) -> Guard:
@@ -113,26 +133,41 @@ class Watch:
             The files cannot be used any more; nothing is promoted until they can.
         """
         with self._lock:
-            files = self._guard.files if self._guard is not None else (self.path,)
-            seen = tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in (f.stat() for f in files))
-            if self._guard is None or seen != self._seen:
+            if self._guard is None or _seen(self._guard.files) != self._stamps:
                 self._guard = None
+                files = Guard.load(self.path).files
+                # read once more after looking at the files: what is kept is never older than its stamps
+                self._stamps = _seen(files)
                 fresh = Guard.load(self.path)
-                self._seen = tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in (f.stat() for f in fresh.files))
+                if fresh.files != files:
+                    self._stamps = ()
                 self._guard = fresh
             return self._guard
 
 
+def _seen(files: tuple[Path, ...]) -> tuple[tuple[int, ...], ...]:
+    try:
+        return tuple((s.st_mtime_ns, s.st_ctime_ns, s.st_size, s.st_ino) for s in (f.stat() for f in files))
+    except OSError:
+        return ()  # reading it again says what is wrong
+
+
 @contextmanager
 def refusing(doing: str) -> "Iterator[None]":
-    """Turn every doubt into MLflow's permission error: HTTP 403, which clients do not retry."""
+    """Turn every doubt into MLflow's permission error: HTTP 403, which clients do not retry.
+
+    Only a database that does not answer is said as what it is, which lets nothing through either.
+    """
     from mlflow.exceptions import MlflowException
 
+    guarding = _GUARDING.set(True)
     try:
         yield
     except MlflowException as exc:
         if exc.get_http_status_code() < 500:  # MLflow's own words: no such version, already exists
             raise
+        if exc.error_code == _PASSING:
+            raise _unavailable(f"privgate: {doing} was not verified: the database did not answer; try again") from exc
         raise _permission_denied(f"privgate: {doing} refused: it could not be verified ({exc.error_code})") from exc
     except (StatementError, PrivgateError) as exc:
         raise _permission_denied(
@@ -141,6 +176,8 @@ def refusing(doing: str) -> "Iterator[None]":
         ) from exc
     except Exception as exc:  # whatever goes wrong in here must not let a write through
         raise _permission_denied(f"privgate: {doing} refused: it could not be verified ({type(exc).__name__})") from exc
+    finally:
+        _GUARDING.reset(guarding)
 
 
 def _permission_denied(message: str) -> Any:
@@ -148,6 +185,20 @@ def _permission_denied(message: str) -> Any:
     from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
     return MlflowException(message, PERMISSION_DENIED)
+
+
+def _unavailable(message: str) -> Any:
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
+
+    return MlflowException(message, TEMPORARILY_UNAVAILABLE)
+
+
+def _set_meanwhile(exc: BaseException) -> bool:
+    """Whether MLflow could not insert an alias because somebody else just did; the same call then updates it."""
+    from sqlalchemy.exc import IntegrityError
+
+    return isinstance(exc.__cause__, IntegrityError)
 
 
 class GuardedWrites:
@@ -163,12 +214,17 @@ class GuardedWrites:
         with refusing(doing):
             asked = statement.fold(alias) in self.privgate_watch.guard().aliases
             before = self._privgate_released(name, str(version), alias) if asked else None
-        done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # a mixin
-        if asked:
+        for left in reversed(range(_TRIES)):
+            try:
+                done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # a mixin
+                break
+            except Exception as exc:
+                if not (left and _set_meanwhile(exc)):
+                    raise
+        if before is not None:
             with refusing(doing):
-                if self._privgate_held(name, str(version)) != before:
-                    super().delete_registered_model_alias(name, alias)  # type: ignore[misc]
-                    raise StatementError("the version was replaced while its alias was being set")
+                withdraw = functools.partial(super().delete_registered_model_alias, name, alias)  # type: ignore[misc]
+                self._privgate_unchanged(before, withdraw)
         return done
 
     def transition_model_version_stage(
@@ -179,10 +235,15 @@ class GuardedWrites:
         archive_existing_versions: bool,  # noqa: FBT001  MLflow's
     ) -> Any:
         """Move to a stage; a protected one needs a statement."""
-        with refusing(f"stage {stage!r} of {name!r} version {version}"):
-            if statement.fold(stage) in self.privgate_watch.guard().stages:
-                self._privgate_released(name, str(version), stage)
-        return super().transition_model_version_stage(name, version, stage, archive_existing_versions)  # type: ignore[misc]
+        doing, move = f"stage {stage!r} of {name!r} version {version}", super().transition_model_version_stage  # type: ignore[misc]
+        with refusing(doing):
+            asked = statement.fold(stage) in self.privgate_watch.guard().stages
+            before = self._privgate_released(name, str(version), stage) if asked else None
+        done = move(name, version, stage, archive_existing_versions)
+        if before is not None:
+            with refusing(doing):
+                self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003
+        return done
 
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
         """Add a version; entering a protected model needs the statement of the version that is copied."""
@@ -234,20 +295,44 @@ class GuardedWrites:
 
     # -- what the checks need ------------------------------------------------------------------------------------
 
-    def _privgate_held(self, name: str, version: str) -> tuple[str, str, int]:
-        """Return what makes a row this row; one query, asked again after the write."""
-        held = super().get_model_version(name, version)  # type: ignore[misc]
-        return str(held.version), str(held.source), int(held.creation_timestamp)
+    def _privgate_row(self, name: str, version: str) -> tuple[Row, str]:
+        """Return a row and the statement that it carries.
 
-    def _privgate_released(self, name: str, version: str, target: str) -> tuple[str, str, int]:
-        """Check that a version may be released as a target, and return what makes it this version."""
-        held = super().get_model_version(name, version)  # type: ignore[misc]
-        this = str(held.version), str(held.source), int(held.creation_timestamp)
-        if held.source not in _PROMPT_SOURCES:
+        An SQL store is asked for just these: its public methods read aliases and all else too, three times as long.
+        """
+        sessions, find = (getattr(self, n, None) for n in ("ManagedSessionMaker", "_get_sql_model_version"))
+        if sessions is None or find is None:
+            held = super().get_model_version(name, version)  # type: ignore[misc]
             storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]
-            row = Row(name, this[0], this[1], storage, this[2])
-            self._privgate_check(row, held.tags.get(TAG, ""), target)
-        return this
+            row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+            return row, str(held.tags.get(TAG, ""))
+        with sessions() as session:
+            kept = find(session, name, version)
+            storage = str(kept.storage_location or kept.source)
+            row = Row(name, str(kept.version), str(kept.source), storage, int(kept.creation_time))
+            return row, next((str(tag.value) for tag in kept.model_version_tags if tag.key == TAG), "")
+
+    def _privgate_released(self, name: str, version: str, target: str) -> Row:
+        """Check that a version may be released as a target, and return its row."""
+        row, text = self._privgate_row(name, version)
+        if row.source not in _PROMPT_SOURCES:
+            self._privgate_check(row, text, target)
+        return row
+
+    def _privgate_unchanged(self, before: Row, withdraw: Callable[[], object]) -> None:
+        """Look again after the write, and withdraw it unless the row is certainly the one that was checked."""
+        now: Row | None = None
+        for _ in range(_TRIES):
+            try:
+                now = self._privgate_row(before.name, before.version)[0]
+            except Exception as exc:  # noqa: BLE001  whatever it is, an unverified row must not stay released
+                if getattr(exc, "error_code", "") == _PASSING:
+                    time.sleep(0.2)
+                    continue
+            break
+        if now != before:
+            withdraw()
+            raise StatementError("the version was replaced, or could not be read again, while it was being released")
 
     def _privgate_check(self, row: Row, text: str, target: str | None) -> None:
         guard = self.privgate_watch.guard()
