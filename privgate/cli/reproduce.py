@@ -22,11 +22,11 @@ from privgate.reproduce import EXPERIMENTS
 def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> None:  # noqa: FBT001  # click's options
     """Run an experiment of the papers and print published figures next to those obtained.
 
-    Without NAME, list the experiments. Some take minutes: what was trained is remembered.
+    Without NAME, list the experiments with minutes of one core. What was trained is remembered.
     """
     if name is None:
-        for key, (_, _, text) in EXPERIMENTS.items():
-            click.echo(f"{key:20s} {text}")
+        for key, (_, minutes, text) in EXPERIMENTS.items():
+            click.echo(f"{key:20s} {minutes:3d} min  {text}")
         return
     from privgate.reproduce import run
     from privgate.retrain.fleet import Fleet

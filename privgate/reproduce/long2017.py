@@ -116,7 +116,8 @@ def train(kind: str, data: Data, fleet: Fleet, rng: Generator, say: Say, *, mode
     targets = np.sort(rng.permutation(len(data.y))[:TARGETS])
     started = time.process_time()
     if kind == "NN":
-        log_p = networks.train(data.X, data.y, masks, settings_of(data), n_classes=data.n_classes, seed=1)
+        settings = settings_of(data)
+        log_p = networks.train(data.X, data.y, masks, settings, n_classes=data.n_classes, seed=1, fleet=fleet)
     else:
         half = len(data.y) // 2
         subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
@@ -155,7 +156,7 @@ def measured_pdtp(
     masks[np.arange(len(units)), units] = False
     log_p = networks.train(
         X, y, masks, settings_of(data), n_classes=data.n_classes, seed=seed, same_start=True, queries=X[units],
-        at_once=len(masks),
+        at_once=len(masks), fleet=fleet,
     )  # fmt: skip
     own = np.arange(len(units))
     return leakage.largest_change(binned(log_p[-1, own]), binned(log_p[own, own]))
@@ -265,9 +266,7 @@ def run_location(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
 
 def run_adult(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce Table 2 on Adult."""
-    data = datasets.adult(folder).sample(POOL, np.random.default_rng(0))
-    yield records_on_adult(data, fleet, say)
-    yield from on(data, fleet, say)
+    return on(datasets.adult(folder).sample(POOL, np.random.default_rng(0)), fleet, say)
 
 
 def run_purchase(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
@@ -275,44 +274,3 @@ def run_purchase(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     del folder
     data = datasets.purchase_like(np.random.default_rng(0), n=POOL, features=836, classes=10, spread=0.5)
     return on(data, fleet, say)
-
-
-def records_on_adult(data: Data, fleet: Fleet, say: Say, *, targets: int = 200) -> Table:
-    """Return whether any record of Adult is attacked with an accuracy above 0.70, for naive Bayes and regression.
-
-    200 target models on independent halves, disjoint from 64 shadow models; exact binomial tests, Holm over all records
-    and attacks: over 100 random target records as in the paper, and over all 2,000.
-    """
-    from privgate.statistics import worst
-
-    rows = []
-    sample = np.random.default_rng(2017).permutation(len(data.y))[:TARGETS]  # fixed before anything is looked at
-    for kind in ("NB", "LR"):
-        rng = np.random.default_rng([70, ord(kind[0])])
-        half = len(data.y) // 2
-        subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
-        shadows = engines.subsets(subject, halves(MODELS, len(data.y), rng), (None,) * MODELS, fleet)
-        masks = np.stack([rng.permutation(len(data.y)) < half for _ in range(targets)])
-        log_p = engines.subsets(subject, masks, (None,) * targets, fleet).log_p
-        signals = Signals(shadows.log_p[0], data.y, shadows.log_p, shadows.masks)
-        right = []
-        for name in ("lira_online", "long_distance", "long_frequency"):
-            scorer = BY_NAME[name].fit(signals, rng)
-            fired = np.stack([scorer(p) for p in log_p]) > 0.0  # these attacks' own threshold
-            right.append((fired == masks).sum(axis=0))
-        counts = np.stack(right)
-        some = counts[:, sample]
-        few = worst.simultaneous_low(some, np.full(some.shape, targets), alpha=0.05)
-        every = worst.simultaneous_low(counts, np.full(counts.shape, targets), alpha=0.05)
-        rows += [
-            Row(f"{kind}: largest Holm lower limit, {TARGETS} random records", 0.70, float(few.max()),
-                "published: all accuracies below 70 %"),
-            Row(f"{kind}: largest accuracy, {TARGETS} random records (unadjusted)", 0.70, float(some.max()) / targets),
-            Row(f"{kind}: largest Holm lower limit, all {len(data.y)} records", None, float(every.max())),
-            Row(f"{kind}: records whose Holm lower limit is above 0.70", None, float((every > 0.7).any(axis=0).sum())),
-            Row(f"{kind}: mean accuracy of the distance-based attack", PUBLISHED[f"{kind} Adult"][2],
-                float(np.mean(right[1])) / targets),
-        ]  # fmt: skip
-        say(f"Adult {kind}: {targets} independent target models")
-    notes = (f"{targets} independent target models x {len(data.y)} records x 3 attacks, confidence 95 % over all",)
-    return Table("Long et al. (2017), section 5.5: single records of Adult", rows, notes)

@@ -1,13 +1,15 @@
 """Many small networks in one batch of matrix products: one hidden layer, trained on subsets of one pool."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import UsageError
+from privgate.reproduce.memory import recalled
+from privgate.retrain.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -61,6 +63,7 @@ def train(
     same_start: bool = False,
     queries: Float | None = None,
     at_once: int = 64,
+    fleet: Fleet | None = None,
 ) -> Float:
     """Return log-probabilities of one network a row of ``masks``, trained on the records where it is true.
 
@@ -79,6 +82,8 @@ def train(
         Where to evaluate; the pool if absent.
     at_once : int
         Networks in one batch.
+    fleet : Fleet, optional
+        Its ledger remembers every batch of networks.
 
     Returns
     -------
@@ -88,14 +93,17 @@ def train(
     asked = X if queries is None else queries
     out = np.empty((len(masks), len(asked), n_classes))
     for i in range(0, len(masks), at_once):
-        random = torch().Generator().manual_seed(seed if same_start else seed + i)
-        part = masks[i : i + at_once]
-        count = len(part)
-        start = _start(random, count=count, d=X.shape[1], hidden=settings.hidden, n_classes=n_classes,
-                       different=1 if same_start else count)  # fmt: skip
-        weights = _descend(X, y, part, settings, weights=start, random=random)
-        for j in range(0, len(asked), 1000):
-            out[i : i + at_once, j : j + 1000] = _answers(weights, asked[j : j + 1000], len(part))
+        part, own = masks[i : i + at_once], seed if same_start else seed + i
+
+        def made(part: Bool = part, own: int = own) -> Float:
+            random = torch().Generator().manual_seed(own)
+            start = _start(random, count=len(part), d=X.shape[1], hidden=settings.hidden, n_classes=n_classes,
+                           different=1 if same_start else len(part))  # fmt: skip
+            weights = _descend(X, y, part, settings, weights=start, random=random)
+            blocks = [_answers(weights, asked[j : j + 1000], len(part)) for j in range(0, len(asked), 1000)]
+            return np.concatenate(blocks, axis=1)
+
+        out[i : i + at_once] = recalled(fleet, (X, y, part, asdict(settings), n_classes, own, same_start, asked), made)
     return out
 
 

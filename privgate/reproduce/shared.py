@@ -2,21 +2,21 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate import engines
 from privgate.attacks import BY_NAME, Signals
-from privgate.reproduce import datasets, networks
+from privgate.measure.rotation import rotate
+from privgate.reproduce import agreement, datasets, networks
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.long2017 import MODELS, POOL, halves, settings_of, subject_of
 from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
-from privgate.statistics import intervals
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -25,136 +25,111 @@ Say = Callable[[str], None]
 
 #: the paper's 200 targets x 100 records x 10 models
 TRAININGS = 200_000
-#: records that are attacked both ways, pairs of models a record, and target models
-RECORDS, PAIRS, TARGETS = 6, 5, 200
+#: times that cheap things are timed; the median counts
+REPEATS = 5
 
 
-def distance(q: Float, with_it: Float, without: Float) -> float:
-    """Return KL(q, mean without) - KL(q, mean with), nats; arrays of shape (K,), (M, K), (M, K) of probabilities."""
-    least = 1e-30
-    a, b = np.maximum(with_it.mean(axis=0), least), np.maximum(without.mean(axis=0), least)
-    return float((q * (np.log(a) - np.log(b))).sum())
-
-
-def per_target(data: Data, record: int, targets: Bool, target_p: Float, rng: Generator) -> int:
-    """Return how many targets are attacked rightly when ``PAIRS`` pairs of models are trained for this record anew.
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU seconds of both schemes.
 
     Parameters
     ----------
-    data : Data
-    record : int
-    targets : bool array of shape (R, P)
-    target_p : float64 array of shape (R, K)
-        The targets' probabilities for the record.
-    rng : Generator
+    alone : float
+        Of one training and one answer.
+    shared : float
+        Of all shared models, every record attacked in every one of them.
     """
+
+    alone: float
+    shared: float
+
+    @property
+    def ratio(self) -> float:
+        """Times that the shared models need less than the paper's 200,000 trainings."""
+        return self.alone * TRAININGS / self.shared
+
+
+def spent(alone: Callable[[], Any], shared: Callable[[], Any], *, repeats: int = REPEATS) -> Spent:
+    """Return CPU seconds of one training of the paper's scheme and of all shared models, taken in turns."""
+    seen: list[tuple[float, float]] = []
+    for _ in range(repeats):
+        times = [time.process_time()]
+        for do in (alone, shared):
+            do()
+            times.append(time.process_time())
+        seen.append((times[1] - times[0], times[2] - times[1]))
+    each, together = np.median(seen, axis=0)
+    return Spent(float(each), float(together))
+
+
+def networks_cost(data: Data, *, models: int = MODELS, repeats: int = 1) -> Spent:
+    """Return what networks cost: torch's own layers one by one, against one batch of all."""
+    inside = halves(models, len(data.y), np.random.default_rng(5))
+
+    def shared() -> None:
+        log_p = networks.train(data.X, data.y, inside, settings_of(data), n_classes=data.n_classes, seed=1)
+        scored(log_p, data, inside)
+
+    return spent(lambda: plain_network(data, np.flatnonzero(inside[0])), shared, repeats=repeats)
+
+
+def bayes_cost(data: Data, fleet: Fleet, *, models: int = MODELS, repeats: int = REPEATS) -> Spent:
+    """Return what naive Bayes costs: scikit-learn's fit and one answer, against the product's engine and attack."""
     from sklearn.naive_bayes import BernoulliNB
 
-    others = np.setdiff1d(np.arange(len(data.y)), [record])
-    right = 0
-    for inside, q in zip(targets[:, record], target_p, strict=True):
-        answers = np.empty((2, PAIRS, data.n_classes))
-        for j in range(PAIRS):
-            rows = rng.permutation(others)[: len(data.y) // 2 - 1]
-            for side, train in enumerate((np.append(rows, record), rows)):
-                model = BernoulliNB().fit(data.X[train], data.y[train])
-                answers[side, j] = 0.0
-                answers[side, j, model.classes_] = model.predict_proba(data.X[record : record + 1])[0]
-        right += (distance(q, *answers) > 0) == inside
-    return right
-
-
-def both_ways(data: Data, fleet: Fleet, say: Say) -> Table:
-    """Return accuracies a record of the distance-based attack by either scheme, on the same target models."""
-    rng = np.random.default_rng(66)
     half = len(data.y) // 2
+    inside = halves(models, len(data.y), np.random.default_rng(5))
     subject = subject_of("NB", data, np.arange(half), np.arange(half, len(data.y)))
-    shadows = engines.subsets(subject, halves(MODELS, len(data.y), rng), (None,) * MODELS, fleet)
-    masks = np.stack([rng.permutation(len(data.y)) < half for _ in range(TARGETS)])
-    log_p = engines.subsets(subject, masks, (None,) * TARGETS, fleet).log_p
-    scorer = BY_NAME["long_distance"].fit(Signals(shadows.log_p[0], data.y, shadows.log_p, shadows.masks), rng)
-    shared = ((np.stack([scorer(p) for p in log_p]) > 0) == masks).sum(axis=0)
-    # records over the whole range of accuracies, not those where the schemes agree
-    order = np.argsort(shared, kind="stable")
-    chosen = order[np.linspace(0, len(order) - 1, RECORDS).round().astype(int)]
-    rows, agree = [], 0
-    for i in chosen:
-        apart = per_target(data, int(i), masks, np.exp(log_p[:, i]), rng)
-        low, high = intervals.clopper_pearson([shared[i], apart], TARGETS, alpha=0.05)
-        meets = bool(max(low) <= min(high))
-        agree += meets
-        rows.append(
-            Row(f"a record: accuracy with models of its own, {2 * PAIRS} a target (first), and shared (second)",
-                apart / TARGETS, shared[i] / TARGETS, "intervals meet" if meets else "intervals do not meet")
-        )  # fmt: skip
-        say(f"record {i}: {apart / TARGETS:.3f} apart, {shared[i] / TARGETS:.3f} shared")
-    rows.append(Row("records whose 95 % intervals meet", None, agree / RECORDS))
-    notes = (
-        f"naive Bayes on {data.name}, {TARGETS} target models, distance-based attack; first column: the paper's scheme",
-        f"records spread over the whole range of shared accuracies; {MODELS} shared models see each record in half",
-    )
-    return Table("Both schemes on the same target models", rows, notes)
+    rows = np.flatnonzero(inside[0])
 
+    def alone() -> None:
+        BernoulliNB().fit(data.X[rows], data.y[rows]).predict_proba(data.X[:1])
 
-def cost(kind: str, data: Data, naive: Callable[[], Any], quick: Callable[[], Any], *, repeats: int = 5) -> Table:
-    """Return CPU of the paper's scheme, extrapolated from single trainings, and CPU of shared models, measured."""
-    started = time.process_time()
-    for _ in range(repeats):
-        naive()
-    each = (time.process_time() - started) / repeats
-    started = time.process_time()
-    quick()
-    shared = time.process_time() - started
-    rows = [
-        Row("CPU seconds of one training", None, each),
-        Row(f"CPU seconds of {TRAININGS:,} trainings (extrapolated)", None, each * TRAININGS),
-        Row("CPU seconds of the shared models, all records scored", None, shared),
-        Row("times less CPU", None, each * TRAININGS / shared),
-    ]
-    notes = (f"{kind} on {data.name}; the paper answers for 100 records, the shared models for all {len(data.y)}",)
-    return Table(f"Cost of {kind}", rows, notes)
+    def shared() -> None:
+        scored(engines.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
+
+    return spent(alone, shared, repeats=repeats)
 
 
 def scored(log_p: Float, data: Data, masks: Bool) -> Float:
     """Attack every model by the likelihood ratio of the others and return scores."""
-    from privgate.measure.rotation import rotate
-
     return rotate(BY_NAME["lira_online"], Signals(log_p[0], data.y, log_p, masks), np.random.default_rng(0))
 
 
+def table(kind: str, data: Data, seen: Spent, wanted: float, models: int = MODELS) -> Table:
+    """Return one side-by-side table of costs; ``wanted`` is the ratio that is aimed at."""
+    rows = [
+        Row("CPU seconds of one training and one answer", None, seen.alone),
+        Row(f"CPU seconds of {TRAININGS:,} trainings (extrapolated)", None, seen.alone * TRAININGS),
+        Row(f"CPU seconds of {models} shared models, all records attacked in all of them", None, seen.shared),
+        Row("times less CPU (first: aimed at)", wanted, seen.ratio),
+    ]
+    notes = (f"the paper answers for 100 records, the shared models for all {len(data.y):,}",)
+    return Table(f"Cost of {kind} on {data.name}, {len(data.y):,} records x {data.X.shape[1]} features", rows, notes)
+
+
 def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
-    """Measure what shared shadow models save, and whether they agree with the per-target scheme."""
-    from sklearn.naive_bayes import BernoulliNB
-
+    """Measure what shared shadow models save: nothing is remembered here."""
     location = datasets.location(folder).sample(POOL, np.random.default_rng(0))
-    rng = np.random.default_rng(5)
-    masks = halves(MODELS, POOL, rng)
-
-    def one_network() -> None:
-        plain_network(location, np.flatnonzero(masks[0]))
-
-    def all_networks() -> None:
-        settings, k = settings_of(location), location.n_classes
-        log_p = networks.train(location.X, location.y, masks, settings, n_classes=k, seed=1)
-        scored(log_p, location, masks)
-
-    yield cost("network", location, one_network, all_networks, repeats=2)
+    yield table("network", location, networks_cost(location), 2000)
     say("networks timed")
-    for data in (location, datasets.purchase_like(rng, n=10_000, features=600, classes=10)):
-        half = len(data.y) // 2
-        inside = halves(MODELS, len(data.y), rng)
-        subject = subject_of("NB", data, np.arange(half), np.arange(half, len(data.y)))
-        rows = np.flatnonzero(inside[0])
+    rng = np.random.default_rng(5)
+    made = [
+        datasets.purchase_like(rng, n=n, features=d, classes=10, spread=0.5) for n, d in ((POOL, 836), (10_000, 600))
+    ]
+    for data in (location, *made):
+        yield table("naive Bayes", data, bayes_cost(data, fleet), 20_000)
+        say(f"naive Bayes timed on {len(data.y):,} records of {data.name}")
 
-        def one_bayes(data: Data = data, rows: Index = rows) -> None:
-            BernoulliNB().fit(data.X[rows], data.y[rows]).predict_proba(data.X[:1])
 
-        def all_bayes(data: Data = data, subject: Any = subject, inside: Bool = inside) -> None:
-            scored(engines.subsets(subject, inside, (None,) * MODELS, fleet).log_p, data, inside)
-
-        yield cost("naive Bayes", data, one_bayes, all_bayes)
-        say(f"naive Bayes timed on {data.name}")
-    yield both_ways(location, fleet, say)
+def run_both_ways(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
+    """Compare both schemes: all of the paper's trainings for naive Bayes, a tenth of them for 20 networks."""
+    location = datasets.location(folder).sample(POOL, np.random.default_rng(0))
+    made = datasets.purchase_like(np.random.default_rng(0), n=POOL, features=836, classes=10, spread=0.5)
+    yield agreement.both_ways("NB", made, fleet, say).table()
+    yield agreement.both_ways("NB", location, fleet, say).table()
+    yield agreement.both_ways("NN", location, fleet, say, records=20, sets=20).table()
 
 
 def plain_network(data: Data, rows: Index) -> Float:

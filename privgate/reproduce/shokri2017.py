@@ -9,6 +9,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.attacks import shokri
+from privgate.release import Release
 from privgate.reproduce import datasets, networks
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.networks import Settings
@@ -16,6 +17,7 @@ from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
 from privgate.statistics import membership
 from privgate.statistics.membership import Decisions
+from privgate.statistics.released import released
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -69,16 +71,18 @@ def subsets(count: int, size: int, each: int, rng: Generator) -> Bool:
     return np.stack([rng.permutation(size) < each for _ in range(count)])
 
 
-def experiment(data: Data, *, each: int, shadows: int, settings: Settings, rng: Generator) -> tuple[Row, ...]:
+def experiment(
+    data: Data, fleet: Fleet | None, *, each: int, shadows: int, settings: Settings, rng: Generator
+) -> tuple[Row, ...]:
     """Attack one network with shadow models trained on other people's data, and return its figures."""
     own, out, rest = split(data, (each, each, 0), rng)
     both = np.concatenate([own, out])
     k = data.n_classes
     members = np.arange(2 * each) < each
-    target = networks.train(data.X[both], data.y[both], members[None], settings, n_classes=k, seed=5)[0]
+    target = networks.train(data.X[both], data.y[both], members[None], settings, n_classes=k, seed=5, fleet=fleet)[0]
     size = min(each, len(rest) // 2)
     inside = subsets(shadows, len(rest), size, rng)
-    shadow = networks.train(data.X[rest], data.y[rest], inside, settings, n_classes=k, seed=50, at_once=20)
+    shadow = networks.train(data.X[rest], data.y[rest], inside, settings, n_classes=k, seed=50, at_once=20, fleet=fleet)
     decisions, area = attack(Answered(target, data.y[both], members), Answered(shadow, data.y[rest], inside), rng)
     right = target.argmax(axis=1) == data.y[both]
     return (
@@ -93,7 +97,6 @@ def experiment(data: Data, *, each: int, shadows: int, settings: Settings, rng: 
 
 def run_table_2(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce two lines of Table II: Location (1,200 records, 60 shadow models) and Adult (10,000, 20)."""
-    del fleet
     published = {
         "Location": (1.000, 0.673, 0.678, 0.98, None, None),
         "Adult": (0.848, 0.842, 0.503, None, None, None),
@@ -103,7 +106,7 @@ def run_table_2(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         (datasets.adult(folder), 10_000, 20, Settings(hidden=5, epochs=20, batch=500, rate=0.003)),
     )
     for data, each, shadows, settings in plans:
-        rows = experiment(data, each=each, shadows=shadows, settings=settings, rng=np.random.default_rng(2))
+        rows = experiment(data, fleet, each=each, shadows=shadows, settings=settings, rng=np.random.default_rng(2))
         said = [Row(r.what, p, r.obtained) for r, p in zip(rows, published[data.name], strict=True)]
         notes = (
             f"obtained: {settings.hidden} tanh units, {each} records, {shadows} shadow models on other records",
@@ -184,7 +187,6 @@ def synthesize(
 
 def run_sources(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce Figures 8 and 9 on Location: real, noisy, marginal and synthesized shadow data."""
-    del fleet
     data, rng = datasets.location(folder), np.random.default_rng(8)
     own, out, rest = split(data, (1200, 1200, 0), rng)
     both, members, k = np.concatenate([own, out]), np.arange(2400) < 1200, data.n_classes
@@ -206,7 +208,7 @@ def run_sources(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     rows = []
     for name, (X, y, precision, recall) in sources.items():
         inside = subsets(20, len(y), min(1200, len(y) // 2), rng)
-        shadow = networks.train(X, y, inside, NETWORK, n_classes=k, seed=70, at_once=20)
+        shadow = networks.train(X, y, inside, NETWORK, n_classes=k, seed=70, at_once=20, fleet=fleet)
         decisions, area = attack(Answered(target, data.y[both], members), Answered(shadow, y, inside), rng)
         rows += [
             Row(f"{name}: precision", precision, decisions.precision),
@@ -224,41 +226,16 @@ def run_sources(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
 # -- mitigations -------------------------------------------------------------------------------------------------------
 
 
-def top(log_p: Float, k: int) -> Float:
-    """Return answers that list the ``k`` most probable labels only, the rest at probability 0."""
-    least = np.partition(log_p, -k, axis=-1)[..., -k : -k + 1 or None]
-    return np.where(log_p >= least, log_p, -np.inf)
-
-
-def label_only(log_p: Float) -> Float:
-    """Return answers that name the most probable label."""
-    return np.where(log_p == log_p.max(axis=-1, keepdims=True), 0.0, -np.inf)
-
-
-def rounded(log_p: Float, digits: int) -> Float:
-    """Return answers rounded to ``digits`` decimals."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.round(np.exp(log_p), digits)), dtype=np.float64)
-
-
-def warmed(log_p: Float, temperature: float) -> Float:
-    """Return answers whose logits were divided by ``temperature`` before the softmax."""
-    z = log_p / temperature
-    return np.asarray(
-        z - np.log(np.exp(z - z.max(-1, keepdims=True)).sum(-1, keepdims=True)) - z.max(-1, keepdims=True)
-    )
-
-
 #: row of Table III -> (what is released, published test accuracy, attack accuracy, precision, recall on Purchase)
-MITIGATIONS: dict[str, tuple[Callable[[Float], Float], float, float, float, float]] = {
-    "no mitigation": (lambda p: p, 0.66, 0.92, 0.87, 1.00),
-    "top k = 3": (lambda p: top(p, 3), 0.66, 0.92, 0.87, 0.99),
-    "top k = 1": (lambda p: top(p, 1), 0.66, 0.89, 0.83, 1.00),
-    "top k = 1, label": (label_only, 0.66, 0.66, 0.60, 0.99),
-    "rounding d = 3": (lambda p: rounded(p, 3), 0.66, 0.92, 0.87, 0.99),
-    "rounding d = 1": (lambda p: rounded(p, 1), 0.66, 0.89, 0.83, 1.00),
-    "temperature t = 5": (lambda p: warmed(p, 5.0), 0.66, 0.88, 0.86, 0.93),
-    "temperature t = 20": (lambda p: warmed(p, 20.0), 0.66, 0.84, 0.83, 0.86),
+MITIGATIONS: dict[str, tuple[Release, float, float, float, float]] = {
+    "no mitigation": (Release(), 0.66, 0.92, 0.87, 1.00),
+    "top k = 3": (Release("top_k", k=3), 0.66, 0.92, 0.87, 0.99),
+    "top k = 1": (Release("top_k", k=1), 0.66, 0.89, 0.83, 1.00),
+    "top k = 1, label": (Release("label"), 0.66, 0.66, 0.60, 0.99),
+    "rounding d = 3": (Release("rounded", step=1e-3), 0.66, 0.92, 0.87, 0.99),
+    "rounding d = 1": (Release("rounded", step=1e-1), 0.66, 0.89, 0.83, 1.00),
+    "temperature t = 5": (Release(temperature=5.0), 0.66, 0.88, 0.86, 0.93),
+    "temperature t = 20": (Release(temperature=20.0), 0.66, 0.84, 0.83, 0.86),
 }
 #: L2 factor -> the same figures
 PENALTIES = {1e-4: (0.68, 0.87, 0.81, 0.96), 1e-3: (0.72, 0.77, 0.73, 0.86), 1e-2: (0.63, 0.53, 0.54, 0.52)}
@@ -266,7 +243,7 @@ PENALTIES = {1e-4: (0.68, 0.87, 0.81, 0.96), 1e-3: (0.72, 0.77, 0.73, 0.86), 1e-
 
 def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Reproduce Table III on a purchase-like synthetic set: 100 classes, 600 features, 20 shadow models."""
-    del folder, fleet
+    del folder
     rng = np.random.default_rng(3)
     each = 5000
     data = datasets.purchase_like(rng, n=4 * each, features=600, classes=100, spread=1.0)
@@ -277,13 +254,18 @@ def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     rows = []
     for decay in (0.0, *PENALTIES):
         settings = Settings(hidden=128, epochs=30, batch=400, rate=0.003, decay=decay)
-        target = networks.train(data.X[both], data.y[both], members[None], settings, n_classes=k, seed=5)[0]
-        shadow = networks.train(data.X[rest], data.y[rest], inside, settings, n_classes=k, seed=50, at_once=10)
+        target = networks.train(data.X[both], data.y[both], members[None], settings, n_classes=k, seed=5, fleet=fleet)[
+            0
+        ]
+        shadow = networks.train(
+            data.X[rest], data.y[rest], inside, settings, n_classes=k, seed=50, at_once=10, fleet=fleet
+        )
+        say(f"{1 + len(inside)} networks, L2 = {decay:g}")
         test = float((target.argmax(axis=1) == data.y[both])[~members].mean())
-        todo = {f"L2 = {decay:g}": (lambda p: p, *PENALTIES[decay])} if decay else MITIGATIONS
+        todo = {f"L2 = {decay:g}": (Release(), *PENALTIES[decay])} if decay else MITIGATIONS
         for name, (release, *published) in todo.items():
-            seen = Answered(release(target), data.y[both], members)
-            decisions, _ = attack(seen, Answered(release(shadow), data.y[rest], inside), rng)
+            seen = Answered(released(target, release), data.y[both], members)
+            decisions, _ = attack(seen, Answered(released(shadow, release), data.y[rest], inside), rng)
             obtained = (test, decisions.accuracy, decisions.precision, decisions.recall)
             words = ("test accuracy", "attack accuracy", "attack precision", "attack recall")
             rows += [Row(f"{name}: {w}", p, o) for w, p, o in zip(words, published, obtained, strict=True)]

@@ -10,6 +10,7 @@ from privgate.cli.reproduce import reproduce
 from privgate.errors import UsageError
 from privgate.reproduce import EXPERIMENTS, Row, Table, datasets, long2017, run, shokri2017
 from privgate.retrain.fleet import Fleet
+from privgate.statistics.released import released
 
 
 def test_a_table_shows_published_next_to_obtained():
@@ -33,6 +34,15 @@ def test_the_command_lists_experiments_and_names_missing_data(tmp_path):
 def test_an_unknown_experiment_is_named(tmp_path):
     with pytest.raises(UsageError, match="no experiment is called 'x'"):
         run("x", tmp_path, None, print)
+
+
+def test_the_cost_is_told_before_anything_is_trained(tmp_path):
+    told = []
+    with pytest.raises(UsageError, match="location30"):
+        next(iter(run("long-location", tmp_path, None, told.append)))
+
+    assert "minutes of one core" in told[0]
+    assert "nothing is remembered" in told[0]
 
 
 def test_halves_are_the_papers_two_parts():
@@ -94,17 +104,15 @@ def test_algorithm_1_finds_records_of_the_wanted_class_by_queries_alone():
 
 def test_mitigations_release_what_table_iii_says():
     log_p = np.log(np.array([[0.6, 0.3, 0.08, 0.02], [0.25, 0.1, 0.6, 0.05]]))
+    seen = {name: np.exp(released(log_p, rest[0])) for name, rest in
+            ((n, (m[0],)) for n, m in shokri2017.MITIGATIONS.items())}  # fmt: skip
 
-    assert (np.exp(shokri2017.top(log_p, 1)) > 0).sum(axis=1).tolist() == [1, 1]
-    assert (np.exp(shokri2017.top(log_p, 3)) > 0).sum(axis=1).tolist() == [3, 3]
-    assert np.exp(shokri2017.top(log_p, 3))[0].tolist() == pytest.approx([0.6, 0.3, 0.08, 0])
-    assert np.exp(shokri2017.label_only(log_p)).tolist() == [[1, 0, 0, 0], [0, 0, 1, 0]]
-    assert np.exp(shokri2017.rounded(log_p, 1))[0] == pytest.approx([0.6, 0.3, 0.1, 0.0])
-    warm = np.exp(shokri2017.warmed(log_p, 5.0))
-    assert warm.sum(axis=1) == pytest.approx(1)
-    assert warm[0] == pytest.approx(
-        np.array([0.6, 0.3, 0.08, 0.02]) ** 0.2 / (np.array([0.6, 0.3, 0.08, 0.02]) ** 0.2).sum()
-    )
+    assert (seen["top k = 1"] > 0).sum(axis=1).tolist() == [1, 1]
+    assert seen["top k = 3"][0].tolist() == pytest.approx([0.6, 0.3, 0.08, 0])
+    assert seen["top k = 1, label"].tolist() == [[1, 0, 0, 0], [0, 0, 1, 0]]
+    assert seen["rounding d = 1"][0] == pytest.approx([0.6, 0.3, 0.1, 0.0])
+    warm = np.array([0.6, 0.3, 0.08, 0.02]) ** 0.2
+    assert seen["temperature t = 5"][0] == pytest.approx(warm / warm.sum())
 
 
 def test_splits_are_disjoint_and_cover_everybody():
