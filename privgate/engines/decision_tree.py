@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import design
-from privgate.engines.base import Cost
+from privgate.engines.base import SEVERAL, Cost
 from privgate.engines.counts import VANISHED
-from privgate.engines.tree_paths import Falls, Float, Growth, falls
+from privgate.engines.tree_paths import Falls, falls
+from privgate.engines.tree_splits import Float, Growth
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows, Status
 from privgate.subject import Subject
@@ -39,6 +40,7 @@ class DecisionTree:
 
     name = "decision_tree"
     version = 1
+    hands_on = (SEVERAL, "splits tie on their way")
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -129,16 +131,22 @@ def growth_of(subject: Subject) -> Growth:
     """Return the tree's training data in the precision in which scikit-learn splits it."""
     estimator: Any = subject.recipe.library_estimator
     X = design.matrix(subject)[: subject.data.n].astype(np.float32)
-    codes = np.stack([np.unique(column, return_inverse=True)[1] for column in X.T], axis=1).astype(np.int32)
-    depth = np.iinfo(np.int32).max if estimator.max_depth is None else int(estimator.max_depth)
+    low, high = X.min(axis=0), X.max(axis=0)
+    two = ((low == X) | (high == X)).all(axis=0)
+    codes = np.empty(X.T.shape, dtype=np.uint16 if len(X) < 2**16 else np.int64)  # 16 bits are sorted by radix
+    codes[two] = (X[:, two] > low[two]).T
+    for j in np.flatnonzero(~two):
+        codes[j] = np.unique(X[:, j], return_inverse=True)[1]
     return Growth(
-        X,
-        codes,
-        subject.label_codes,
-        len(subject.classes),
-        depth,
-        int(max(estimator.min_samples_split, 2 * estimator.min_samples_leaf)),
-        int(estimator.min_samples_leaf),
+        X=X,
+        codes=codes,
+        two=two,
+        high=codes[two].T.astype(np.float32, order="C"),
+        y=subject.label_codes,
+        K=len(subject.classes),
+        max_depth=np.iinfo(np.int32).max if estimator.max_depth is None else int(estimator.max_depth),
+        min_split=int(max(estimator.min_samples_split, 2 * estimator.min_samples_leaf)),
+        min_leaf=int(estimator.min_samples_leaf),
     )
 
 

@@ -5,9 +5,9 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.demo import adult
-from privgate.engines import answer
+from privgate.engines import answer, tree_paths, tree_splits
 from privgate.engines.decision_tree import ENGINE, growth_of
-from privgate.engines.tree_paths import falls
+from privgate.engines.tree_paths import Falls, falls
 
 
 def continuous(rng, n):
@@ -76,7 +76,7 @@ def test_ties_that_lead_elsewhere_are_handed_on_and_would_be_wrong_otherwise(dir
 
     made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
     whole = answer(subject, np.arange(60), (None,), fleet).retrained
-    monkeypatch.setattr("privgate.engines.tree_paths.TIE", -1e-9)  # nothing is ever a tie
+    monkeypatch.setattr(Falls, "reach", noted_without_comparing)
     careless, _ = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
 
     assert len(handed_on) > 5
@@ -84,6 +84,29 @@ def test_ties_that_lead_elsewhere_are_handed_on_and_would_be_wrong_otherwise(dir
     assert direct.worst_difference(whole, estimator, subject) == pytest.approx(0, abs=1e-12)
     assert set(whole.engine) == {"decision_tree", "refit"}
     assert direct.worst_difference(careless, estimator, subject) > 0.1
+
+
+def noted_without_comparing(found, member, counts):
+    found.counts[member] = counts
+
+
+@pytest.mark.parametrize("make", [continuous, coarse, binary, mixed])
+def test_splits_that_are_never_looked_at_again_change_nothing(direct, monkeypatch, make):
+    X, y = make(np.random.default_rng(1), 150)
+    growth = growth_of(direct.subject(DecisionTreeClassifier(min_samples_leaf=2, max_depth=6), X, y))
+    quick = falls(growth, np.arange(150))
+
+    for module in (tree_paths, tree_splits):
+        monkeypatch.setattr(module, "SLACK", 1e9)  # no split is beaten
+    every = falls(growth, np.arange(150))
+    monkeypatch.setattr(tree_splits, "CHUNK", 100)  # node by node, feature by feature
+    small = falls(growth, np.arange(150))
+
+    assert np.array_equal(quick.tied, every.tied)
+    assert np.array_equal(quick.counts[~quick.tied], every.counts[~quick.tied])
+    assert np.array_equal(every.tied, small.tied)
+    assert np.array_equal(every.counts, small.counts)
+    assert quick.nodes == every.nodes == small.nodes > 10
 
 
 def test_a_record_next_to_a_threshold_falls_by_the_threshold_drawn_without_it():
