@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privgate import attacks
 from privgate.attacks.base import Attack, Signals
 from privgate.attacks.observed import own_log
+from privgate.attacks.on_release import OnRelease
 from privgate.attacks.self_test import SelfTest, self_test
 from privgate.errors import MeasurementError
 from privgate.measure import pool as pools
@@ -92,7 +93,7 @@ class Attacked:
         return self.attempts[attack.name]
 
     def wanted(self, name: str) -> list[Attempt]:
-        """Return the attempt of one attack, or with ``"any"`` of all.
+        """Return the attempt of one attack, or with ``"any"`` of all; on a declared release in addition.
 
         A model that gives labels only (0 and 1) is attacked by all of them too: an attack that compares with shadow
         models finds more in labels than the label-only gap attack does.
@@ -108,11 +109,15 @@ class Attacked:
             one = self.attempt(attacks.BY_NAME[name])
             if one.problem:
                 raise MeasurementError(f"the attack {name!r} did not run: {one.problem}")
-            return [one]
-        made = [self.attempt(a) for a in attacks.ALL]
+            return [one, *self._on_release((one.attack,))]
+        made = [self.attempt(a) for a in attacks.ALL] + self._on_release(attacks.ALL)
         if all(a.problem for a in made):
             raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in made))
         return made
+
+    def _on_release(self, of: tuple[Attack, ...]) -> list[Attempt]:
+        release = self.bench.subject.release
+        return [] if release.exact else [self.attempt(OnRelease(a, release)) for a in of]
 
     def people(self, scores: Float) -> Float:
         """Return one score a person: the mean over the person's records."""
@@ -192,7 +197,7 @@ def _attempt(board: Attacked, attack: Attack) -> Attempt:
     """Run one attack: its self-test, its scores on the target, and its two thresholds."""
     started = time.perf_counter()
     nothing = np.zeros(0)
-    test = tested(attack.name)
+    test = tested(attack.base.name if isinstance(attack, OnRelease) else attack.name)
     if test.problem:
         return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
     signals = board.signals.without_truth()

@@ -108,6 +108,8 @@ def summarized(
         "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
     }
     said: tuple[str, ...] = ASSUMPTIONS
+    if not board.bench.subject.release.exact:
+        said = (*said, "every attack was run on exact probabilities and again on the declared release")
     if missing:
         said = (*said, "did not run, so that no upper limit exists: " + ", ".join(a.attack.name for a in missing))
     return Measurement(

@@ -84,6 +84,7 @@ def _recheck_row(detail: dict[str, Any]) -> dict[str, Any]:
         "checked": detail["units_checked"],
         "max_difference": detail["worst_difference"],
         "tolerance": detail["tolerance"],
+        "notes": detail.get("notes", {}),
     }
 
 

@@ -5,8 +5,11 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.neighbors import KNeighborsClassifier
 
+from privgate.data import TrainingData
 from privgate.engines import answer, k_nearest, lda, qda
 from privgate.engines.base import Declined
+from privgate.recipe import Recipe
+from privgate.subject import Subject
 
 
 def test_tied_neighbors_are_handed_on_and_would_be_wrong_otherwise(direct, fleet, monkeypatch):
@@ -63,3 +66,49 @@ def test_qda_hands_on_where_a_refit_raises(direct, fleet):
 
     assert set(handed_on) >= set(range(7))  # without one of them the class has d + 1 records
     assert direct.worst_difference(made, QuadraticDiscriminantAnalysis(), subject) <= 1e-9
+
+
+def test_what_each_engine_handed_on_is_counted_by_reason(direct, fleet):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    X[:20] = np.round(X[:20])
+    groups = np.append(np.arange(58), [57, 57])
+    subject = direct.subject(KNeighborsClassifier(3), X, rng.integers(0, 2, 60), groups=groups)
+
+    fast, slow = answer(subject, np.arange(58), (None,), fleet).shares
+
+    assert (fast.engine, slow.engine) == ("k_nearest", "refit")
+    assert fast.asked == 58
+    assert fast.why["they have several records"] == 1
+    assert fast.why["the distances of their neighbours tie"] == fast.asked - fast.answered - 1 > 0
+    assert slow.answered == slow.asked == fast.asked - fast.answered
+    assert slow.payload()["handed_on"] == 0
+
+
+def test_an_engine_that_gives_up_hands_on_everybody_and_says_why(direct, fleet):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[:, 2] = 1.0
+    y = rng.integers(0, 2, 40)
+    y[3] = 2  # nobody else has this label
+
+    given_up, slow = answer(direct.subject(LinearDiscriminantAnalysis(), X, y), np.arange(40), (None,), fleet).shares
+
+    assert (given_up.engine, given_up.answered) == ("lda", 0)
+    assert list(given_up.why.values()) == [40]
+    assert slow.without_limit == {"its class vanishes from the training data without it": 1}
+
+
+def fragile(X, y, *, seed):
+    if not (X[:, 0] == 7).any():
+        raise ValueError("Jane Doe is missing")
+    return KNeighborsClassifier(3).fit(X, y)
+
+
+def test_what_training_said_when_it_failed_is_not_repeated(direct, fleet):
+    X = np.column_stack([np.arange(30), np.arange(30) % 4]).astype(float)
+    subject = Subject.local(Recipe(fragile), TrainingData(X, np.arange(30) % 2))
+
+    (only,) = answer(subject, np.arange(30), (None,), fleet).shares
+
+    assert only.without_limit == {"training without them failed": 1}

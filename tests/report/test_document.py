@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privgate import report
-from privgate.report import front
+from privgate.report import front, rendering
 from privgate.verdict import Finding, Outcome, Verdict
 
 
@@ -220,3 +220,31 @@ def test_rows_of_the_data_stay_out_of_preconditions(examples):
         "moved_by": {"a half": 0.3},
         "signs": ["id repeats"],
     }
+
+
+def test_methods_say_who_answered_what_was_handed_on_and_how_loud_the_seeds_are(examples):
+    base = examples.approved()
+    detail = {
+        **base.evidence.detail,
+        "engines": [
+            {"engine": "k_nearest", "asked": 86, "answered": 52, "handed_on": 34,
+             "why": {"the distances of their neighbours tie": 34}, "without_limit": {}},
+            {"engine": "refit", "asked": 34, "answered": 34, "handed_on": 0, "why": {},
+             "without_limit": {"training without them failed": 2}},
+        ],
+        "recheck": [{"engine": "logistic", "checked": 65, "max_difference": 1e-9, "tolerance": 1e-6,
+                     "notes": {"distance": 2e-7, "allowed": 0.01, "gradient": 3e-9}}],
+        "seeds": {"dependent": True, "paired": 12, "noise_median": 0.3, "noise_floor": 1.2, "above_noise": 21},
+    }  # fmt: skip
+    verdict = Verdict(base.policy, base.findings, dataclasses.replace(base.evidence, detail=detail))
+    page = rendering.render(report.document(verdict, hash_key=examples.KEY), "html")
+
+    for words in (
+        "34 (39.5 %)",
+        "the distances of their neighbours tie (34)",
+        "training without them failed (2)",
+        "another seed alone changes the answer about half of the people by 1.35-fold or more, about the worst by 3.32",
+        "the influence of 21 of 86 exceeds this noise",
+        "differs from the minimum of its own loss by at most 2×10⁻⁷ nats",
+    ):
+        assert words in page

@@ -39,10 +39,10 @@ def section(doc: Doc) -> Section | None:
 
 _SEEDS = {
     "paired": "Seeds, each used with and without the person",
-    "moved_by": "Change between seeds, nats",
-    "noise_floor": "Noise floor: change between seeds with nobody removed, at most, nats",
-    "noise_median": "for half of the people at most, nats",
-    "above_noise": "People whose influence exceeds their noise floor",
+    "moved_by": "Probability that another seed moves",
+    "noise_floor": "Noise floor of the worst answer, nats",
+    "noise_median": "Noise floor of half of the answers, nats",
+    "above_noise": "People above their noise floor",
     "dependent": "Training depends on its seed",
     "note": "Seeds",
 }

@@ -26,11 +26,11 @@ def section(doc: Doc) -> Section:
     rechecks = reading.rows(d.get("recheck"))
     if rechecks:
         rows_ = [
-            (plain(r.get("engine"), 40), *(number(r.get(k)) for k in ("checked", "max_difference", "tolerance")))
-            for r in rechecks
+            (_engine(r), *(number(r.get(k)) for k in ("checked", "max_difference", "tolerance"))) for r in rechecks
         ]
         columns = ("Engine", "Refitted for comparison", "Largest difference, nats", "Allowed, nats")
         blocks.append(Table("Re-check of fast engines against real retraining in this run", columns, rows_, (1, 2, 3)))
+        blocks += [Text(said) for r in rechecks if (said := _minimum(reading.mapping(r.get("notes"))))]
     certificates = reading.rows(d.get("certificates"))
     if certificates:
         theorems = [_certificate(c) for c in certificates]
@@ -61,17 +61,18 @@ def _shares(shares: list[Doc], seeds: Doc) -> list[Block]:
     """Return which engine answered for how many people, what it handed on and why, and what another seed changes."""
     rows = [
         (
-            plain(s.get("engine"), 40).replace("_", " "),
+            _engine(s),
             number(s.get("answered")),
-            number(s.get("handed_on")),
-            _share(s),
+            _handed_on(s),
             _reasons(s.get("why")),
             _reasons(s.get("without_limit")),
         )
         for s in shares
     ]
-    heads = ("Engine", "People or records", "Handed on", "Share", "Because", "Counted as unlimited, because")
-    blocks: list[Block] = [Table("How models without one person were obtained", heads, rows, (1, 2, 3))]
+    heads = ("Engine", "People or records", "Handed on", "Because", "Counted as unlimited, because")
+    width = len(heads) if any(s.get("without_limit") for s in shares) else len(heads) - 1
+    caption = "How models without one person were obtained"
+    blocks: list[Block] = [Table(caption, heads[:width], [r[:width] for r in rows], (1, 2))]
     if seeds.get("dependent") is True and "noise_median" in seeds:
         blocks.append(Text(noise(seeds, sum(real(s.get("answered")) for s in shares))))
     return blocks
@@ -87,13 +88,28 @@ def noise(seeds: Doc, people: float) -> str:
     )
 
 
-def _share(s: Doc) -> str:
-    asked = real(s.get("asked"))
-    return percent(real(s.get("handed_on")) / asked) if asked > 0 else ""
+def _handed_on(s: Doc) -> str:
+    count, asked = real(s.get("handed_on")), real(s.get("asked"))
+    return f"{number(count)} ({percent(count / asked)})" if count > 0 and asked > 0 else number(count)
 
 
 def _reasons(why: object) -> str:
     return "; ".join(f"{plain(k, 200)} ({number(v)})" for k, v in reading.mapping(why).items())
+
+
+def _minimum(notes: Doc) -> str:
+    """Return how far the delivered model is from the minimum of its own loss; empty for an engine without one."""
+    if "distance" not in notes:
+        return ""
+    return (
+        f"The delivered model differs from the minimum of its own loss by at most {number(notes.get('distance'))} nats "
+        f"in any answer (allowed: {number(notes.get('allowed'))}; largest component of its gradient: "
+        f"{number(notes.get('gradient'))})."
+    )
+
+
+def _engine(row: Doc) -> str:
+    return plain(row.get("engine"), 40).replace("_", " ")
 
 
 def _applied(certificates: list[Doc]) -> int:
