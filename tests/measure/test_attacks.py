@@ -16,6 +16,7 @@ from privgate.evidence import Measurement, Request, encode
 from privgate.measure import attacked, pool, rotation, shadows, targets
 from privgate.measure.bench import Bench, Limits
 from privgate.recipe import Recipe
+from privgate.release import Release
 from privgate.retrain.fit import Answer
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Status
@@ -281,6 +282,24 @@ def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
 
     assert measure.measure(b, ask(attack="label_gap")).low > 0.5
     assert measure.measure(b, ask(attack="any")).low > 0.5
+
+
+def test_a_declared_release_is_attacked_beside_exact_probabilities():
+    subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
+    b = Bench(subject, Here(), Limits(shadow_models=16), seeds=(3,))
+    got = measure.measure(b, ask())
+    entries = {e["name"]: e for e in b.detail["attacks"]}
+    alone = measure.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())
+
+    assert set(entries) == {"lira_online", "lira_online on the release"}
+    assert entries["lira_online on the release"]["auc"] != entries["lira_online"]["auc"]
+    assert got.detail["searched"] == 2 * alone.detail["searched"] == 4
+    assert any("declared release" in a for a in got.assumptions)
+    assert got.high >= alone.high  # never instead: what exact probabilities tell still counts
+    per_record = measure.measure(b, ask(scope="record"))
+    assert per_record.detail["searched"] == 2 * 240
+    exact = measure.measure(bench(DecisionTreeClassifier(max_depth=6)), ask(scope="record"))
+    assert per_record.high >= exact.high
 
 
 def test_people_with_several_records_are_one_trial_and_stay_together():
