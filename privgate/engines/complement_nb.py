@@ -27,43 +27,40 @@ class _Model:
 
     @property
     def width(self) -> int:
-        return int(self.X.X.shape[1]) * 4
+        return int(self.X.X.shape[1])
 
-    def prepare(self, removal: Removal) -> tuple[Removal, Float, Float]:
-        """Return what each pair and each unit takes away, (T, d) and (U, d)."""
-        own = removal.sums(self.X.X)
-        unit = own if removal.single else np.add.reduceat(own, removal.first[:-1], axis=0)
-        return removal, own, unit
+    def prepare(self, removal: Removal) -> Removal:
+        return removal
 
-    def scores(self, queries: Index, unit: Index, prepared: tuple[Removal, Float, Float]) -> tuple[Float, Float]:
+    def scores(self, queries: Index, unit: Index, prepared: Removal) -> tuple[Float, Float]:
         """Return scores; records of one class belong to the complement of every other class."""
-        removal, own, gone = prepared
-        full = np.asarray(self.X.matrix(queries) @ _weights(self.complement, norm=self.norm).T)
-        lost_by = np.full((len(removal.first) - 1, len(self.complement)), -1)
-        lost_by[np.repeat(np.arange(len(lost_by)), np.diff(removal.first)), removal.label] = np.arange(
-            len(removal.label)
-        )
-        if removal.single and len(removal.label) == len(lost_by) and np.array_equal(queries, removal.rows[unit]):
-            return full, self._without_itself(queries, full, lost_by[unit] >= 0)
-        x, rest = self.X.X[queries], np.empty_like(full)
+        removal, N = prepared, len(prepared.first) - 1
+        x = self.X.dense(queries)
+        full = x @ _weights(self.complement, norm=self.norm).T
+        if removal.single and len(removal.label) == N and np.array_equal(queries, removal.rows[unit]):
+            return full, self._without_itself(queries, full, removal.label[unit])
+        own = removal.sums(self.X.X)
+        gone = own if removal.single else np.add.reduceat(own, removal.first[:-1], axis=0)
+        lost_by = np.full((N, len(self.complement)), -1)
+        lost_by[np.repeat(np.arange(N), np.diff(removal.first)), removal.label] = np.arange(len(removal.label))
+        rest = np.empty_like(full)
         for c, complement in enumerate(self.complement):
             pair = lost_by[unit, c]
             taken = gone[unit] - np.where(pair[:, None] >= 0, own[np.maximum(pair, 0)], 0.0)
             rest[:, c] = _score(x, np.maximum(complement - taken, self.floor), norm=self.norm)
         return full, rest
 
-    def _without_itself(self, record: Index, full: Float, own: NDArray[np.bool_]) -> Float:
+    def _without_itself(self, record: Index, full: Float, label: Index) -> Float:
         """Return scores without the record that is also the query; a record is no part of its class's complement."""
-        x = self.X.X[record]
-        length, total = x.sum(axis=1), self.complement.sum(axis=1)
+        length, total = self.X.dense(record).sum(axis=1), self.complement.sum(axis=1)
         log_total = np.log(np.maximum(total - length[:, None], self.floor.sum()))
-        score = self.X.logs(record, self.complement, weighted=True) - length[:, None] * log_total
+        score = length[:, None] * log_total - self.X.logs(record, self.complement, weighted=True)
         if self.norm:
             logged = np.log(self.complement).sum(axis=1) + self.X.logs(record, self.complement, weighted=False)
-            score /= logged - x.shape[1] * log_total
-        else:
-            score = -score
-        return np.where(own, full, score)
+            score /= len(self.floor) * log_total - logged
+        at = np.arange(len(record)), label
+        score[at] = full[at]
+        return score
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> None:
         return None

@@ -16,16 +16,16 @@ from privgate.subject import Subject
 
 #: taking records off a sum of squares loses digits where little is left of it: there, compute anew from the records
 CANCELLED = 1e-4
-#: relative change of a variance below which two terms of its Taylor series are right to 1e-12
-LINEAR = 1e-6
+#: relative change of a variance below which a first-order change of the logarithm is right to 1e-13 a feature
+LINEAR = 1e-7
 #: largest x^2 / variance at which (x - M)^2 / v may be multiplied out: four digits of sixteen are lost, not more
 EXPANDED = 1e4
 
 
 class _Prepared(NamedTuple):
-    mean: Float  # (T, d) of each pair's class without the lost records, centred
-    variance: Float  # (T, d) without the floor
     floor: Float  # (U,) var_smoothing * largest variance of the remaining records
+    mean: Float | None = None  # (T, d) of each pair's class without the lost records, centred
+    variance: Float | None = None  # (T, d) without the floor; None where each unit is one record
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,7 @@ class _Model:
     mean: Float  # (K, d)
     squares: Float  # (K, d) sums of squares about the class means
     all_squares: Float  # (d,) about the overall mean
+    farthest: Float  # (d,) largest square of a training record
     smoothing: float
 
     @property
@@ -55,6 +56,8 @@ class _Model:
         return int(self.X.shape[1]) * 8
 
     def prepare(self, removal: Removal) -> _Prepared:
+        if removal.single and len(removal.first) == len(removal.start):
+            return _Prepared(self._record_floors(removal))
         lost = removal.lost[:, None].astype(np.float64)
         gone = removal.sums(self.X) / lost
         scatter = _scatter(self.X, gone, removal)
@@ -65,11 +68,25 @@ class _Model:
         mean = self.mean[removal.label] + (lost / left) * shift
         doubtful = (squares < CANCELLED * self.squares[removal.label]).any(axis=1) & (total > lost)[:, 0]
         for p in np.flatnonzero(doubtful):
-            kept = self.labels == removal.label[p]
-            kept[removal.rows[removal.start[p] : removal.start[p + 1]]] = False
-            mean[p] = self.X[: self.n][kept].mean(axis=0)
-            squares[p] = ((self.X[: self.n][kept] - mean[p]) ** 2).sum(axis=0)
-        return _Prepared(mean, np.maximum(squares, 0) / left, self._floors(removal))
+            mean[p], squares[p] = self._anew(removal.label[p], removal.rows[removal.start[p] : removal.start[p + 1]])
+        return _Prepared(self._floors(removal), mean, np.maximum(squares, 0) / left)
+
+    def _anew(self, label: int, lost: Index) -> tuple[Float, Float]:
+        """Return (mean, sum of squares) of a class without some records, from the records themselves."""
+        kept = self.labels == label
+        kept[lost] = False
+        mean = self.X[: self.n][kept].mean(axis=0)
+        return mean, ((self.X[: self.n][kept] - mean) ** 2).sum(axis=0)
+
+    def _record_floors(self, removal: Removal) -> Float:
+        """Return the same as ``_floors`` for units of one record, from the few features that may vary most."""
+        share = self.n / max(self.n - 1, 1)
+        reached = (self.all_squares - share * self.farthest).max()
+        if not reached > CANCELLED * self.all_squares.max():
+            return self._floors(removal)
+        rivals = np.flatnonzero(self.all_squares >= reached)
+        best = (self.all_squares[rivals] - share * self.X[removal.rows[:, None], rivals] ** 2).max(axis=1)
+        return np.asarray(self.smoothing * best / (self.n - 1))
 
     def _floors(self, removal: Removal) -> Float:
         """Return the variance floor without each unit, shape (U,)."""
@@ -92,8 +109,8 @@ class _Model:
         """Every class changes without a unit, because the variance floor is a function of all records."""
         x, variance = self.X[queries], self.variance
         change = (prepared.floor[unit] - self.floor)[:, None]
-        full, slope, bend = self._taylor(x, variance)
-        rest = full + (slope + 0.5 * bend * change) * change
+        full, slope = self._slope(x, variance)
+        rest = full + slope * change
         exact = (np.abs(change) > LINEAR * variance.min())[:, 0]
         for c in range(len(variance)) if exact.any() else ():
             moved = variance[c] + change[exact]
@@ -101,34 +118,57 @@ class _Model:
             rest[exact, c] = -0.5 * (square / moved + np.log(2 * np.pi * moved)).sum(axis=1)
         return full, rest
 
-    def _taylor(self, x: Float, variance: Float) -> tuple[Float, Float, Float]:
-        """Return log p(x | c), shape (Q, K), and its first two derivatives by the variance floor."""
+    def _slope(self, x: Float, variance: Float) -> tuple[Float, Float]:
+        """Return log p(x | c), shape (Q, K), and its derivative by the variance floor."""
         inverse = 1 / variance
-        weights = np.concatenate([inverse, inverse**2, inverse**3])
-        means = np.tile(self.mean, (3, 1))
-        if (np.abs(x).max(axis=0, initial=0.0) ** 2 * inverse).max() < EXPANDED:
+        weights, means = np.concatenate([inverse, inverse**2]), np.tile(self.mean, (2, 1))
+        farthest = np.maximum(x.max(axis=0, initial=0.0), -x.min(axis=0, initial=0.0))
+        if (farthest**2 * inverse).max() < EXPANDED:
             distance = (x * x) @ weights.T - 2 * (x @ (means * weights).T) + (means**2 * weights).sum(axis=1)
         else:  # expanded squares would cancel
             K = len(variance)
-            distance = np.empty((len(x), 3 * K))
+            distance = np.empty((len(x), 2 * K))
             for c, mean in enumerate(self.mean):
                 distance[:, c::K] = ((x - mean) ** 2) @ weights[c::K].T
-        first, second, third = np.split(distance, 3, axis=1)
+        first, second = np.split(distance, 2, axis=1)
         full = -0.5 * (first + np.log(2 * np.pi * variance).sum(axis=1))
-        slope = 0.5 * (second - inverse.sum(axis=1))
-        return full, slope, -0.5 * (2 * third - (inverse**2).sum(axis=1))
+        return full, 0.5 * (second - inverse.sum(axis=1))
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: _Prepared) -> Float:
+        if prepared.mean is None or prepared.variance is None:
+            return self._without_record(queries, removal.rows[pair], prepared.floor[pair])
         unit = np.searchsorted(removal.first, pair, side="right") - 1
         variance = prepared.variance[pair] + prepared.floor[unit][:, None]
-        square = (self.X[queries] - prepared.mean[pair]) ** 2
-        return np.asarray(-0.5 * (square / variance + np.log(2 * np.pi * variance)).sum(axis=1))
+        return _log_density(self.X[queries] - prepared.mean[pair], variance)
+
+    def _without_record(self, queries: Index, record: Index, floor: Float) -> Float:
+        """Return the same class by class; where the record is the query, x - M' = (x - M) N / (N - 1)."""
+        out, label, own = np.zeros(len(queries)), self.labels[record], np.array_equal(queries, record)
+        for c in np.flatnonzero(self.totals > 1):
+            at, left = np.flatnonzero(label == c), self.totals[c] - 1
+            away = self.X[record[at]] - self.mean[c]
+            squares = self.squares[c] - (self.totals[c] / left) * away**2
+            doubtful = at[(squares < CANCELLED * self.squares[c]).any(axis=1)]
+            if own:
+                away *= self.totals[c] / left
+            else:
+                away = self.X[queries[at]] - self.mean[c] + away / left
+            out[at] = _log_density(away, np.maximum(squares, 0) / left + floor[at, None])
+            for k in doubtful:
+                mean, square = self._anew(c, record[k : k + 1])
+                out[k] = _log_density((self.X[queries[k]] - mean)[None], square[None] / left + floor[k])[0]
+        return out
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
         return {}
 
     def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
         return None
+
+
+def _log_density(away: Float, variance: Float) -> Float:
+    """Return log densities of independent normal features, row by row."""
+    return np.asarray(-0.5 * (away * away / variance + np.log(2 * np.pi * variance)).sum(axis=1))
 
 
 def _scatter(X: Float, means: Float, removal: Removal) -> Float | float:
@@ -148,7 +188,8 @@ def _model(subject: Subject, smoothing: float) -> _Model:
     hot = (labels[:, None] == np.arange(len(totals))).astype(np.float64)
     mean = (hot.T @ X[:n]) / totals[:, None]
     squares = hot.T @ (X[:n] - mean[labels]) ** 2
-    return _Model(X, labels, totals, mean, squares, (X[:n] ** 2).sum(axis=0), smoothing)
+    farthest = np.maximum(X[:n].max(axis=0), -X[:n].min(axis=0)) ** 2
+    return _Model(X, labels, totals, mean, squares, (X[:n] ** 2).sum(axis=0), farthest, smoothing)
 
 
 class GaussianNb:

@@ -32,7 +32,7 @@ class _Model:
         return None
 
     def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
-        return np.asarray(self.X.matrix(queries) @ _weights(self.counts, self.alpha).T), None
+        return self.X.dense(queries) @ _weights(self.counts, self.alpha).T, None
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
         totals = self.counts.sum(axis=1) + self.alpha.sum()
@@ -46,7 +46,7 @@ class _Model:
         return np.asarray(score - x.sum(axis=1) * np.log(total)[pair])
 
     def _without_itself(self, record: Index, label: Index, totals: Float) -> Float:
-        length = np.asarray(self.X.X[record].sum(axis=1))
+        length = self.X.dense(record).sum(axis=1)
         out = self.X.own_logs(record, self.counts + self.alpha, label)
         return np.asarray(out - length * np.log(totals[label] - length))
 

@@ -5,7 +5,7 @@ and whole-number counts take few values, so the logarithms come from a small tab
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,7 @@ class Tokens:
     def entries(self, rows: Index) -> Entries:
         """Return the entries of the given rows; the last answer is kept, because engines ask for a block twice."""
         if self._last is None or not np.array_equal(self._last[0], rows):
-            together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
-            X = self.X[rows[0] : rows[-1] + 1] if together else self.X[rows]
+            X = self.dense(rows)
             hit = X != 0
             size = np.count_nonzero(hit, axis=1)
             flat = np.flatnonzero(hit)
@@ -56,12 +55,10 @@ class Tokens:
             self._last = rows, Entries(np.append(0, np.cumsum(size)), column, X.ravel()[flat])
         return self._last[1]
 
-    def matrix(self, rows: Index) -> Any:
-        """Return the rows as a scipy CSR matrix."""
-        import scipy.sparse as sp
-
-        start, column, value = self.entries(rows)
-        return sp.csr_matrix((value, column, start), shape=(len(rows), self.X.shape[1]))
+    def dense(self, rows: Index) -> Float:
+        """Return the rows themselves, without copying where they lie together."""
+        together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+        return self.X[rows[0] : rows[-1] + 1] if together else self.X[rows]
 
     def tabulated(self, rows: Index, table: Float) -> bool:
         """Whether one small table holds the logarithms of every count that the rows can leave of ``table``."""
