@@ -169,8 +169,8 @@ class JoblibPool:
     Parameters
     ----------
     backend : str
-        For example ``"ray"`` or ``"multiprocessing"``; threads are refused, because training code must not run in the
-        process that may hold credentials.
+        For example ``"ray"``; threads and ``"multiprocessing"`` are refused, because training code must not run in the
+        process that may hold credentials, nor in a fork of it, which has its memory and may hold its locks for ever.
     jobs : int
     limits : Limits
     """
@@ -182,8 +182,11 @@ class JoblibPool:
             self._parallel = Parallel(n_jobs=jobs, backend=backend, batch_size=1, pre_dispatch="all")
         except ValueError as exc:
             raise UsageError(f"{backend!r} is neither a Dask address nor a backend registered with joblib") from exc
-        if getattr(self._parallel._backend, "uses_threads", False) or backend == "sequential":  # noqa: SLF001
-            raise UsageError(f"joblib backend {backend!r} runs training in this process; use one with worker processes")
+        if getattr(self._parallel._backend, "uses_threads", False) or backend in {"sequential", "multiprocessing"}:  # noqa: SLF001
+            raise UsageError(
+                f"joblib backend {backend!r} runs training in this process or in a fork of it; "
+                "use one that starts workers of its own"
+            )
         self._parallel.__enter__()  # keeps the backend's workers between rounds
         self.slots = jobs
         self.chunk_seconds = 1.0

@@ -10,8 +10,10 @@ import threading
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
+from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import GaussianNB
 
 from privgate.data import TrainingData
@@ -217,15 +219,25 @@ def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch):
         fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
 
 
-def test_another_joblib_backend_gives_the_same_table(tmp_path, table):
-    with Fleet(jobs=2, ledger=tmp_path, cluster="multiprocessing") as fleet:
+def test_another_joblib_backend_gives_the_same_table(tmp_path, table, monkeypatch):
+    class Registered(LokyBackend):
+        """What a team's own scheduler would register."""
+
+    monkeypatch.setitem(joblib.parallel.BACKENDS, "registered", Registered)
+    with Fleet(jobs=2, ledger=tmp_path, cluster="registered") as fleet:
         found = measure(fleet, pause=0.0)
 
     np.testing.assert_array_equal(found.log_without, table.log_without)
 
 
 @pytest.mark.parametrize(
-    ("backend", "word"), [("threading", "in this process"), ("sequential", "in this process"), ("nosuch", "neither")]
+    ("backend", "word"),
+    [
+        ("threading", "in this process"),
+        ("sequential", "in this process"),
+        ("multiprocessing", "a fork of it"),
+        ("nosuch", "neither"),
+    ],
 )
 def test_backends_that_cannot_isolate_are_refused(tmp_path, backend, word):
     with Fleet(ledger=tmp_path, cluster=backend) as fleet, pytest.raises(UsageError, match=word):
