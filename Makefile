@@ -26,7 +26,7 @@ lint: $(STAMP)
 
 test: $(STAMP) lint ## what CI runs: lint, types, floors, tests with branch coverage
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

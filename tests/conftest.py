@@ -1,7 +1,9 @@
 """Fixtures that every part of the suite shares."""
 
 import contextlib
+import functools
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +17,17 @@ from pathlib import Path
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+TESTS = Path(__file__).resolve().parent
+SERVED = {"gate", "hooks", "registry", "store", "trust"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
+    for item in items:
+        inside = item.path.is_relative_to(TESTS)
+        area = item.path.relative_to(TESTS).parts[0] if inside else "privgate"
+        served = area in SERVED and {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"store", "registry"} else area))
 
 
 @pytest.fixture(scope="session")
@@ -45,16 +58,29 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def _running_mlflow(
-    folder: Path, *options: str, env: dict[str, str] | None = None, python: str = sys.executable, wait: bool = True
+    folder: Path,
+    *options: str,
+    env: dict[str, str] | None = None,
+    python: str = sys.executable,
+    wait: bool = True,
+    database: Path | None = None,
 ) -> Iterator[str]:
-    """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group."""
+    """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group.
+
+    SQLite files that do not exist yet begin as copies of ``database``.
+    """
     port = free_port()
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
     if "--workers" not in options:
         command += ["--workers", "1"]
     if "--backend-store-uri" not in options:
         command += ["--backend-store-uri", f"sqlite:///{folder}/tracking.db"]
-    command += ["--artifacts-destination", str(folder / "artifacts")]
+    if "--artifacts-destination" not in options:
+        command += ["--artifacts-destination", str(folder / "artifacts")]
+    if database is not None and python == sys.executable:
+        for path in {Path(part.partition("sqlite:///")[2]) for part in command if "sqlite:///" in part}:
+            if not path.exists():
+                shutil.copy(database, path)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
     environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **(env or {})}
     log = (folder / "server.log").open("wb")
@@ -88,13 +114,25 @@ def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None
 
 
 @pytest.fixture(scope="session")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a real MLflow server for the whole session; use names of your own in it."""
-    with _running_mlflow(tmp_path_factory.mktemp("mlflow-server")) as address:
-        yield address
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a migrated SQLite database to copy: migrating takes every server and registry seconds."""
+    import mlflow
+
+    path = tmp_path_factory.mktemp("database") / "empty.db"
+    mlflow.MlflowClient(f"sqlite:///{path}").search_registered_models()
+    return path
 
 
 @pytest.fixture(scope="session")
-def running_mlflow() -> Callable[..., contextlib.AbstractContextManager[str]]:
+def running_mlflow(empty_database: Path) -> Callable[..., contextlib.AbstractContextManager[str]]:
     """Return the context manager behind ``mlflow_server``: (folder, *options, env=..., python=..., wait=...)."""
-    return _running_mlflow
+    return functools.partial(_running_mlflow, database=empty_database)
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(
+    tmp_path_factory: pytest.TempPathFactory, running_mlflow: Callable[..., contextlib.AbstractContextManager[str]]
+) -> Iterator[str]:
+    """Address of a real MLflow server for the whole session; use names of your own in it."""
+    with running_mlflow(tmp_path_factory.mktemp("mlflow-server")) as address:
+        yield address
