@@ -5,12 +5,15 @@ content, the seed and the epoch. Leaving a record out therefore changes nothing 
 training); shuffling the remaining records anew would measure another batch order instead of the record.
 """
 
+import re
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.record_keyed import batches, n_batches, record_keys
+
+NO_GPU = "torch finds no GPU on this machine"
 
 
 class TorchTraining:
@@ -109,6 +112,8 @@ class TorchTraining:
             raise ValueError("activation is 'tanh' or 'relu', optimizer is 'sgd' or 'adam'")
         if not (0 <= self.dropout < 1 and self.lr > 0 and self.momentum >= 0 and self.weight_decay >= 0):
             raise ValueError("dropout lies in [0, 1), lr above 0, momentum and weight_decay at 0 or above")
+        if self.device not in ("cpu", "auto") and not re.fullmatch(r"cuda(:\d+)?", str(self.device)):
+            raise ValueError(f"device is 'cpu', 'cuda', 'cuda:1' or 'auto', not {self.device!r}")
         if self.batch_size < 1 or self.epochs < 1 or any(h < 1 for h in self.hidden):
             raise ValueError("batch_size, epochs and hidden units must be at least 1")
 
@@ -178,9 +183,19 @@ def perceptron(sizes: tuple[int, ...], activation: str, dropout: float) -> Any:
 
 
 def resolve_device(name: str) -> str:
-    """Return "cuda" for "auto" where there is a GPU, else "cpu"; other names unchanged."""
+    """Return "cuda" for "auto" where there is a GPU, else "cpu"; other names unchanged.
+
+    Raises
+    ------
+    ValueError
+        A GPU is asked for and there is none.
+    """
     import torch
 
+    there = torch.cuda.is_available()
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if there else "cpu"
+    if name.startswith("cuda") and not there:
+        # no quotation marks: what a worker says in them is left out of reports
+        raise ValueError(f"the recipe asks for device {name}, but {NO_GPU}; set device to auto or cpu")
     return name

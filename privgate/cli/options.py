@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from privgate.errors import UsageError
-from privgate.measure.bench import Limits, Mode
+from privgate.measure.bench import Limits, Mode, Precision
 from privgate.policy import Policy
 from privgate.retrain.fleet import Fleet
 from privgate.subject import Subject
@@ -70,6 +70,13 @@ def run(command: F) -> F:
                 help="Leave-one-out: everybody; only who could hold the largest value; or a ranking, which never "
                 "approves.",
             ),
+            click.option(
+                "--precision",
+                type=click.Choice(get_args(Precision)),
+                default="full",
+                show_default=True,
+                help="Networks: mixed multiplies differences between models in bfloat16; a larger error is stated.",
+            ),
             click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True),
             click.option("--seeds", type=click.IntRange(min=1), default=None, help="Paired seeds; chosen if absent."),
             click.option(
@@ -96,6 +103,7 @@ def build(uri: str, settings: dict[str, Any]) -> Run:
         shadow_models=settings["shadow_models"],
         seeds=settings["seeds"],
         mode=settings["mode"],
+        precision=settings["precision"],
     )
     memory = settings["memory_limit"]
     fleet = Fleet(

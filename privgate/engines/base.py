@@ -40,13 +40,14 @@ class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
 class Engine(Protocol):
     """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
 
-    ``version`` enters every digest: raise it whenever a number could change. Five attributes are optional: ``gives``
+    ``version`` enters every digest: raise it whenever a number could change. Some attributes are optional: ``gives``
     names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes`` (``coef`` (S, U, K, d), ``intercept``
     (S, U, K) without the unit, ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean
     error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``, whose
-    price ``cost(..., mode=...)`` says; ``tolerance`` (nats) is what the re-check allows beyond each unit's own error
-    bound; ``hands_on`` says why units are handed on (``SEVERAL`` among the reasons where units of several records are);
-    and ``notes(subject)`` returns JSON values for the report.
+    price ``cost(..., mode=...)`` says; ``precisions`` what ``leave_out(..., precision=...)`` knows; ``tolerance``
+    (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on
+    (``SEVERAL`` among the reasons where units of several records are); and ``notes(subject)`` returns JSON values for
+    the report.
     """
 
     @property

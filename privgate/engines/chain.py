@@ -97,6 +97,7 @@ def answer(
     limits: tuple[float, ...] = (1.0,),
     changes: bool = False,
     mode: Mode = "all",
+    precision: str = "full",
     engines: tuple[Engine, ...] | None = None,
 ) -> Answered:
     """Return models without each unit from the first engine that covers it; always complete.
@@ -117,6 +118,8 @@ def answer(
         Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
         error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
         others get status ``screened`` and never approve).
+    precision : {"full", "mixed"}
+        Whether an engine that knows how may compute in half the bits, with a larger ``error``; re-checked all the same.
     engines : tuple of Engine, optional
         The catalogue if absent; the last one must hand on nothing.
 
@@ -135,9 +138,7 @@ def answer(
         if why := engine.supports(subject):
             declined[engine.name] = why
             continue
-        wanted: dict[str, Any] = {"changes": True} if changes and hasattr(engine, "gives") else {}
-        if mode in getattr(engine, "modes", ()):
-            wanted["mode"] = mode
+        wanted = _wanted(engine, changes=changes, mode=mode, precision=precision)
         part_queries = _queries_of(queries, units, rest)
         try:
             if mode == "screen" and engine.name == "refit":
@@ -161,13 +162,25 @@ def answer(
             parts.append(made)
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
         shares.append(
-            Share(engine.name, len(rest), len(made.units), _why(engine, subject, handed_on), _without_limit(made))
+            Share(
+                _name(engine, made), len(rest), len(made.units), _why(engine, subject, handed_on), _without_limit(made)
+            )
         )
         rest = handed_on
     if len(rest):
         raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
     whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
     return Answered(whole, tuple(rechecks), declined, tuple(shares))
+
+
+def _wanted(engine: Engine, *, changes: bool, mode: Mode, precision: str) -> dict[str, Any]:
+    """Return what of the optional arguments an engine knows."""
+    wanted: dict[str, Any] = {"changes": True} if changes and hasattr(engine, "gives") else {}
+    if mode in getattr(engine, "modes", ()):
+        wanted["mode"] = mode
+    if precision in getattr(engine, "precisions", ()):
+        wanted["precision"] = precision
+    return wanted
 
 
 def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet) -> Shadows:
@@ -182,6 +195,12 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None,
         if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
             return made
     raise MeasurementError("no engine can train on subsets of this pool")
+
+
+def _name(engine: Engine, made: Retrained) -> str:
+    """Return the engine's name, or what it calls itself where it answered all units in another way than usual."""
+    names = set(made.engine.tolist())
+    return str(names.pop()) if len(names) == 1 else engine.name
 
 
 def _why(engine: Engine, subject: Subject, handed_on: Index) -> dict[str, int]:

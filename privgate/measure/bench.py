@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Index = NDArray[np.int64]
 #: how closely leave-one-out answers; see ``measure.modes``
 Mode = Literal["all", "max", "screen"]
+Precision = Literal["full", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,13 @@ class Limits:
         Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
         models of which the top tenth is retrained, which never approves.
 
+    precision : {"full", "mixed"}
+        Networks only: whether differences between models may be multiplied in bfloat16, at a larger stated error.
+
     Raises
     ------
     UsageError
-        The mode is not known, or a ranking of everybody is asked for together with a sample.
+        The mode or precision is not known, or a ranking of everybody is asked for together with a sample.
     """
 
     max_retrains: int | None = None
@@ -53,10 +57,12 @@ class Limits:
     shadow_models: int = 64
     seeds: int | None = None
     mode: Mode = "all"
+    precision: Precision = "full"
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise UsageError(f"no mode {self.mode!r}; it is one of {', '.join(get_args(Mode))}")
+        for name, known in (("mode", get_args(Mode)), ("precision", get_args(Precision))):
+            if getattr(self, name) not in known:
+                raise UsageError(f"no {name} {getattr(self, name)!r}; it is one of {', '.join(known)}")
         if self.mode == "screen" and not (self.max_retrains is None and self.budget_seconds is None):
             raise UsageError("mode screen ranks everybody, a budget draws a sample; give --mode screen or the budget")
 

@@ -59,6 +59,7 @@ def retrained(bench: Bench) -> Retrained:
         limits=bench.thresholds or (1.0,),
         changes=needs_changes,
         mode=bench.mode,
+        precision=bench.limits.precision,
     )
     bench.detail["recheck"] = [_recheck_row(dict(p.detail)) for p in found.rechecks]
     bench.detail["declined"] = dict(found.declined)

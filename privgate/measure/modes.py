@@ -13,6 +13,7 @@ from privgate.measure.bench import Bench, Mode
 from privgate.retrain.retrained import Status
 
 AGAIN = "check with --mode all"
+HALF = "where networks are trained together, their differences are multiplied in bfloat16 (--precision mixed)"
 #: what a request needs of everybody, by its aggregate
 _EVERYBODY = {"quantile": "a quantile", "share_above": "a share of people"}
 
@@ -28,7 +29,15 @@ def used(bench: Bench) -> Mode:
 
 def payload(bench: Bench) -> dict[str, Any]:
     """Return the mode as JSON values for the evidence."""
-    return {"asked": bench.limits.mode, "used": bench.mode, "note": note(bench)}
+    said = [note(bench)] if note(bench) else []
+    if bench.limits.precision == "mixed":
+        said.append(HALF)
+    return {
+        "asked": bench.limits.mode,
+        "used": bench.mode,
+        "precision": bench.limits.precision,
+        "note": "; ".join(said),
+    }
 
 
 def note(bench: Bench) -> str:

@@ -82,6 +82,8 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
     cost = cost_of(bench, sample)
     if bench.limits.mode == "max":
         said.append(modes.note(bench))
+    if bench.limits.precision == "mixed" and "mixed" in getattr(engine, "precisions", ()):
+        said.append(modes.HALF)
     pairs = "" if len(bench.seeds) == 1 else f", {len(bench.seeds)} paired seeds each"
     said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
     if cost.fits == 0:

@@ -168,6 +168,117 @@ def test_a_class_of_one_is_undefined():
     assert np.isneginf(made.log_without[0, 4]).all()
 
 
+MIXED = {"hidden": (16,), "lr": 0.1, "batch_size": 8, "epochs": 5}
+
+
+def wide(n=64, d=40, K=3):
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, K, n)
+    X = (rng.random((n, d)) < 0.3 + 0.3 * (np.arange(d) % K == y[:, None])).astype(np.float32)
+    X[10], y[10] = X[9], y[9]
+    return X, y
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"hidden": (16, 8)}, {"batch_size": 1, "epochs": 3}, {"batch_size": 1000}],
+    ids=["one layer", "two layers", "single records", "one batch"],
+)
+def test_differences_in_bfloat16_are_within_a_thousandth_and_within_their_stated_error(settings):
+    X, y = wide()
+    y[4] = 9
+    subject = subject_of(TorchTraining(**{**MIXED, **settings}), X, y)
+
+    full, mixed = (ENGINE.leave_out(subject, np.arange(64), (7,), None, precision=p)[0] for p in ("full", "mixed"))
+
+    assert set(mixed.engine) == {"torch_nets", "torch_nets, mixed precision"}
+    assert np.flatnonzero(mixed.engine == "torch_nets").tolist() == [4]  # a class of one has no model
+    live = np.arange(64) != 4
+    assert (full.log_with == mixed.log_with).all()
+    pdtp = [np.abs(m.log_with - m.log_without)[:, live].max(axis=2) for m in (full, mixed)]
+    apart = np.abs(pdtp[0] - pdtp[1])
+    assert 0 < apart.max() <= 1e-3 * pdtp[0].max()
+    gap = np.abs(full.log_without[:, live] - mixed.log_without[:, live])
+    assert (gap.max(axis=(0, 2)) <= mixed.error[live]).all()
+
+
+def test_differences_are_told_about_other_questions_too():
+    X, y = wide()
+    subject = subject_of(TorchTraining(**MIXED), X, y)
+    few = np.repeat(np.arange(3), 2), np.array([5, 30, 30, 31, 5, 6])
+    many = np.repeat(np.arange(3), 64), np.tile(np.arange(64), 3)
+
+    for queries in (few, many):
+        full, mixed = (
+            ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), None, queries=queries, precision=p)[0]
+            for p in ("full", "mixed")
+        )
+        assert np.abs(full.log_without - mixed.log_without).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "grouped"),
+    [({"momentum": 0.9}, False), ({"dropout": 0.2}, False), ({"activation": "relu"}, False), ({}, True)],
+)
+def test_what_differences_do_not_cover_is_trained_in_full(settings, grouped):
+    X, y = wide()
+    groups = np.arange(64) // 2 if grouped else None
+    subject = subject_of(TorchTraining(**{**MIXED, "epochs": 2, **settings}), X, y, groups=groups)
+
+    full, mixed = (ENGINE.leave_out(subject, np.arange(5), (1,), None, precision=p)[0] for p in ("full", "mixed"))
+
+    assert set(mixed.engine) == {"torch_nets"}
+    assert (full.log_without == mixed.log_without).all()
+    assert (full.error == mixed.error).all()
+
+
+def test_half_the_bits_must_be_asked_for_and_are_rechecked(fleet):
+    X, y = wide()
+    subject = subject_of(TorchTraining(**{**MIXED, "epochs": 2}), X, y)
+
+    usual, asked = (answer(subject, np.arange(20), (2,), fleet, precision=p) for p in ("full", "mixed"))
+
+    assert [share.engine for share in usual.shares] == ["torch_nets"]
+    assert [share.engine for share in asked.shares] == ["torch_nets, mixed precision"]
+    assert asked.rechecks[0].outcome == "passed"
+    assert asked.rechecks[0].detail["worst_difference"] > 10 * usual.rechecks[0].detail["worst_difference"]
+
+
+@pytest.mark.parametrize("precision", ["full", "mixed"])
+def test_a_gpu_answers_as_the_processor_does(precision):
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU here")
+    X, y = wide()
+    there, here = (
+        ENGINE.leave_out(
+            subject_of(TorchTraining(**MIXED, device=d), X, y), np.arange(64), (7,), None, precision=precision
+        )[0]
+        for d in ("cuda", "cpu")
+    )
+    again = TorchTraining(**MIXED, device="cuda", random_state=7).fit(np.delete(X, 5, axis=0), np.delete(y, 5))
+
+    apart = 1e-4 if precision == "full" else 1e-2
+    assert np.abs(there.log_without - here.log_without).max() < apart
+    assert np.abs(np.log(again.predict_proba(X[5:6])) - there.log_without[0, 5]).max() < apart
+
+
+def test_a_gpu_that_is_not_there_is_said_in_one_sentence(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    X, y = sample()
+    asked = TorchTraining(device="cuda", epochs=1)
+
+    with pytest.raises(ValueError, match="asks for device cuda, but torch finds no GPU on this machine; set device"):
+        asked.fit(X, y)
+    assert ENGINE.supports(subject_of(asked, X, y)) == "torch finds no GPU on this machine"
+    assert ENGINE.supports(subject_of(TorchTraining(device="auto", epochs=1), X, y)) == ""
+    with pytest.raises(ValueError, match="device is 'cpu'"):
+        TorchTraining(device="tpu").fit(X, y)
+
+
 @pytest.mark.parametrize("wrong", [{"optimizer": "lion"}, {"dropout": 1.0}, {"lr": 0.0}, {"batch_size": 0}])
 def test_parameters_that_mean_nothing_are_refused(wrong):
     X, y = sample()
