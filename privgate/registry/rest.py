@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from privgate.errors import RegistryError
+
 if TYPE_CHECKING:
     import requests
 
+_HTTP = ("http://", "https://")
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 #: MLflow's own list of answers that may be different a moment later
 _PASSING = (408, 429, 500, 502, 503, 504)
@@ -37,7 +40,7 @@ class OddNameError(Exception):
 def address_for(tracking_uri: str | None) -> str | None:
     """Return the address that MLflow would talk to, or None where MLflow itself must do it."""
     wanted = _asked_of_mlflow(tracking_uri) if "mlflow" in sys.modules else _asked_of_environment(tracking_uri)
-    if wanted is None or not wanted.startswith(("http://", "https://")) or _needs_mlflow():
+    if wanted is None or not wanted.startswith(_HTTP) or _needs_mlflow():
         return None
     return wanted
 
@@ -49,11 +52,12 @@ def _asked_of_environment(tracking_uri: str | None) -> str | None:
 
 def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
     """Ask MLflow where it is loaded anyway: a program may have set its addresses."""
-    from mlflow import MlflowClient
+    import mlflow
 
-    client = MlflowClient(tracking_uri)
-    wanted = str(client.tracking_uri)
-    return wanted if client._registry_uri == wanted else None  # noqa: SLF001  nothing else tells
+    wanted = tracking_uri or str(mlflow.get_tracking_uri())
+    if not wanted.startswith(_HTTP):
+        return None  # its client would open a database
+    return wanted if mlflow.MlflowClient(wanted)._registry_uri == wanted else None  # noqa: SLF001  nothing else tells
 
 
 def _needs_mlflow() -> bool:
@@ -168,6 +172,9 @@ class RestClient:
             stream=stream,
             timeout=float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
             allow_redirects=_is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
+            # said at each request: a session's own would give way to other variables
+            verify=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not _is_set("MLFLOW_TRACKING_INSECURE_TLS"),
+            cert=os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
         )
         if answer.status_code != 200:
             raise requests.HTTPError(_refusal(answer), response=answer)
@@ -211,15 +218,16 @@ def _session() -> "requests.Session":
         session.headers["X-MLFLOW-WORKSPACE"] = workspace
     if authorization := _authorization():
         session.headers["Authorization"] = authorization
-    session.verify = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not _is_set("MLFLOW_TRACKING_INSECURE_TLS")
-    session.cert = os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None
     return session
 
 
 def _authorization() -> str:
     """Return the header that MLflow's client would send: a password goes before a token."""
-    kept = configparser.ConfigParser()
-    kept.read(Path("~/.mlflow/credentials").expanduser())
+    kept, path = configparser.ConfigParser(interpolation=None), Path("~/.mlflow/credentials").expanduser()
+    try:
+        kept.read(path)
+    except (configparser.Error, UnicodeDecodeError) as exc:
+        raise RegistryError(f"{path} cannot be read ({type(exc).__name__}); write it as MLflow documents") from exc
     user, password = (
         os.environ.get(name.upper()) or kept.get("mlflow", name, fallback="") or ""
         for name in ("mlflow_tracking_username", "mlflow_tracking_password")

@@ -10,14 +10,6 @@ import pytest
 from privgate import Domain, Recipe, TrainingData
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory):
-    """A migrated database to copy: migrating takes seconds."""
-    path = tmp_path_factory.mktemp("database") / "empty.db"
-    mlflow.MlflowClient(f"sqlite:///{path}").search_registered_models()
-    return path
-
-
 @pytest.fixture
 def registry(empty_database, tmp_path, monkeypatch):
     """A fresh SQLite registry whose artifacts lie in tmp_path; MLflow's process-wide address points at it."""

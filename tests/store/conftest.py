@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from mlflow.exceptions import MlflowException
 
 from privgate import digest, statement, trust
 from privgate.policy import Policy
@@ -155,12 +156,43 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def guarded_server(tmp_path_factory, site, running_mlflow):
+def guarded_folder(tmp_path_factory):
+    """The folder of the guarded server: ``tracking.db`` and ``artifacts``."""
+    return tmp_path_factory.mktemp("guarded")
+
+
+@pytest.fixture(scope="session")
+def guarded_server(guarded_folder, site, running_mlflow):
     """A guarded server for the whole session; use names of your own in it."""
-    folder = tmp_path_factory.mktemp("guarded")
-    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
-    with running_mlflow(folder, *options, env=site.env) as address:
+    options = ("--registry-store-uri", f"privgate:sqlite:///{guarded_folder}/tracking.db")
+    with running_mlflow(guarded_folder, *options, env=site.env) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def quiet_server(tmp_path_factory, site, running_mlflow):
+    """A guarded server for tests that look at everything in a registry, one after the other; see ``quiet``."""
+    folder = tmp_path_factory.mktemp("quiet")
+    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/tracking.db")
+    # a webhook of a test is delivered at once, to loopback, over plain HTTP
+    env = {
+        "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",
+        "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+        "MLFLOW_WEBHOOK_CACHE_TTL": "0",
+    }
+    with running_mlflow(folder, *options, env={**site.env, **env}) as address:
+        yield address, folder
+
+
+@pytest.fixture
+def quiet(quiet_server, site):
+    """A guarded registry that holds nothing but what this test puts there; ``folder`` is its server's."""
+    address, folder = quiet_server
+    made = Registry(address, site)
+    made.folder = folder
+    yield made
+    for model in made.client.search_registered_models(max_results=1000):
+        made.client.delete_registered_model(model.name)
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +216,63 @@ def name(request):
 @pytest.fixture(scope="session")
 def registry_type():
     return Registry
+
+
+def ways(registry, name, version):
+    """Give (way, method of the client and arguments, REST path and body)."""
+    client = registry.client
+    source = client.get_model_version(name, version).source
+    model_id = source.rpartition("/")[2]
+    alias = "registered-models/alias"
+    for spelling in ("production", "PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction"):
+        body = {"name": name, "alias": spelling, "version": version}
+        yield f"alias {spelling}", (client.set_registered_model_alias, name, spelling, version), (alias, body)
+    body = {"name": name, "version": version, "stage": "Production", "archive_existing_versions": False}
+    stage = (client.transition_model_version_stage, name, version, "Production")
+    yield "stage Production", stage, ("model-versions/transition-stage", body)
+    body = {"name": f"prod.{name}", "source": source, "model_id": model_id}
+    yield "new version of prod.*", (registry.create, f"prod.{name}", source), ("model-versions/create", body)
+    copied = f"models:/{name}/{version}"
+    body = {"name": f"prod.{name}", "source": copied}
+    yield "copy into prod.*", (client.copy_model_version, copied, f"prod.{name}"), ("model-versions/create", body)
+    body = {"name": name, "new_name": f"prod.{name}-2"}
+    yield (
+        "rename onto prod.*",
+        (client.rename_registered_model, name, f"prod.{name}-2"),
+        ("registered-models/rename", body),
+    )
+    body = {"name": name, "version": version, "key": "privgate.statement", "value": "passed"}
+    forged = (client.set_model_version_tag, name, version, "privgate.statement", "passed")
+    yield "forged statement tag", forged, ("model-versions/set-tag", body)
+
+
+def by_client(call):
+    try:
+        call[0](*call[1:])
+    except MlflowException as exc:
+        return "refused" if "privgate" in str(exc) and "PERMISSION_DENIED" in str(exc) else f"error: {exc}"
+    return "LET THROUGH"
+
+
+def by_rest(registry, api, path, body):
+    status, answer = registry.post(f"/{api}/2.0/mlflow/{path}", body)
+    if status == 403 and "privgate" in answer["message"]:
+        return "refused (403)"
+    return "LET THROUGH" if status == 200 else f"{status} {answer}"
+
+
+@pytest.fixture(scope="session")
+def tried():
+    """Return a function that tries every way around for an unsigned version: rows of (way, client, REST, UI path)."""
+
+    def rows(registry, name, version):
+        registry.client.create_registered_model(f"prod.{name}")
+        return [
+            (way, by_client(call), *(by_rest(registry, api, path, body) for api in ("api", "ajax-api")))
+            for way, call, (path, body) in ways(registry, name, version)
+        ]
+
+    return rows
 
 
 @pytest.fixture(scope="session")

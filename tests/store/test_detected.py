@@ -18,16 +18,6 @@ def guard(site):
     return Guard.load(site.config)
 
 
-@pytest.fixture
-def own(tmp_path, running_mlflow, site, registry_type):
-    """A guarded server of this test's own, so that the doctor sees nothing else."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
-    with running_mlflow(folder, *options, env=site.env) as address:
-        yield registry_type(address, site)
-
-
 def answers(guard, registry, state):
     return [a.text for a in examine(guard, tracking_uri=registry.address) if a.state == state]
 
@@ -110,7 +100,8 @@ def test_a_statement_whose_evidence_is_gone_does_not_verify(registry, guard, nam
 # 10: the database itself, and a second server on it
 
 
-def test_the_doctor_finds_what_went_around_the_gate(own, guard, site, tmp_path, running_mlflow):
+def test_the_doctor_finds_what_went_around_the_gate(quiet, guard, tmp_path):
+    own = quiet
     good, bad = own.log("credit"), own.log("credit", payload="unsigned")
     own.release("credit", good, tmp_path)
     own.client.set_registered_model_alias("credit", "production", good)
@@ -118,7 +109,7 @@ def test_the_doctor_finds_what_went_around_the_gate(own, guard, site, tmp_path, 
     assert any("answered the probe" in text for text in answers(guard, own, "fine"))
     assert any(f"models:/credit/{good} as 'production' verifies" in text for text in answers(guard, own, "fine"))
 
-    database = f"sqlite:///{tmp_path}/server/registry.db"
+    database = f"sqlite:///{quiet.folder}/tracking.db"
     mlflow.MlflowClient(database, registry_uri=database).set_registered_model_alias("credit", "Production", bad)
 
     wrong = answers(guard, own, "wrong")
@@ -126,14 +117,23 @@ def test_the_doctor_finds_what_went_around_the_gate(own, guard, site, tmp_path, 
     assert f"models:/credit/{bad} as 'Production' is released but does not verify" in wrong[0]
     assert "there is no statement" in wrong[0]
 
-    second = tmp_path / "second"
-    second.mkdir()
-    with running_mlflow(second, "--registry-store-uri", database) as address:
-        unguarded = type(own)(address, site)
-        assert any("is not guarded" in text for text in answers(guard, unguarded, "wrong"))
+
+def test_the_doctor_says_when_a_server_is_not_guarded(mlflow_server, guard, site, registry_type):
+    assert any("is not guarded" in text for text in answers(guard, registry_type(mlflow_server, site), "wrong"))
 
 
-def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(own, guard, site, tmp_path):
+@pytest.mark.slow
+def test_what_a_second_unguarded_server_lets_through_is_found(quiet, guard, site, tmp_path, running_mlflow):
+    version = quiet.log("credit")
+    with running_mlflow(tmp_path, "--registry-store-uri", f"sqlite:///{quiet.folder}/tracking.db") as address:
+        type(quiet)(address, site).client.set_registered_model_alias("credit", "production", version)
+    wrong = answers(guard, quiet, "wrong")
+    assert len(wrong) == 1
+    assert f"models:/credit/{version} as 'production' is released but does not verify" in wrong[0]
+
+
+def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, guard, site, tmp_path):
+    own = quiet
     from dataclasses import replace
     from datetime import timedelta
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.errors import UsageError
@@ -26,15 +27,10 @@ from privgate.serve.webhook import WINDOW, Deliveries
 SECRET = b"a secret of this test alone"
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory, running_mlflow, site, registry_type):
-    """A guarded registry of this module's own: a reconciler attends to everything that asks."""
-    folder = tmp_path_factory.mktemp("served")
-    options = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
-    with running_mlflow(folder, *options, env=site.env) as address:
-        made = registry_type(address, site)
-        made.folder = folder
-        yield made
+@pytest.fixture
+def registry(quiet):
+    """A guarded registry without anything else: a reconciler attends to everything that asks."""
+    return quiet
 
 
 # requests
@@ -264,10 +260,16 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         assert 'result="approved"} 1' in served.get("/metrics")[1]
         assert TAG not in tags(registry, blocked, "1")
 
+        # and so does MLflow itself: it sends and signs this one
+        event = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
+        hook = registry.client.create_webhook("wake", served.address + "/webhook", [event], secret=SECRET.decode())
+        registry.client.set_model_version_tag(approved, "1", TAG, "dtp-1")
+        until(lambda: TAG not in tags(registry, approved, "1"), served, seconds=60)
+        registry.client.delete_webhook(hook.webhook_id)
+
         # the sweeper sees what changed behind the gate
         until(lambda: "privgate_released_wrong 0" in served.get("/metrics")[1], served)
-        stored = [p for p in (registry.folder / "artifacts").rglob("model.skops") if p.is_file()]
-        for path in stored:
+        for path in (p for p in (registry.folder / "artifacts").rglob("model.skops") if p.is_file()):
             path.write_bytes(path.read_bytes() + b"x")
         until(lambda: "privgate_released_wrong 1" in served.get("/metrics")[1], served)
 

@@ -1,0 +1,344 @@
+"""Verifying by plain HTTP and by MLflow's own client: the same answers, and nothing is believed that is odd."""
+
+import base64
+import datetime as dt
+import ipaddress
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.parse
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from privgate.errors import PrivgateError, RegistryError
+from privgate.registry import client, rest, stored_files
+from privgate.registry.guard_config import Guard
+from privgate.registry.verifying import verify
+
+
+@pytest.fixture
+def guard(site):
+    return Guard.load(site.config)
+
+
+def outcome(uri, guard, address, **options):
+    """Return what a verification says, or why not."""
+    try:
+        found = verify(uri, guard, tracking_uri=address, **options)
+    except PrivgateError as exc:
+        return type(exc).__name__, str(exc)
+    return found.uri, found.n_files, found.claims
+
+
+@pytest.fixture
+def both(registry, guard, monkeypatch):
+    """Return a function that verifies both ways, asserts that they agree, and returns what both said."""
+
+    def verified(uri, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "connect", refuse)
+            patch.setattr(stored_files, "connect", refuse)
+            quick = outcome(uri, guard, registry.address, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(rest, "address_for", lambda _: None)
+            slow = outcome(uri, guard, registry.address, **options)
+        assert quick == slow
+        return quick
+
+    return verified
+
+
+def refuse(*_):
+    raise AssertionError("MLflow's client was asked")
+
+
+def put(registry, name, version, file, content=b"x", method="PUT"):
+    """Write into the artifact store behind the registry's back, as MLflow lets anybody do."""
+    location = registry.client.get_logged_model(
+        registry.client.get_model_version(name, version).source.rpartition("/")[2]
+    ).artifact_location
+    path = f"{location.removeprefix('mlflow-artifacts:/')}/{file}"
+    request = urllib.request.Request(
+        f"{registry.address}/api/2.0/mlflow-artifacts/artifacts/{urllib.parse.quote(path)}", content, method=method
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.server
+def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(registry, both, name, tmp_path):
+    version, unsigned = registry.log(name), registry.log(name, payload="other")
+    for file in ("deep/er/ünï code (1).bin", "deep/a b.txt", "empty.txt"):
+        put(registry, name, version, file, b"" if file == "empty.txt" else b"x" * 3_000_000)
+    registry.release(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    uri, n_files, claims = both(f"models:/{name}@production")
+    assert (uri, n_files, claims.version) == (f"models:/{name}/{version}", 5, version)
+    assert both(f"models:/{name}/{version}", target="staging")[0] == "StatementError"
+    assert both(f"models:/{name}/{unsigned}")[0] == "StatementError"
+    assert both(f"models:/{name}@absent")[0] == "RegistryError"
+    assert both(f"models:/{name}/77")[0] == "RegistryError"
+    assert both("models:/no such model/1")[0] == "RegistryError"
+    assert both(registry.client.get_model_version(name, version).source)[0] == "StatementError"
+    put(registry, name, version, "deep/a b.txt", b"stolen")
+    assert both(f"models:/{name}@production")[0] == "DigestMismatchError"
+
+
+@pytest.mark.server
+def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
+    version = registry.log(name)
+    claims = registry.release(name, version, tmp_path)
+    place = f"privgate/reports/dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
+    put(registry, name, version, f"{place}/report.json", b"{}")
+    assert "not the one that was signed" in both(f"models:/{name}/{version}", target="production")[1]
+    put(registry, name, version, f"{place}/evidence.dsse.json", b"{")
+    assert "no DSSE envelope" in both(f"models:/{name}/{version}", target="production")[1]
+    put(registry, name, version, f"{place}/evidence.dsse.json", None, "DELETE")
+    assert "evidence behind the statement" in both(f"models:/{name}/{version}", target="production")[1]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("file", ["a%41.txt", "q?x=1", "same/same", "tab\there", " leading", "a;b", "~$x&y='z'"])
+def test_a_name_that_clients_read_differently_is_left_to_mlflow(registry, guard, name, tmp_path, file, monkeypatch):
+    """Files called oddly before the check: MLflow's own client decides what they are, then as now."""
+    version = registry.log(name)
+    put(registry, name, version, file)
+    answers = []
+    for route in (rest.address_for, lambda _: None):
+        monkeypatch.setattr(rest, "address_for", route)
+        try:
+            registry.release(name, version, tmp_path / str(len(answers)))
+        except Exception as exc:  # noqa: BLE001  MLflow's client cannot download some of these: then nothing is signed
+            answers.append(type(exc).__name__)
+            continue
+        answers.append(outcome(f"models:/{name}/{version}", guard, registry.address, target="production")[:2])
+    assert answers[0] == answers[1]
+
+
+def run_verify(site, uri, address, **environment):
+    """Run the command in a process of its own; return its exit code, its words, and what it imported."""
+    code = (
+        "import sys\nfrom privgate.__main__ import run\ncode = run(sys.argv[1:])\n"
+        "print(sorted({m.partition('.')[0] for m in sys.modules}))\nsys.exit(code)"
+    )
+    command = ["verify", uri, "--config", str(site.config), "--policy", "dtp-1", "--tracking-uri", address]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    *said, imported = done.stdout.splitlines() or [""]
+    return done.returncode, "\n".join(said) + done.stderr, imported
+
+
+@pytest.mark.server
+def test_the_command_loads_no_training_environment(registry, site, name, tmp_path):
+    version = registry.log(name)
+    registry.release(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    code, said, imported = run_verify(site, f"models:/{name}@production", registry.address)
+    assert (code, "verified: " in said) == (0, True), said
+    assert "'cryptography'" in imported
+    for heavy in ("mlflow", "sklearn", "pandas", "scipy", "great_expectations", "torch", "sqlalchemy", "matplotlib"):
+        assert f"'{heavy}'" not in imported
+
+
+# servers that answer something else
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers by path and remembers what it was asked with."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.asked.append(dict(self.headers))
+        status, body = self.server.answer(urllib.parse.urlsplit(self.path))
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def serving():
+    """Return a function that starts a loopback server from how it answers; it knows ``address`` and ``asked``."""
+    running = []
+
+    def start(answer, tls=None):
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+        server.answer, server.asked = answer, []
+        server.address = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        running.append(server)
+        return server
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+ROW = {
+    "name": "m",
+    "version": "1",
+    "source": "models:/m-1",
+    "creation_timestamp": 5,
+    "tags": [{"key": "a", "value": "b"}],
+}
+LISTS = [
+    ({"files": [{"path": "../up", "is_dir": False}]}, None),
+    ({"files": [{"path": "a/b", "is_dir": False}]}, None),
+    ({"files": [{"path": "/etc/passwd", "is_dir": False}]}, None),
+    ({"files": [{"path": "..", "is_dir": True}]}, None),
+    ({"files": [{"path": "twice", "is_dir": False}] * 2}, None),
+    ({"files": [{"path": "x"}]}, "not MLflow's"),
+    ({"files": ["x"]}, "not MLflow's"),
+    ({"files": {}}, "not MLflow's"),
+    ([], "not MLflow's"),
+    (b"<html>log in</html>", "listing"),
+]
+
+
+@pytest.mark.parametrize(("listed", "says"), LISTS)
+def test_a_listing_that_is_odd_is_left_to_mlflow_or_refused(serving, listed, says, monkeypatch):
+    def answer(url):
+        if "logged-models" in url.path:
+            return 200, {"model": {"info": {"artifact_uri": "mlflow-artifacts:/1/models/m-1/artifacts"}}}
+        return 200, listed
+
+    server, asked = serving(answer), []
+    monkeypatch.setattr(stored_files, "download", lambda *a, **k: asked.append(a) or (_ for _ in ()).throw(KeyError))
+    with pytest.raises(RegistryError if says else KeyError, match=says):
+        stored_files.stored_files(rest.RestClient(server.address), "m-1").__enter__()
+    assert bool(asked) is (says is None)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no m"}, "RESOURCE_DOES_NOT_EXIST: no m"),
+        (403, b"<html>", "HTTP 403"),
+        (302, b"", "HTTP 302"),
+        (200, b"<html>", "reading"),
+        (200, {"model_version": {**ROW, "creation_timestamp": "soon"}}, "not MLflow's"),
+        (200, {"model_version": {**ROW, "tags": 3}}, "not MLflow's"),
+        (200, {"model_version": "m"}, "not MLflow's"),
+        (200, {}, "not MLflow's"),
+        (500, {}, "500"),
+    ],
+)
+def test_an_answer_that_is_not_mlflows_verifies_nothing(serving, guard, status, body, says, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    server = serving(lambda _: (status, body))
+    with pytest.raises(RegistryError, match=says):
+        verify("models:/m/1", guard, tracking_uri=server.address)
+
+
+def asked_with(serving, monkeypatch, **environment):
+    """Return the headers of a request under an environment."""
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    server = serving(lambda _: (200, {"model_version": ROW}))
+    assert rest.RestClient(server.address).get_model_version("m", "1").tags == {"a": "b"}
+    return server.asked[0]
+
+
+def test_credentials_are_those_that_mlflows_client_would_send(serving, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "Authorization" not in asked_with(serving, monkeypatch)
+    (tmp_path / ".mlflow").mkdir()
+    (tmp_path / ".mlflow" / "credentials").write_text(
+        "[mlflow]\nmlflow_tracking_username = u\nmlflow_tracking_password = p%1\n"
+    )
+    kept = "Basic " + base64.b64encode(b"u:p%1").decode()
+    assert asked_with(serving, monkeypatch)["Authorization"] == kept
+    token = {"MLFLOW_TRACKING_TOKEN": "of this test", "MLFLOW_WORKSPACE": "team"}
+    found = asked_with(serving, monkeypatch, **token)
+    assert (found["Authorization"], found["X-MLFLOW-WORKSPACE"]) == (kept, "team")
+    said = asked_with(serving, monkeypatch, MLFLOW_TRACKING_USERNAME="other", MLFLOW_TRACKING_PASSWORD="word")
+    assert said["Authorization"] == "Basic " + base64.b64encode(b"other:word").decode()
+    monkeypatch.delenv("MLFLOW_TRACKING_USERNAME")
+    (tmp_path / ".mlflow" / "credentials").write_text("no section\n")
+    with pytest.raises(RegistryError, match="credentials cannot be read"):
+        rest.RestClient("http://127.0.0.1:1")
+    (tmp_path / ".mlflow" / "credentials").unlink()
+    assert asked_with(serving, monkeypatch)["Authorization"] == "Bearer of this test"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"MLFLOW_TRACKING_AUTH": "kerberos"},
+        {"MLFLOW_TRACKING_AWS_SIGV4": "true"},
+        {"MLFLOW_REGISTRY_URI": "http://127.0.0.1:2"},
+        {"MLFLOW_TRACKING_INSECURE_TLS": "true", "MLFLOW_TRACKING_SERVER_CERT_PATH": "/x"},
+    ],
+)
+@pytest.mark.parametrize("loaded", [True, False])
+def test_what_needs_mlflow_is_done_by_mlflow(monkeypatch, environment, loaded):
+    import mlflow
+
+    mlflow.set_tracking_uri(None)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "mlflow")
+    assert rest.address_for("http://127.0.0.1:1") == "http://127.0.0.1:1"
+    assert rest.address_for("sqlite:///x.db") is None
+    assert rest.address_for("databricks") is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://there")
+    assert rest.address_for(None) == "https://there"
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    assert rest.address_for("http://127.0.0.1:1") is None
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate that nobody signed but itself, and its key, in one file."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "certificate.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS")
+def test_certificates_count_as_for_mlflows_client(serving, certificate, guard, monkeypatch):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    address = serving(lambda _: (200, {"model_version": ROW, "artifact_uri": "x"}), tls).address
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
+        verify("models:/m/1", guard, tracking_uri=address)
+    for variable, value in (
+        ("MLFLOW_TRACKING_SERVER_CERT_PATH", str(certificate)),
+        ("MLFLOW_TRACKING_INSECURE_TLS", "true"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            assert rest.RestClient(address).get_model_version("m", "1").version == "1"
