@@ -7,6 +7,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from privgate.attacks.observed import FLOOR
+
 Float = NDArray[np.float64]
 
 
@@ -45,8 +47,8 @@ def train(
 
 
 def log_odds(network: Any, rows: Float) -> Float:
-    """Return ln P(in) - ln P(out), shape (n,)."""
-    p = network.predict_log_proba(rows)
+    """Return ln P(in) - ln P(out), shape (n,); finite, since a saturated unit's 0 is taken for 1e-30."""
+    p = np.log(np.maximum(network.predict_proba(rows), FLOOR))
     return np.asarray(p[:, 1] - p[:, 0], dtype=np.float64)
 
 

@@ -21,6 +21,8 @@ Index = NDArray[np.int64]
 
 #: target models (section 5.4)
 TARGETS = 200
+#: shared models where they cost next to nothing
+MANY = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +120,10 @@ class BothWays:
     kind : {"NB", "LR", "NN"}
     data : Data
     records : int64 array of shape (M,)
-    own, few, every : bool arrays of shape (R, M)
-        Right guesses: with ten models of the record's own; with ten shared models drawn anew for every target; with all
-        shared models at once, as the product does.
+    own : bool array of shape (R, M)
+        Right guesses with ten models of the record's own.
+    shared : mapping name -> bool array of shape (R, M)
+        Right guesses with shared models: ten of them drawn anew for every target, or all at once, as the product does.
     sets : int
         Sets of ten models of each record's own.
     """
@@ -129,25 +132,24 @@ class BothWays:
     data: Data
     records: Index
     own: Bool
-    few: Bool
-    every: Bool
+    shared: dict[str, Bool]
     sets: int
 
     def table(self) -> Table:
         """Return how far the schemes agree."""
         rows = []
-        for words, guesses in (("ten of them a target", self.few), (f"all {MODELS} at once", self.every)):
+        for words, guesses in self.shared.items():
             c = compare(guesses, self.own, self.sets)
             spread = 1.96 * float(c.difference.std(ddof=1)) / len(c.one) ** 0.5
             rows += [
-                Row(f"shared models, {words}: mean accuracy", float(c.other.mean()), float(c.one.mean()),
+                Row(f"{words}: mean accuracy", float(c.other.mean()), float(c.one.mean()),
                     f"difference {c.difference.mean():+.4f} +- {spread:.4f}"),
-                Row(f"shared models, {words}: share of records whose 95 % interval of the difference excludes 0", 0.05,
+                Row(f"{words}: share of records whose 95 % interval of the difference excludes 0", 0.05,
                     float(c.outside.mean()), f"so many or more by chance: p = {c.too_many:.2g}"),
-                Row(f"shared models, {words}: share with p < 0.05 on the same targets", 0.05,
+                Row(f"{words}: share with p < 0.05 on the same targets", 0.05,
                     float((c.p < 0.05).mean()), f"{int(c.rejected.sum())} by Holm over {len(c.p)} records"),
-                Row(f"shared models, {words}: correlation of the accuracies", None, _correlation(c)),
-                Row(f"shared models, {words}: largest difference", None, float(np.abs(c.difference).max())),
+                Row(f"{words}: correlation of the accuracies", None, _correlation(c)),
+                Row(f"{words}: largest difference", None, float(np.abs(c.difference).max())),
             ]  # fmt: skip
         each = "one a target, as in the paper" if self.sets == TARGETS else f"{TARGETS // self.sets} targets each"
         notes = (
@@ -155,6 +157,7 @@ class BothWays:
             f"{len(self.records)} random records; first column: the paper's scheme, or what chance gives",
             f"{self.sets} sets of ten models of each record's own: {each}",
             "pairs of the paper differ by the record alone, shared models by half of the records: not the same attack",
+            "lira_online: the strongest attack on shared models, beside the paper's attack with models of its own",
         )
         return Table(f"Both schemes on the same target models, {self.kind} on {self.data.name}", rows, notes)
 
@@ -178,18 +181,25 @@ def models(kind: str, data: Data, masks: Bool, fleet: Fleet, *, seed: int) -> Fl
 def both_ways(kind: str, data: Data, fleet: Fleet, say: Say, *, records: int = 100, sets: int = TARGETS) -> BothWays:
     """Attack random records both ways, on the same target models."""
     rng = np.random.default_rng([66, ord(kind[-1])])
-    inside = halves(MODELS, len(data.y), rng)
-    shared = models(kind, data, inside, fleet, seed=31)
+    many = MODELS if kind == "NN" else MANY
+    inside = halves(many, len(data.y), rng)
+    pool = models(kind, data, inside, fleet, seed=31)
     targets = np.stack([rng.permutation(len(data.y)) < len(data.y) // 2 for _ in range(TARGETS)])
     answered = models(kind, data, targets, fleet, seed=5_000_001)
     chosen = np.sort(rng.permutation(len(data.y))[:records])  # drawn before anything is looked at
-    scorer = BY_NAME["long_distance"].fit(Signals(shared[0], data.y, shared, inside), rng)
-    every = ((np.stack([scorer(p) for p in answered]) > 0) == targets)[:, chosen]
-    own, few = np.empty_like(every), np.empty_like(every)
+    signals = Signals(pool[0], data.y, pool[:MODELS], inside[:MODELS])
+    every = {}
+    for name in ("long_distance", "lira_online"):
+        scorer = BY_NAME[name].fit(signals, rng)
+        every[name] = ((np.stack([scorer(p) for p in answered]) > 0) == targets)[:, chosen]
+    own = np.empty_like(every["long_distance"])
+    few = {f"ten of {n} shared models a target": np.empty_like(own) for n in sorted({MODELS, many})}
     for j, i in enumerate(chosen):
         q, members = np.exp(answered[:, i]), targets[:, i]
-        few[:, j] = drawn(np.exp(shared[:, i]), inside[:, i], members, q, rng)
+        for n, guesses in zip(sorted({MODELS, many}), few.values(), strict=True):
+            guesses[:, j] = drawn(np.exp(pool[:n, i]), inside[:n, i], members, q, rng)
         own[:, j] = per_target.right(kind, data, int(i), members, q, fleet, rng, sets=sets)
         if j % 10 == 9:
             say(f"{kind} on {data.name}: {j + 1} of {len(chosen)} records attacked both ways")
-    return BothWays(kind, data, chosen, own, few, every, sets)
+    all_of_them = {f"all {MODELS} shared models at once, {name}": guesses for name, guesses in every.items()}
+    return BothWays(kind, data, chosen, own, {**few, **all_of_them}, sets)

@@ -60,3 +60,36 @@ def test_scoring_two_and_a_half_million_trials(models, name, module, figure):
         bench="attack_scoring", attack=name, trials=trials, ns_a_trial=scored / trials * 1e9,
         ns_a_trial_reading_probabilities=read / trials * 1e9, naive_seconds=naive, ratio=naive / (read + scored),
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def location(shared_data):
+    from privgate.reproduce import datasets
+
+    return datasets.location(shared_data("location30.npz").parent).sample(2000, np.random.default_rng(0))
+
+
+def test_two_hundred_thousand_networks_against_shared_ones(location):
+    from privgate.reproduce import shared
+
+    seen = shared.networks_cost(location)
+    note(bench="shared_shadows", kind="network", data=location.name, records=2000, alone=seen.alone, shared=seen.shared,
+         ratio=seen.ratio, wanted=2000, reached=seen.ratio >= 2000)  # fmt: skip
+
+
+@pytest.mark.parametrize(("records", "features"), [(2000, 446), (2000, 836), (10_000, 600)])
+@pytest.mark.parametrize("models", [20, 64, 256])
+def test_two_hundred_thousand_naive_bayes_against_shared_ones(records, features, models, request):
+    from privgate.reproduce import datasets, shared
+    from privgate.retrain.fleet import Fleet
+
+    if features == 446:
+        data = request.getfixturevalue("location")
+    else:
+        data = datasets.purchase_like(np.random.default_rng(5), n=records, features=features, classes=10, spread=0.5)
+    with Fleet(jobs=1, ledger="none") as fleet:
+        seen = shared.bayes_cost(data, fleet, models=models)
+    note(
+        bench="shared_shadows", kind="naive Bayes", data=data.name, records=records, features=features, models=models,
+        alone=seen.alone, shared=seen.shared, ratio=seen.ratio, wanted=20_000, reached=seen.ratio >= 20_000,
+    )  # fmt: skip
