@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg as sl
 
-from privgate.engines import binary_sweeps, regression
+from privgate.engines import binary_sweeps, regression, waves
 from privgate.engines.binary_sweeps import Whitened
 from privgate.engines.regression import Float, Objective
 from privgate.retrain.retrained import Index
@@ -22,8 +22,6 @@ class Binary:
 
     problem: Objective
     S: Whitened
-    tolerance: float = 1e-6
-    fast: int = 1
 
     @classmethod
     def solve(cls, problem: Objective, start: Float) -> Self | None:
@@ -46,19 +44,33 @@ class Binary:
         """Frobenius norm of L^-1, no smaller than its largest singular value."""
         return _spread(self.S.L)
 
-    def screened(self) -> tuple[Float, Float]:
-        """Return (parameters moved by one step (n, 1, p), bounds on their error in the Hessian's norm (n,))."""
-        c, radius = binary_sweeps.screen(self.S)
-        delta = sl.solve_triangular(self.S.L, self.S.A_train * c, lower=True, trans="T", check_finite=False)
-        return np.ascontiguousarray(delta.T)[:, None, :], radius
+    @cached_property
+    def influence(self) -> tuple[Float, Float]:
+        """Return (c, where one step is c a_i in whitened coordinates, bound on its error) of training records (n,)."""
+        return binary_sweeps.screen(self.S)
 
-    def shifts(self, records: Index) -> tuple[Float, Float]:
+    def screened(self) -> tuple[Float, Float]:
+        """Return (change of each record's own logit by one step, bound on the step's error in the Hessian's norm)."""
+        c, radius = self.influence
+        return c * self.S.h[: self.problem.n], radius
+
+    def one_step(self, records: Index) -> Float:
+        """Return the changes of the parameters by that step, shape (B, 1, p)."""
+        return self._parameters(self.S.A[records] * self.influence[0][records, None])
+
+    def shifts(self, records: Index, wanted: Float) -> tuple[Float, Float]:
         """Return (changes of the parameters (B, 1, p), bounds on their error in the Hessian's norm (B,))."""
-        D, error, slow = binary_sweeps.sweep(self.S, records, tolerance=self.tolerance, fast=self.fast)
-        if 1 < slow < 8:  # this data needs more sweeps: cheap ones for the next block
-            self.fast = min(self.fast + slow - 1, 6)
-        delta = sl.solve_triangular(self.S.L, D, lower=True, trans="T", check_finite=False)
-        return np.ascontiguousarray(delta.T)[:, None, :], error
+        c, radius = (a[records] for a in self.influence)
+
+        def sweep(some: Index, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
+            return binary_sweeps.sweep(self.S, records[some], D, precision)
+
+        D, error = waves.settle(sweep, self.S.A[records] * c[:, None], radius, wanted)
+        return self._parameters(D), error
+
+    def _parameters(self, D: Float) -> Float:
+        delta = sl.solve_triangular(self.S.L, D.T, lower=True, trans="T", check_finite=False)
+        return np.asarray(delta.T)[:, None, :]
 
     def without(self, rows: Index) -> tuple[Float, Float, float] | None:
         """Return parameters (1, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""

@@ -3,12 +3,13 @@
 In coordinates where the Hessian at the full minimiser is the identity (a_j = L^-1 x_j), the minimiser without record i
 lies at d with ``(I - v_i a_i a_i^T) d + sum_{j != i} a_j e(a_j . d) = r_i a_i``, e the second-order remainder of the
 sigmoid.
-The linear part is solved exactly in float64; only the small remainder goes through float32 products, two a sweep.
+The linear part is solved exactly in float64; only the small remainder goes through float32 products, two a sweep, and
+what they round is part of every bound.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from privgate.engines.regression import Float, Objective, sigmoid
 from privgate.retrain.retrained import Index
 
-#: records per product: blocks of two matrices of n x 64 stay near the processor
-BLOCK = 64
+#: training records per product: with 64 records left out, everything one product touches stays in the second cache
+CHUNK = 512
+#: 1 - leverage below which it is mostly rounding
+DEGENERATE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +43,15 @@ class Whitened:
 
     @cached_property
     def A(self) -> Float:
-        """L^-1 x of every pool record, shape (p, P)."""
-        return np.asarray(sl.solve_triangular(self.L, self.problem.X.T, lower=True, check_finite=False))
-
-    @property
-    def A_train(self) -> Float:
-        """L^-1 x of the training records, shape (p, n)."""
-        return self.A[:, : self.problem.n]
+        """L^-1 x of every pool record, shape (P, p)."""
+        return np.ascontiguousarray(sl.solve_triangular(self.L, self.problem.X.T, lower=True, check_finite=False).T)
 
     @cached_property
-    def A32(self) -> NDArray[np.float32]:
-        """The same in single precision."""
-        return np.ascontiguousarray(self.A_train, dtype=np.float32)
+    def precisions(self) -> dict[Any, tuple[NDArray[Any], ...]]:
+        """Of the training records: L^-1 x (n, p), curvature times that, and probabilities (n,), in both precisions."""
+        A = self.A[: self.problem.n]
+        full = A, A * self.v[:, None], self.p
+        return {t: tuple(a.astype(t, copy=False) for a in full) for t in (np.float32, np.float64)}
 
     @cached_property
     def logits(self) -> Float:
@@ -81,129 +81,116 @@ class Whitened:
     @cached_property
     def h(self) -> Float:
         """||a||^2 of every pool record, shape (P,); v h is the leverage."""
-        return np.asarray((self.A**2).sum(axis=0))
+        return np.asarray(np.einsum("ij,ij->i", self.A, self.A))
 
     @cached_property
     def radius(self) -> float:
         """Largest ||a_j|| of a training record: how fast curvature can change (self-concordance)."""
         return float(np.sqrt(self.h[: self.problem.n].max()))
 
+    @cached_property
+    def keep(self) -> Float:
+        """1 - leverage of the training records, shape (n,)."""
+        return np.asarray(1 - self.v * self.h[: self.problem.n])
+
 
 def screen(S: Whitened) -> tuple[Float, Float]:
-    """Return (D0 coefficients c with D0 = c a_i, bound on ||D - D0||) for every training record, O(n p).
+    """Return (D0 coefficients c with D0 = c a_i, bound on ||D - D0||) for every training record, O(n).
 
-    One-step influence (approximate leave-one-out) with a rigorous a-priori radius: with psi(u) = (e^u - 1 - u)/u, the
-    remainder over the ball of radius s is at most psi(R s) s, so the smallest fixed point of
-    ``s = ||D0|| + psi(R s) s / (1 - v h)`` contains the minimiser.
+    One-step influence (approximate leave-one-out) with a rigorous a-priori radius: the remainder over the ball of
+    radius s is at most ``(e^(R s) - 1 - R s) / R``, so a ball where ``||D0||`` and that over 1 - v h are no more than s
+    together is mapped into itself and holds the minimiser. Newton's method finds the smallest, from below.
     """
-    n = S.problem.n
-    h, keep = S.h[:n], 1 - S.v * S.h[:n]
-    c = S.r / keep
-    first = np.abs(c) * np.sqrt(h)
-    s = first.copy()
-    for _ in range(200):
-        s = np.minimum(first + _psi(S.radius * s) * s / keep, 1e6)
-    return c, np.where(s < 1e5, _psi(S.radius * s) * s / keep, np.inf)
+    R, h = S.radius, S.h[: S.problem.n]
+    with np.errstate(all="ignore"):  # what overflows is refused at the end
+        c = S.r / S.keep
+        first = np.abs(c) * np.sqrt(h)
+
+        def image(s: Float) -> Float:
+            return first + (np.expm1(R * s) - R * s) / (R * S.keep)
+
+        s = first.copy()
+        for _ in range(6):
+            s += (image(s) - s) / (1 - np.expm1(R * s) / S.keep)
+        s *= 1 + 1e-6
+        inside = (image(s) <= s) & (S.keep > DEGENERATE)
+    return c, np.where(inside, s - first, np.inf)
 
 
-def _psi(u: Float) -> Float:
-    return np.where(u < 1e-6, u / 2, (np.exp(np.minimum(u, 50)) - 1 - u) / np.maximum(u, 1e-300))
-
-
-def sweep(S: Whitened, records: Index, *, tolerance: float, fast: int, slow: int = 12) -> tuple[Float, Float, int]:
-    """Return (shifts D (p, B), bounds on ||D - D*|| (B,), float64 sweeps made) for a block of records.
-
-    Parameters
-    ----------
-    tolerance : float
-        Wanted bound on the error of the record's own logit without it.
-    fast : int
-        Sweeps in float32 before those in float64; bounds are evaluated in float64 only, so they cover its rounding.
-    """
-    fixed = _Fixed.of(S, records, np.float32)
-    D: NDArray[Any] = fixed.own * fixed.base
-    single = tuple(a.astype(np.float32)[:, None] for a in (S.z, S.p, S.v))
-    for _ in range(fast):
-        D = fixed.next(S.A32, _remainder(S.A32.T @ D, *single))
-    fixed, D = _Fixed.of(S, records, np.float64), D.astype(np.float64)
-    double = tuple(a[:, None] for a in (S.z, S.p, S.v))
-    A = S.A_train
-    best, error, count = D, np.full(len(records), np.inf), 0
-    while count < slow and np.isfinite(D).all():
-        count += 1
-        U = A.T @ D
-        U[records, np.arange(len(records))] = 0
-        largest = np.maximum(U.max(axis=0), -U.min(axis=0))
-        new = fixed.next(A, _remainder(U.copy(), *double))
-        at_D, at_new = _bounds(S, records, U, largest, new - D)
-        for point, bound in ((D, at_D), (new, at_new)):
-            best = np.where(bound < error, point, best)
-            error = np.minimum(error, bound)
-        D = new
-        if (error * np.sqrt(S.h[records]) <= tolerance).all():
-            break
-    return best, error, count
-
-
-def _remainder(U: NDArray[Any], z: NDArray[Any], p: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
-    """Return e(U) = sigmoid(z + U) - p - v U in the precision of ``U``, which is overwritten."""
-    q = U + z
-    np.negative(q, out=q)
-    with np.errstate(over="ignore"):
-        np.exp(q, out=q)
-    q += 1
-    np.reciprocal(q, out=q)
-    q -= p
-    U *= v
-    q -= U
-    return np.asarray(q)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fixed:
-    """The linear part of a block's equations, in one precision."""
-
-    records: Index
-    own: NDArray[Any]  # (p, B) a_i
-    base: NDArray[Any]  # (B,) r / (1 - v h)
-    back: NDArray[Any]  # (B,) v / (1 - v h)
-
-    @classmethod
-    def of(cls, S: Whitened, records: Index, precision: Any) -> Self:
-        keep = 1 - S.v[records] * S.h[records]
-        parts = S.A[:, records], S.r[records] / keep, S.v[records] / keep
-        return cls(records, *(a.astype(precision) for a in parts))
-
-    def next(self, A: NDArray[Any], remainder: NDArray[Any]) -> NDArray[Any]:
-        """Return the shift that solves the linear part with the remainder (n, B) given; changes the remainder."""
-        remainder[self.records, np.arange(len(self.records))] = 0
-        pull = A @ remainder
-        return np.asarray(self.own * (self.base - (self.own * pull).sum(axis=0) * self.back) - pull)
-
-
-def _bounds(S: Whitened, records: Index, U: Float, largest: Float, step: Float) -> tuple[Float, Float]:
-    """Return bounds on the distance to the minimiser from D and from the next iterate D + step, shape (B,) each.
+def sweep(S: Whitened, records: Index, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
+    """Apply the fixed-point map once; see ``waves.Sweep``. Shapes (B, p) and (B,).
 
     The gradient at D is ``-(I - v a a^T) step``. The Hessian there is at least ``mu I``: every curvature is at least
     exp(-max |u|) of its old value, and all lost curvature together is at most sum (v_j - v_j(D))_+ h_j. Along the
-    segment to D* it falls by at most exp(-R s), hence ``s <= -ln(1 - R ||g|| / mu) / R``. The next iterate is the image
-    of a map whose derivative on that segment is at most ``(exp(max |u| + R s) - 1) / (1 - v h)``.
+    segment to D* it falls by at most exp(-R s), hence ``s <= -ln(1 - R ||g|| / mu) / R``. The image is that of a map
+    whose derivative on that segment is at most ``(exp(max |u| + R s) - 1) / (1 - v h)``.
     """
-    n = S.problem.n
-    v, h = S.v[records], S.h[records]
-    keep = 1 - v * h
-    mu = keep * np.exp(-largest)
-    far = np.flatnonzero(largest > 1)  # nearer, the first bound is the better one or good enough
-    if len(far):
-        q = sigmoid(U[:, far] + S.z[:, None])
-        lost = np.maximum(S.v[:, None] - q * (1 - q), 0)
-        mu[far] = np.maximum(mu[far], keep[far] - S.h[:n] @ lost)
-    along = (S.A[:, records] * step).sum(axis=0)
-    g = np.sqrt(np.maximum((step**2).sum(axis=0) - 2 * v * along**2 + v**2 * h * along**2, 0))
-    s = radius_of(g, S.radius, mu)
-    with np.errstate(over="ignore", invalid="ignore"):
-        shrink = np.expm1(np.minimum(largest + S.radius * s, 700)) / keep
-        return s, np.where(np.isfinite(s), shrink * s, np.inf)
+    own, keep, v, h = S.A[records], S.keep[records], S.v[records], S.h[records]
+    length = np.sqrt(np.einsum("ij,ij->i", D, D))
+    pull, largest, lost = _pull(S, records, D, precision, S.radius * length > 1)
+    with np.errstate(all="ignore"):  # what overflows becomes a bound that is infinite
+        inner = np.einsum("ij,ij->i", own, pull)
+        new = own * ((S.r[records] - v * inner) / keep)[:, None] - pull
+        unit = np.finfo(precision).eps / 2
+        largest = largest + 2 * (D.shape[1] + 3) * unit * S.radius * length
+        rounding = _rounding(S, length, largest, unit)
+        mu = np.maximum(keep * np.exp(-largest), keep - lost - 64 * unit * np.exp(2 * largest) * D.shape[1])
+        mu[~(keep > DEGENERATE)] = 0
+        step = new - D
+        along = np.einsum("ij,ij->i", own, step)
+        g = np.einsum("ij,ij->i", step, step) - 2 * v * along**2 + v**2 * h * along**2
+        s = radius_of(np.sqrt(np.maximum(g, 0)) + rounding, S.radius, mu)
+        shrink = np.expm1(largest + S.radius * s) / keep
+        rounding /= keep
+        at_new = shrink * s + rounding
+    return new, s, np.where(np.isfinite(s) & np.isfinite(at_new), at_new, np.inf), rounding
+
+
+def _pull(S: Whitened, records: Index, D: Float, precision: Any, far: NDArray[np.bool_]) -> tuple[Float, Float, Float]:
+    """Return (A e(A^T D) without each record (B, p), its max |u| (B,), curvature lost (B,); infinite where not far).
+
+    With t = e^u - 1 the remainder is ``v (t / (1 + p t) - u)``, in which nothing cancels but the linear part.
+    """
+    A, VA, p = S.precisions[precision]
+    D = D.astype(precision, copy=False)
+    pull, largest = np.zeros(D.shape), np.zeros(len(D))
+    lost = np.where(far, 0.0, np.inf)
+    space = np.empty((3, len(D), CHUNK), dtype=precision)
+    for begin in range(0, len(A), CHUNK):
+        rows = slice(begin, begin + CHUNK)
+        U, T, bend = space[:, :, : len(A[rows])]
+        np.matmul(D, A[rows].T, out=U)
+        mine = np.flatnonzero((records >= begin) & (records < begin + CHUNK))
+        U[mine, records[mine] - begin] = 0
+        np.maximum(largest, np.maximum(U.max(axis=1), -U.min(axis=1)), out=largest)
+        with np.errstate(all="ignore"):
+            np.expm1(U, out=T)
+            np.multiply(T, p[rows], out=bend)
+            bend += 1
+            if far.any():
+                curvature = (1 + T[far]) / bend[far] ** 2  # v(u) / v
+                lost[far] += np.maximum(1 - curvature, 0) @ (S.v[rows] * S.h[rows])
+            T /= bend
+            T -= U
+            pull += T @ VA[rows]
+    return pull, largest, lost
+
+
+def _rounding(S: Whitened, length: Float, largest: Float, unit: float) -> Float:
+    """Return a bound on what rounding in ``_pull`` changes in A e, in the Euclidean norm, shape (B,).
+
+    With A V A^T <= I, unit roundoff w and R = max ||a||: 22 w e^(2 max |u|) ||D|| from the remainder (expm1 is good to
+    8 w, the sum 1 + p t to 11 w e^|u|, their quotient to 20 w e^|u|, the difference to 22 w e^(2 |u|), all times |u|);
+    (p + 3) w R e^(max |u|) ||D||^2 from the first product, as the remainder's slope is at most v (e^|u| - 1); half of
+    (m + 3) w R e^(max |u|) ||D||^2 from the second, of m terms, as the remainder is at most v u^2 e^|u| / 2.
+    Higher orders are below a tenth as long as p sqrt(p) w is; beyond that nothing is claimed.
+    """
+    p = S.A.shape[1]
+    if p * np.sqrt(p) * unit > 0.05:
+        return np.full(len(length), np.inf)
+    e = np.exp(largest)
+    terms = p + 3 + (CHUNK + 3) / 2
+    return np.asarray(1.1 * unit * (22 * e**2 * length + terms * S.radius * e * length**2))
 
 
 def radius_of(gradient: Float, R: float, mu: Float) -> Float:

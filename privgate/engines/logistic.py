@@ -30,8 +30,11 @@ class Solver(Protocol):
         """Parameters, shape (C, p): one row for two classes."""
         ...
 
-    def shifts(self, records: Index) -> tuple[Float, Float]:
-        """Return (changes of the parameters (B, C, p), bounds on their error in the Hessian's norm (B,))."""
+    def shifts(self, records: Index, wanted: Float) -> tuple[Float, Float]:
+        """Return (changes of the parameters (B, C, p), bounds on their error in the Hessian's norm (B,)).
+
+        ``wanted`` (B,) says how small the bounds should be; a record that does not get there has a larger one, or inf.
+        """
         ...
 
     def without(self, rows: Index) -> tuple[Float, Float, float] | None:
@@ -54,10 +57,14 @@ class Solver(Protocol):
 
 @runtime_checkable
 class LargestFirst(Protocol):
-    """A solver with a cheap rigorous interval for every record."""
+    """A two-class solver with a cheap rigorous interval for every record."""
 
     def screened(self) -> tuple[Float, Float]:
-        """Return (parameters moved by one step (n, C, p), bound on their error in the Hessian's norm (n,))."""
+        """Return (change of each record's own logit by one step, bound on the step's error in the Hessian's norm)."""
+        ...
+
+    def one_step(self, records: Index) -> Float:
+        """Return the changes of the parameters by that step, shape (B, 1, p)."""
         ...
 
 
@@ -147,9 +154,8 @@ class Logistic:
         if mode == "max" and queries is None and subject.data.groups is None and isinstance(solver, LargestFirst):
             _fill_largest(solver, problem, subject, answers, todo, full)
             todo = todo[:0]
-        _fill_records(solver, problem, subject, answers, todo)
-        wanted = TOLERANCE if queries is None else 10 * TOLERANCE  # sweeps stop by the unit's own record
-        slow = np.flatnonzero(~gone & ~(answers.error <= wanted * (1 + 1e-9)))
+        _fill_records(solver, problem, subject, answers, todo, np.full(len(todo), TOLERANCE))
+        slow = np.flatnonzero(~gone & ~(answers.error <= TOLERANCE * (1 + 1e-9)))
         if mode == "max":
             slow = slow[~np.isfinite(answers.error[slow])]
         _fill_slowly(solver, problem, subject, answers, slow)
@@ -210,25 +216,30 @@ def _solved(subject: Subject, problem: Objective) -> tuple[Solver, float]:
     return made, slack
 
 
-def _fill_records(solver: Solver, problem: Objective, subject: Subject, answers: _Answers, todo: Index) -> None:
-    """Answer the units of one record, a block at a time."""
+def _fill_records(  # noqa: PLR0917  the same four as its neighbors, and two more
+    solver: Solver, problem: Objective, subject: Subject, answers: _Answers, todo: Index, wanted: Float
+) -> None:
+    """Answer the units of one record, many at a time, within ``wanted`` nats where sweeps get there."""
     members = subject.data.units if subject.data.groups is not None else None
     if members is not None:
-        todo = todo[[len(members[answers.units[k]]) == 1 for k in todo]] if len(todo) else todo
+        single = np.array([len(members[answers.units[k]]) == 1 for k in todo], dtype=bool)
+        todo, wanted = todo[single], wanted[single]
     records = answers.units if members is None else np.array([members[u][0] for u in answers.units], dtype=np.int64)
-    block = max(8, min(64, 2_000_000 // (problem.n * len(solver.u))))
+    block = max(64, 1_000_000 // solver.u.size)
     for begin in range(0, len(todo), block):
         part = todo[begin : begin + block]
-        delta, error = solver.shifts(records[part])
-        sure = np.isfinite(error)
-        part, delta, error = part[sure], delta[sure], error[sure]
         rows, at = answers.rows(part)
         query = answers.row_query[rows]
-        logits = np.einsum("rp,rcp->rc", problem.X[query], (solver.u + delta)[at])
-        answers.log_without[rows] = _log_softmax(problem, logits)
-        reach = np.zeros(len(part))
+        reach = np.full(len(part), 1e-300)
         np.maximum.at(reach, at, solver.reach[query])
+        delta, error = solver.shifts(records[part], wanted[begin : begin + block] / reach)
         answers.error[part] = error * reach
+        moved, logits = solver.u + delta, np.empty((len(rows), len(solver.u)))
+        for first in range(0, len(rows), block):
+            some = slice(first, first + block)
+            logits[some] = np.einsum("rp,rcp->rc", problem.X[query[some]], moved[at[some]])
+        sure = np.isfinite(error)[at]
+        answers.log_without[rows[sure]] = _log_softmax(problem, logits[sure])
         if answers.delta is not None:
             answers.delta[part] = delta
             answers.delta_error[part] = error * solver.spread
@@ -237,41 +248,41 @@ def _fill_records(solver: Solver, problem: Objective, subject: Subject, answers:
 def _fill_largest(  # noqa: PLR0917  the same four as its neighbors, and two more
     solver: Solver, problem: Objective, subject: Subject, answers: _Answers, todo: Index, full: Float
 ) -> None:
-    """Answer all records by one step with a rigorous radius, then closely those that may hold the maximum."""
+    """Answer all records by one step with a rigorous radius, then closely those that may hold the maximum.
+
+    A record that seems to be below the largest change so far is answered no closer than that takes.
+    """
     if not isinstance(solver, LargestFirst):
         raise TypeError("this solver has no cheap interval")
-    delta, radius = solver.screened()
-    record = answers.units
-    logits = np.einsum("rp,rcp->rc", problem.X[record], solver.u + delta[record])
-    answers.log_without[todo] = _log_softmax(problem, logits)[todo]
+    record, (change, radius) = answers.units, solver.screened()
+    z = full[record, 1] - full[record, 0]
+    answers.log_without[todo] = _log_softmax(problem, (z + change[record])[:, None])[todo]
     answers.error[todo] = (radius * solver.reach[: problem.n])[record][todo]
     if answers.delta is not None:
-        answers.delta[todo] = delta[record][todo]
+        answers.delta[todo] = solver.one_step(record[todo])
         answers.delta_error[todo] = radius[record][todo] * solver.spread
-    low, high = _pdtp_range(full[record], logits, answers.error)
-    # who is left out must be out by the error that is handed over as well, which counts for both models
-    change = np.abs(full[record] - answers.log_without).max(axis=1)
-    high = np.maximum(high, change + 2 * answers.error)
-    tried = np.zeros(len(record), dtype=bool)
+    low, high = _pdtp_range(z, answers.log_without, answers.error)
+    wanted = np.full(len(record), np.inf)
     while True:
         best = low[todo].max(initial=0.0)
-        open_ = todo[(high[todo] > best) & ~tried[todo]]
+        open_ = todo[(high[todo] > best) & (wanted[todo] > TOLERANCE)]
         if not len(open_):
             return
         part = np.sort(open_[np.argsort(-high[open_], kind="stable")[:64]])
-        tried[part] = True
-        answers.error[part] = np.inf
-        _fill_records(solver, problem, subject, answers, part)
-        _fill_slowly(solver, problem, subject, answers, part[~(answers.error[part] <= TOLERANCE)])
-        change = np.abs(full[record[part]] - answers.log_without[part]).max(axis=1)
-        sure = np.isfinite(answers.error[part])  # the others are handed on
-        low[part] = np.where(sure, np.maximum(change - answers.error[part], 0), 0)
+        missing = best - np.abs(full[record[part]] - answers.log_without[part]).max(axis=1)
+        wanted[part] = np.maximum(TOLERANCE, np.minimum(missing / 2, wanted[part] / 100))
+        _fill_records(solver, problem, subject, answers, part, wanted[part])
+        _fill_slowly(solver, problem, subject, answers, part[~(answers.error[part] <= wanted[part] * (1 + 1e-9))])
+        low[part], high[part] = _pdtp_range(z[part], answers.log_without[part], answers.error[part])
 
 
-def _pdtp_range(full: Float, logits: Float, error: Float) -> tuple[Float, Float]:
-    """Return the range of PDTP while a two-class logit lies within ``error`` of ``logits``."""
-    z, after = full[:, 1] - full[:, 0], logits[:, 0]
+def _pdtp_range(z: Float, log_without: Float, error: Float) -> tuple[Float, Float]:
+    """Return the range of PDTP from logits ``z`` while the logit without the record lies within ``error`` of its own.
+
+    Where the error is infinite, so is the range: [0, inf].
+    """
     sure = np.isfinite(error)
+    after = np.where(sure, log_without[:, 1] - log_without[:, 0], 0)
     ends = [np.where(sure, after + sign * error, after) for sign in (-1, 1)]
     change = [
         np.maximum(

@@ -3,7 +3,8 @@
 Without i the minimiser moves by d with ``(H - S_i (x) x_i x_i^T) d + sum_{j != i} e_j(d) (x) x_j = r_i (x) x_i``,
 H the Hessian at the full minimiser, S_i = diag(p_i) - p_i p_i^T, r_i = p_i - y_i, e_j the second-order remainder of the
 softmax.
-One inverse of H serves all records (Woodbury); the remainder goes through products of all records of a block.
+One inverse of H serves all records (Woodbury); the remainder goes through products of all records of a block: in
+float32 while that only leads on, in float64 where a bound is evaluated.
 """
 
 from dataclasses import dataclass
@@ -14,9 +15,8 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from privgate.engines import regression
-from privgate.engines.anderson import Accelerated
-from privgate.engines.binary_sweeps import radius_of
+from privgate.engines import regression, waves
+from privgate.engines.binary_sweeps import DEGENERATE, radius_of
 from privgate.engines.regression import Float, Objective
 from privgate.retrain.retrained import Index
 
@@ -24,6 +24,8 @@ from privgate.retrain.retrained import Index
 LARGEST = 8000
 #: where Newton stops, the decrement is below 1e-22
 STOPPED = 2e-11
+#: left-out records times classes, and training records, in one product: what it touches stays in the second cache
+WIDTH, CHUNK = 320, 256
 
 
 def probabilities(Z: NDArray[Any], axis: int) -> NDArray[Any]:
@@ -91,8 +93,6 @@ class Softmax:
     problem: Objective
     u: Float  # (K, p)
     L: Float  # (K p, K p)
-    tolerance: float = 1e-6
-    fast: int = 2
 
     @classmethod
     def solve(cls, problem: Objective, start: Float) -> Self | None:
@@ -120,15 +120,9 @@ class Softmax:
 
     @cached_property
     def precisions(self) -> dict[Any, tuple[NDArray[Any], ...]]:
-        """Design, logits and probabilities (K, n), H^-1, and H in both precisions."""
-        X = self.problem.X[: self.problem.n]
-        full = X, (X @ self.u.T).T, self.P.T, self.inverse
+        """Design (n, p), probabilities (K, n), H^-1 and H, in both precisions."""
+        full = self.problem.X[: self.problem.n], self.P.T, self.inverse, self.L @ self.L.T
         return {t: tuple(np.ascontiguousarray(a, dtype=t) for a in full) for t in (np.float32, np.float64)}
-
-    @cached_property
-    def H(self) -> Float:
-        """Hessian at the full minimiser, shape (K p, K p)."""
-        return np.asarray(self.L @ self.L.T)
 
     @cached_property
     def gram(self) -> Float:
@@ -146,31 +140,110 @@ class Softmax:
         return float(self.reach[: self.problem.n].max())
 
     @cached_property
+    def curvature(self) -> Float:
+        """S_j = diag(p_j) - p_j p_j^T of the training records, shape (n, K, K)."""
+        return np.asarray(self.P[:, :, None] * (np.eye(self.problem.K) - self.P[:, None, :]))
+
+    @cached_property
+    def keep(self) -> Float:
+        """1 - largest leverage of the training records, shape (n,)."""
+        root = np.sqrt(self.P)  # S = B B^T with B = diag(root) (I - root root^T)
+        half = root[:, :, None] * (np.eye(self.problem.K) - root[:, :, None] * root[:, None, :])
+        return np.asarray(1 - np.linalg.eigvalsh(half.swapaxes(1, 2) @ self.gram[: self.problem.n] @ half)[:, -1])
+
+    @cached_property
+    def downdate(self) -> Float:
+        """(I - K_j S_j)^-1 of the training records, shape (n, K, K)."""
+        return np.asarray(np.linalg.inv(np.eye(self.problem.K) - self.gram[: self.problem.n] @ self.curvature))
+
+    @cached_property
     def spread(self) -> float:
         """Square root of the trace of H^-1, no smaller than its largest singular value's."""
         return float(np.sqrt(np.trace(self.inverse)))
 
-    def shifts(self, records: Index) -> tuple[Float, Float]:
+    def shifts(self, records: Index, wanted: Float) -> tuple[Float, Float]:
         """Return (changes of the parameters (B, K, p), bounds on their error in the Hessian's norm (B,))."""
-        block = _Block.of(self, records)
-        D = block.next(np.float32, None)
-        walk = Accelerated()
-        for _ in range(self.fast):
-            D = walk.next(D, block.next(np.float32, D))
-        D, walk = D.astype(np.float64), Accelerated()
-        best, error = D, np.full(len(records), np.inf)
-        for count in range(12):  # noqa: B007  looked at afterwards
-            new = block.next(np.float64, D)
-            at_D, at_new = block.bounds(D, new)
-            for point, bound in ((D, at_D), (new, at_new)):
-                best = np.where(bound < error, point, best)
-                error = np.minimum(error, bound)
-            if (error * self.reach[records] <= self.tolerance).all() or not np.isfinite(new).all():
-                break
-            D = walk.next(D, new)
-        if count > 0 and self.fast < 8:
-            self.fast += 1
-        return np.ascontiguousarray(best.T).reshape(len(records), self.problem.K, -1), error
+        start = self._moved(records, (self.gram[records] @ self.residual[records][:, :, None])[:, :, 0])
+        start += self._product(self.residual[records], records)
+
+        def sweep(some: Index, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
+            return self.sweep(records[some], start[some], D, precision)
+
+        D, error = waves.settle(sweep, start, np.full(len(records), np.inf), wanted)
+        return D.reshape(len(records), self.problem.K, -1), error
+
+    def sweep(self, records: Index, start: Float, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
+        """Apply the fixed-point map once; see ``waves.Sweep``. Shapes (B, K p) and (B,).
+
+        As for two classes: the Hessian without i at D is at least ``(1 - leverage) exp(-max range(u_j)) H`` because the
+        third derivative of a record's loss is at most range_k(change of its logits) times the second.
+
+        Parameters
+        ----------
+        start : float64 array of shape (B, K p)
+            Solutions of the linear part, with no remainder: exact, so that only what is small is ever rounded.
+        """
+        curvature, keep = self.curvature[records], self.keep[records]
+        inverse, H = self.precisions[precision][2:]
+        with np.errstate(all="ignore"):  # what overflows becomes a bound that is infinite
+            G, largest = self._remainder(records, D, precision)
+            pull = G @ inverse
+            new = start - pull - self._moved(records, self._own(records, pull), precision)
+            step = new - D
+            along = self._own(records, step)
+            bent = np.einsum("bkl,bl->bk", curvature, along)
+            square = np.einsum("bq,bq->b", step, step.astype(precision, copy=False) @ H)
+            square += ((np.einsum("bkl,bl->bk", self.gram[records], bent) - 2 * along) * bent).sum(axis=1)
+            mu = np.where(keep > DEGENERATE, keep, 0) * np.exp(-largest)
+            s = radius_of(np.sqrt(np.maximum(square, 0)), self.radius, mu)
+            at_new = np.expm1(largest + self.radius * s) / keep * s
+        at_new = np.where(np.isfinite(s) & np.isfinite(at_new), at_new, np.inf)
+        return new, s, at_new, np.full(len(D), 0.0 if precision is np.float64 else np.inf)
+
+    def _own(self, records: Index, D: NDArray[Any]) -> Float:
+        """Return the change of each record's own logits, shape (B, K)."""
+        return np.asarray(np.einsum("bkp,bp->bk", D.reshape(len(D), self.problem.K, -1), self.problem.X[records]))
+
+    def _product(self, c: Float, records: Index, precision: Any = np.float64) -> NDArray[Any]:
+        """Return H^-1 (c_i (x) x_i), shape (B, K p)."""
+        outer = c[:, :, None] * self.problem.X[records][:, None, :]
+        return np.asarray(outer.reshape(len(c), -1).astype(precision, copy=False) @ self.precisions[precision][2])
+
+    def _moved(self, records: Index, own: Float, precision: Any = np.float64) -> NDArray[Any]:
+        """Return how the parameters follow, the record's curvature being gone, where its own logits move by ``own``."""
+        follow = self.curvature[records] @ self.downdate[records] @ own[:, :, None]
+        return self._product(follow[:, :, 0], records, precision)
+
+    def _remainder(self, records: Index, D: Float, precision: Any) -> tuple[NDArray[Any], Float]:
+        """Return (sum_j e_j(D) (x) x_j without each record (B, K p), largest range of a record's change (B,)).
+
+        With t = e^u - 1 the remainder is ``p ((t - p.t) / (1 + p.t) - (u - p.u))``, in which nothing cancels but the
+        linear part.
+        """
+        X, P = self.precisions[precision][:2]
+        G, largest = np.zeros(D.shape, dtype=precision), np.zeros(len(D))
+        few = max(1, WIDTH // len(P))
+        for first in range(0, len(D), few):
+            block = slice(first, first + few)
+            V = D[block].reshape(-1, X.shape[1]).astype(precision, copy=False)
+            space = np.empty((2, len(V) * CHUNK), dtype=precision)
+            for begin in range(0, len(X), CHUNK):
+                part, p = X[begin : begin + CHUNK], P[:, begin : begin + CHUNK]
+                U, T = (a[: len(V) * len(part)].reshape(-1, len(P), len(part)) for a in space)
+                np.matmul(V, part.T, out=U.reshape(len(V), -1))
+                near = records[block] - begin
+                mine = np.flatnonzero((near >= 0) & (near < len(part)))
+                U[mine, :, near[mine]] = 0
+                np.maximum(largest[block], (U.max(axis=1) - U.min(axis=1)).max(axis=1), out=largest[block])
+                np.expm1(U, out=T)
+                rise = np.einsum("bkm,km->bm", T, p)
+                level = np.einsum("bkm,km->bm", U, p) - rise / (1 + rise)
+                T *= (1 / (1 + rise))[:, None]
+                T -= U
+                T += level[:, None]
+                T *= p
+                G[block] += (T.reshape(len(V), -1) @ part).reshape(-1, G.shape[1])
+        return G, largest
 
     def without(self, rows: Index) -> tuple[Float, Float, float] | None:
         """Return parameters (K, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
@@ -187,77 +260,6 @@ class Softmax:
         if reach.max() * STOPPED > 1e-3:
             return None
         return u, STOPPED * reach, STOPPED * float(np.sqrt(np.trace(inverse)))
-
-
-@dataclass(eq=False)
-class _Block:
-    """One block of records: what of their equations does not change from sweep to sweep."""
-
-    S: Softmax
-    records: Index
-    B: Float  # (B, K, K p): rows of (x_i (x) I)^T H^-1
-    curvature: Float  # (B, K, K): S_i
-    solve: NDArray[Any]  # (B, K, K): (I - K_i S_i)^-1
-    keep: Float  # (B,) 1 - largest leverage
-
-    @classmethod
-    def of(cls, S: Softmax, records: Index) -> Self:
-        K, p = S.problem.K, S.problem.X.shape[1]
-        P = S.P[records]
-        curvature = P[:, :, None] * np.eye(K) - P[:, :, None] * P[:, None, :]
-        x = S.problem.X[records]
-        rows = np.moveaxis(S.inverse.reshape(K, p, -1), 1, 0).reshape(p, -1)  # (p, K * K p)
-        gram = S.gram[records]
-        values, vectors = np.linalg.eigh(curvature)
-        root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-        leverage = np.linalg.eigvalsh(np.swapaxes(root, 1, 2) @ gram @ root)[:, -1]
-        solve = np.linalg.inv(np.eye(K) - gram @ curvature)
-        return cls(S, records, (x @ rows).reshape(len(x), K, -1), curvature, solve, 1 - leverage)
-
-    @property
-    def residual(self) -> Float:
-        return self.S.residual[self.records]
-
-    def next(self, precision: Any, D: NDArray[Any] | None) -> NDArray[Any]:
-        """Return the shift (K p, B) that solves the linear part with the remainder at D; without one if D is None."""
-        S = self.S
-        K, count = S.problem.K, len(self.records)
-        gram, r = S.gram[self.records], self.residual[:, :, None]
-        if D is None:
-            own, pull = np.zeros((count, K, 1)), 0.0
-        else:
-            X, Z, P, inverse = S.precisions[precision]
-            U = np.matmul(X, D.reshape(K, -1, count))  # (K, n, B)
-            U[:, self.records, np.arange(count)] = 0
-            self.largest = (U.max(axis=0) - U.min(axis=0)).max(axis=0)
-            Q = probabilities(U + Z[:, :, None], 0)
-            Q -= P[:, :, None]
-            U -= np.einsum("knb,kn->nb", U, P, optimize=False)
-            U *= P[:, :, None]
-            Q -= U
-            pull = inverse @ np.matmul(X.T, Q).reshape(-1, count)
-            x = S.problem.X[self.records]
-            own = np.einsum("kpb,bp->bk", pull.reshape(K, -1, count), x)[:, :, None]
-        change = self.solve @ (gram @ r - own)
-        coefficient = (r + self.curvature @ change)[:, :, 0]
-        return np.asarray(np.einsum("bkq,bk->qb", self.B, coefficient, optimize=True) - pull, dtype=precision)
-
-    def bounds(self, D: Float, new: Float) -> tuple[Float, Float]:
-        """Return bounds on the distance to the minimiser, in the norm of H, from D and from the next iterate.
-
-        As for two classes: the Hessian without i at D is at least ``(1 - leverage) exp(-max range(u_j)) H`` because the
-        third derivative of a record's loss is at most range_k(change of its logits) times the second.
-        """
-        S, step = self.S, D - new
-        K, x = S.problem.K, S.problem.X[self.records]
-        along = np.einsum("kpb,bp->bk", step.reshape(K, -1, step.shape[1]), x)
-        bent = np.einsum("bkl,bl->bk", self.curvature, along)
-        square = np.einsum("qb,qb->b", step, S.H @ step) - 2 * (bent * along).sum(axis=1)
-        square += np.einsum("bk,bkl,bl->b", bent, S.gram[self.records], bent)
-        s = radius_of(np.sqrt(np.maximum(square, 0)), S.radius, self.keep * np.exp(-self.largest))
-        with np.errstate(over="ignore", invalid="ignore"):
-            shrink = np.expm1(np.minimum(self.largest + S.radius * s, 700)) / self.keep
-            return s, np.where(np.isfinite(s), shrink * s, np.inf)
 
 
 def _free(problem: Objective) -> bool:
