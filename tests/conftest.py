@@ -116,10 +116,10 @@ def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a migrated SQLite database to copy: migrating takes every server and registry seconds."""
-    import mlflow
+    from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
     path = tmp_path_factory.mktemp("database") / "empty.db"
-    mlflow.MlflowClient(f"sqlite:///{path}").search_registered_models()
+    SqlAlchemyStore(f"sqlite:///{path}").engine.dispose()  # no experiment yet: each server's says where its files lie
     return path
 
 
