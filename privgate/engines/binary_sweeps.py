@@ -110,7 +110,7 @@ def screen(S: Whitened) -> tuple[Float, Float]:
             return first + (np.expm1(R * s) - R * s) / (R * S.keep)
 
         s = first.copy()
-        for _ in range(6):
+        for _ in range(10):
             s += (image(s) - s) / (1 - np.expm1(R * s) / S.keep)
         s *= 1 + 1e-6
         inside = (image(s) <= s) & (S.keep > DEGENERATE)
@@ -132,10 +132,11 @@ def sweep(S: Whitened, records: Index, D: Float, precision: Any) -> tuple[Float,
         inner = np.einsum("ij,ij->i", own, pull)
         new = own * ((S.r[records] - v * inner) / keep)[:, None] - pull
         unit = np.finfo(precision).eps / 2
-        largest = largest + 2 * (D.shape[1] + 3) * unit * S.radius * length
+        wrong = 2 * (D.shape[1] + 3) * unit * S.radius * length  # at most, any u
+        largest = largest + wrong
         rounding = _rounding(S, length, largest, unit)
-        mu = np.maximum(keep * np.exp(-largest), keep - lost - 64 * unit * np.exp(2 * largest) * D.shape[1])
-        mu[~(keep > DEGENERATE)] = 0
+        lost = lost + D.shape[1] * np.exp(2 * largest) * (64 * unit + wrong)  # A V A^T <= I, so sum v h <= p
+        mu = np.where(keep > DEGENERATE, np.maximum(keep * np.exp(-largest), keep - lost), 0)
         step = new - D
         along = np.einsum("ij,ij->i", own, step)
         g = np.einsum("ij,ij->i", step, step) - 2 * v * along**2 + v**2 * h * along**2

@@ -19,6 +19,8 @@ TOLERANCE = 1e-6
 STOPPED_SHORT = 0.01
 #: a refit may stop further from its minimum than the delivered model: 3.2 times was seen; the re-check verifies it
 SLACK = 10
+#: parameters of models without a unit that are in memory at once
+BLOCK = 1_000_000
 VANISHED = "without the unit one class has no record left"
 
 
@@ -98,7 +100,7 @@ class Logistic:
     """
 
     name = "logistic"
-    version = 1
+    version = 2
     hands_on = ("no sweep and no Newton step could certify them",)
     modes = ("max",)
     gives = ("coef", "intercept", "coef_with", "intercept_with", "coef_error")
@@ -225,7 +227,7 @@ def _fill_records(  # noqa: PLR0917  the same four as its neighbors, and two mor
         single = np.array([len(members[answers.units[k]]) == 1 for k in todo], dtype=bool)
         todo, wanted = todo[single], wanted[single]
     records = answers.units if members is None else np.array([members[u][0] for u in answers.units], dtype=np.int64)
-    block = max(64, 1_000_000 // solver.u.size)
+    block = max(64, BLOCK // solver.u.size)
     for begin in range(0, len(todo), block):
         part = todo[begin : begin + block]
         rows, at = answers.rows(part)
