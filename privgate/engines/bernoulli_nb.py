@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
-from privgate.engines.counts import Float, Removal
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.engines.removal import BLOCK, Float, Removal
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 
@@ -87,7 +86,7 @@ def _binary(subject: Subject, estimator: Any) -> Float:
     return (X if estimator.binarize is None else np.greater(X, estimator.binarize)).astype(np.float64)
 
 
-class BernoulliNb:
+class BernoulliNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.BernoulliNB``; exact, O(n d K), no retraining.
 
     Identity: log p'(x | c) = sum_j x_j ln(n1_j + a) + (1 - x_j) ln(N_c - n1_j + a) - d ln(N_c + 2a) with the unit's
@@ -96,7 +95,6 @@ class BernoulliNb:
     """
 
     name = "bernoulli_nb"
-    version = 1
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -117,37 +115,21 @@ class BernoulliNb:
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
         """Return the cost of two matrix products."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
-        return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 24)
+        return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every unit, exactly; nothing is handed on."""
+    def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:
+        """Return the counts of ones, and the prior."""
         estimator = subject.recipe.library_estimator
         X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
         hot = (subject.label_codes[:, None] == np.arange(len(prior.counts))).astype(np.float64)
-        model = _Model(X, hot.T @ X[: subject.data.n], prior.counts, float(counts.smoothing(estimator)))
-        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
-        return made, np.zeros(0, dtype=np.int64)
+        return _Model(X, hot.T @ X[: subject.data.n], prior.counts, float(counts.smoothing(estimator))), prior
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        prepared = counts.subset_counts(subject, masks)
-        if prepared is None:
-            return None
-        label, totals = prepared
         X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
         log_p = _answers(X, _ones(X, label, masks, len(prior.counts)), totals, counts.smoothing(estimator), prior)
-        return counts.answered(self.name, log_p, masks=masks, seeds=seeds, totals=totals, prior=prior)
+        return counts.OnSubsets(log_p, prior)
 
 
 def _ones(X: Float, label: Index, masks: NDArray[np.bool_], K: int) -> NDArray[np.int32]:
@@ -173,7 +155,7 @@ def _answers(X: Float, ones: NDArray[np.int32], totals: Float, alpha: float, pri
     constant = zero.sum(axis=2) - d * np.log(held + 2 * alpha) + prior.log(totals).T
     weight = (logs[ones] - zero).reshape(K * N, d)
     out = np.empty((N, len(X), K))
-    step = max(64, counts.BLOCK // max(1, K * N))
+    step = max(64, BLOCK // max(1, K * N))
     for i in range(0, len(X), step):
         joint = (weight @ X[i : i + step].T).reshape(K, N, -1)
         joint += constant[:, :, None]

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
-from privgate.engines.counts import Float, Removal
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.engines.removal import BLOCK, Float, Removal
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 SHRUNK = (
@@ -125,7 +124,7 @@ def _model(subject: Subject, estimator: Any) -> _Model:
     return _Model(codes, tables, totals, float(counts.smoothing(estimator)), n, declared)
 
 
-class CategoricalNb:
+class CategoricalNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.CategoricalNB``; exact, O(n d K), no retraining.
 
     Identity: removing records of class c lowers its counts; log p'(x | c) is the sum over
@@ -135,7 +134,6 @@ class CategoricalNb:
     """
 
     name = "categorical_nb"
-    version = 1
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -162,36 +160,20 @@ class CategoricalNb:
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
         """Return the cost of one pass over the data."""
         n, K = len(units), len(subject.classes)
-        return Cost(0, 4e-7 * subject.data.n, 48 * n * K + counts.BLOCK * 24)
+        return Cost(0, 4e-7 * subject.data.n, 48 * n * K + BLOCK * 24)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every unit, exactly; nothing is handed on."""
+    def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:
+        """Return the counts of categories, and the prior."""
         estimator = subject.recipe.library_estimator
-        prior = counts.prior_of(estimator, subject)
-        made = counts.leave_out(
-            self.name, _model(subject, estimator), prior, subject=subject, units=units, seeds=seeds, queries=queries
-        )
-        return made, np.zeros(0, dtype=np.int64)
+        return _model(subject, estimator), counts.prior_of(estimator, subject)
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def on_subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float
+    ) -> counts.OnSubsets | None:
         """Return models on subsets of the pool; a product of masks and one-hot codes counts for all of them."""
         import scipy.sparse as sp
 
         estimator = subject.recipe.library_estimator
-        prepared = counts.subset_counts(subject, masks)
-        if prepared is None:
-            return None
-        label, totals = prepared
         prior, alpha = counts.prior_of(estimator, subject), float(counts.smoothing(estimator))
         codes = design.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
@@ -213,9 +195,7 @@ class CategoricalNb:
                 table -= np.log(totals + alpha * own[:, None])[:, None, :]
             joint += table[:, column]
         joint[np.broadcast_to(totals[:, None, :] == 0, joint.shape)] = -np.inf
-        return counts.shadows(
-            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why=UNKNOWN
-        )
+        return counts.OnSubsets(counts.log_posteriors(joint), prior, failed, UNKNOWN)
 
 
 ENGINE = CategoricalNb()

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
-from privgate.engines.counts import Float, Prior, Removal
+from privgate.engines.counts import Prior
+from privgate.engines.removal import BLOCK, Float, Removal
 from privgate.engines.tokens import Tokens
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 
@@ -37,7 +37,7 @@ class _Model:
         removal, N = prepared, len(prepared.first) - 1
         x = self.X.dense(queries)
         full = x @ _weights(self.complement, norm=self.norm).T
-        if removal.single and len(removal.label) == N and np.array_equal(queries, removal.rows[unit]):
+        if removal.records and np.array_equal(queries, removal.rows[unit]):
             return full, self._without_itself(queries, full, removal.label[unit])
         own = removal.sums(self.X.X)
         gone = own if removal.single else np.add.reduceat(own, removal.first[:-1], axis=0)
@@ -60,7 +60,7 @@ class _Model:
             score /= len(self.floor) * log_total - logged
         at = np.arange(len(record)), label
         score[at] = full[at]
-        return score
+        return np.asarray(score)
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> None:
         return None
@@ -89,7 +89,7 @@ def _alpha(estimator: Any, d: int) -> Float:
     return np.broadcast_to(np.asarray(counts.smoothing(estimator), dtype=np.float64), (d,))
 
 
-class ComplementNb:
+class ComplementNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.ComplementNB``, normalised or not; exact, O(n d K) logarithms.
 
     Identity: the weights of class c come from the counts of all other classes; removing t takes x_t off the
@@ -98,7 +98,6 @@ class ComplementNb:
     """
 
     name = "complement_nb"
-    version = 1
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -121,46 +120,26 @@ class ComplementNb:
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
         """Return the cost of n d K logarithms."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
-        return Cost(0, 8e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 32)
+        return Cost(0, 8e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 32)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every unit, exactly; nothing is handed on."""
+    def model(self, subject: Subject) -> tuple[_Model, Prior]:
+        """Return the token counts of complements, and the prior, which counts only where a class is missing."""
         estimator, n = subject.recipe.library_estimator, subject.data.n
         X, K = design.matrix(subject).astype(np.float64, copy=False), len(subject.classes)
         hot = (subject.label_codes[:, None] == np.arange(K)).astype(np.float64)
         tokens, alpha = hot.T @ X[:n], _alpha(estimator, X.shape[1])
-        model = _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha)
         prior = Prior(hot.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
-        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
-        return made, np.zeros(0, dtype=np.int64)
+        return _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha), prior
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        prepared = counts.subset_counts(subject, masks)
-        if prepared is None:
-            return None
-        label, totals = prepared
         X, K = design.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
-        tokens = np.stack([masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(K)], 1)
+        tokens = counts.sums_on_subsets(X, masks, label, K)
         complement = tokens.sum(axis=1, keepdims=True) - tokens + _alpha(estimator, X.shape[1])
         prior = Prior(totals.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
-        weight, constant = _weights(complement, norm=bool(estimator.norm)), prior.log(totals)
-        joint = np.stack([X @ w.T + b for w, b in zip(weight, constant, strict=True)])
-        failed = np.zeros(len(masks), dtype=bool)
-        return counts.shadows(
-            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why=""
-        )
+        weight = _weights(complement, norm=bool(estimator.norm))
+        return counts.OnSubsets(counts.linear_on_subsets(X, weight, prior.log(totals)), prior)
 
 
 ENGINE = ComplementNb()

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from privgate.engines import design
 from privgate.engines.base import SEVERAL, Cost
-from privgate.engines.counts import VANISHED
+from privgate.engines.removal import VANISHED, Float
 from privgate.engines.tree_paths import Falls, falls
-from privgate.engines.tree_splits import Float, Growth
+from privgate.engines.tree_splits import Growth
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows, Status
 from privgate.subject import Subject
@@ -39,7 +39,7 @@ class DecisionTree:
     """
 
     name = "decision_tree"
-    version = 1
+    version = 2
     hands_on = (SEVERAL, "splits tie on their way")
 
     def supports(self, subject: Subject) -> str:

@@ -51,3 +51,17 @@ def refusal(subject: Subject, kind: Any) -> str:
     if tuple(int(v) for v in sklearn.__version__.split(".")[:2]) < (1, 9):
         return "scikit-learn before 1.9 divides covariances by another number"
     return "there is one class only" if len(subject.classes) < 2 else ""
+
+
+def without(M: Moments, label: int, rows: Index) -> tuple[Float, Float]:
+    """Return (mean of a class without some of its records, what its sums of squares and products about it fall by).
+
+    Notes
+    -----
+    With m of N records gone, whose mean is g: mean' = mean + m (mean - g) / (N - m), and the sums fall by those of the
+    lost records about g and N m / (N - m) (mean - g)(mean - g)^T (Chan, Golub and LeVeque 1979, run backwards).
+    """
+    x, N, m = M.X[rows], M.totals[label], len(rows)
+    gone = x.mean(axis=0)
+    away = M.mean[label] - gone
+    return M.mean[label] + m / (N - m) * away, (x - gone).T @ (x - gone) + N * m / (N - m) * np.outer(away, away)

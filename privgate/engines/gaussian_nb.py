@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
-from privgate.engines.counts import Float, Prior, Removal
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.engines.counts import Prior
+from privgate.engines.removal import BLOCK, Float, Removal
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 #: taking records off a sum of squares loses digits where little is left of it: there, compute anew from the records
@@ -56,11 +56,11 @@ class _Model:
         return int(self.X.shape[1]) * 8
 
     def prepare(self, removal: Removal) -> _Prepared:
-        if removal.single and len(removal.first) == len(removal.start):
+        if removal.records:
             return _Prepared(self._record_floors(removal))
         lost = removal.lost[:, None].astype(np.float64)
         gone = removal.sums(self.X) / lost
-        scatter = _scatter(self.X, gone, removal)
+        scatter = removal.scatter(self.X, gone)
         total = self.totals[removal.label][:, None]
         left = np.maximum(total - lost, 1)
         shift = self.mean[removal.label] - gone
@@ -90,11 +90,11 @@ class _Model:
 
     def _floors(self, removal: Removal) -> Float:
         """Return the variance floor without each unit, shape (U,)."""
-        whole = Removal(removal.label, removal.start[removal.first], removal.rows, removal.first)
+        whole = removal.whole
         lost = np.diff(whole.start)[:, None].astype(np.float64)
         gone = whole.sums(self.X) / lost
         left = np.maximum(self.n - lost, 1)
-        squares = self.all_squares - (self.n * lost / left) * gone**2 - _scatter(self.X, gone, whole)
+        squares = self.all_squares - (self.n * lost / left) * gone**2 - whole.scatter(self.X, gone)
         best = squares.max(axis=1)
         cancelled = squares < CANCELLED * self.all_squares
         doubtful = (cancelled & (CANCELLED * self.all_squares >= best[:, None])).any(axis=1)
@@ -144,7 +144,7 @@ class _Model:
     def _without_record(self, queries: Index, record: Index, floor: Float) -> Float:
         """Return the same class by class; where the record is the query, x - M' = (x - M) N / (N - 1)."""
         out, label, own = np.zeros(len(queries)), self.labels[record], np.array_equal(queries, record)
-        for c in np.flatnonzero(self.totals > 1):
+        for c in np.flatnonzero(self.totals > 1).tolist():
             at, left = np.flatnonzero(label == c), self.totals[c] - 1
             away = self.X[record[at]] - self.mean[c]
             squares = self.squares[c] - (self.totals[c] / left) * away**2
@@ -171,15 +171,6 @@ def _log_density(away: Float, variance: Float) -> Float:
     return np.asarray(-0.5 * (away * away / variance + np.log(2 * np.pi * variance)).sum(axis=1))
 
 
-def _scatter(X: Float, means: Float, removal: Removal) -> Float | float:
-    """Return the sum of squares of each pair's lost records about their own mean, shape (T, d); 0 for one record."""
-    size = np.diff(removal.start)
-    if (size == 1).all():
-        return 0.0
-    square = (X[removal.rows] - np.repeat(means, size, axis=0)) ** 2
-    return np.asarray(np.add.reduceat(square, removal.start[:-1], axis=0))
-
-
 def _model(subject: Subject, smoothing: float) -> _Model:
     n, labels = subject.data.n, subject.label_codes
     X = design.matrix(subject).astype(np.float64, copy=False)
@@ -192,7 +183,7 @@ def _model(subject: Subject, smoothing: float) -> _Model:
     return _Model(X, labels, totals, mean, squares, (X[:n] ** 2).sum(axis=0), farthest, smoothing)
 
 
-class GaussianNb:
+class GaussianNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.GaussianNB``; exact, O(n d K), no retraining.
 
     Identity: with m of N records gone, whose mean is g and scatter s, M' = M + m (M - g) / (N - m) and
@@ -202,7 +193,6 @@ class GaussianNb:
     """
 
     name = "gaussian_nb"
-    version = 1
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -230,53 +220,35 @@ class GaussianNb:
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
         """Return the cost of a few passes over n d K numbers."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
-        return Cost(0, 6e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 64)
+        return Cost(0, 6e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 64)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every unit, exactly; nothing is handed on."""
-        estimator = subject.recipe.library_estimator
-        model = _model(subject, float(estimator.var_smoothing))
-        with np.errstate(divide="ignore"):
-            fixed = None if estimator.priors is None else np.log(np.asarray(estimator.priors, dtype=np.float64))
-        prior = Prior(model.totals, fixed, listed=fixed is not None)
-        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
-        return made, np.zeros(0, dtype=np.int64)
+    def model(self, subject: Subject) -> tuple[_Model, Prior]:
+        """Return the moments of the classes, and the prior."""
+        model = _model(subject, float(subject.recipe.library_estimator.var_smoothing))
+        return model, _prior(subject, model.totals)
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool, from two-pass moments of each."""
-        estimator = subject.recipe.library_estimator
-        prepared = counts.subset_counts(subject, masks)
-        if prepared is None:
-            return None
-        label, totals = prepared
-        with np.errstate(divide="ignore"):
-            fixed = None if estimator.priors is None else np.log(np.asarray(estimator.priors, dtype=np.float64))
-        prior = Prior(np.bincount(label).astype(np.float64), fixed, listed=fixed is not None)
+        prior = _prior(subject, np.bincount(label).astype(np.float64))
         X = design.matrix(subject).astype(np.float64, copy=False)
         X = X - X.mean(axis=0)
         joint = np.full((len(masks), len(X), totals.shape[1]), -np.inf)
         log_prior = prior.log(totals)
         for i, mask in enumerate(masks):
-            floor = estimator.var_smoothing * X[mask].var(axis=0).max() if mask.any() else 1.0
+            floor = subject.recipe.library_estimator.var_smoothing * X[mask].var(axis=0).max() if mask.any() else 1.0
             for c in np.flatnonzero(totals[i]):
                 own = X[mask & (label == c)]
                 variance = own.var(axis=0) + floor
                 square = (X - own.mean(axis=0)) ** 2
                 joint[i, :, c] = -0.5 * (square @ (1 / variance) + np.log(2 * np.pi * variance).sum()) + log_prior[i, c]
-        failed = np.asarray(~masks.any(axis=1))
-        return counts.shadows(
-            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why="no record"
-        )
+        return counts.OnSubsets(counts.log_posteriors(joint), prior, np.asarray(~masks.any(axis=1)), "no record")
+
+
+def _prior(subject: Subject, totals: Float) -> Prior:
+    priors = subject.recipe.library_estimator.priors
+    with np.errstate(divide="ignore"):
+        fixed = None if priors is None else np.log(np.asarray(priors, dtype=np.float64))
+    return Prior(totals, fixed, listed=fixed is not None)
 
 
 ENGINE = GaussianNb()

@@ -1,30 +1,30 @@
 """k nearest neighbours without each record: one search for two neighbours more serves all."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privgate.engines import design, single_records
-from privgate.engines.base import SEVERAL, Cost, Declined
-from privgate.engines.counts import Float
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.engines import design
+from privgate.engines.base import Cost, Declined
+from privgate.engines.closed_form import ClosedForm, Form, Scores
+from privgate.engines.removal import Removal
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 #: relative difference of squared distances below which two neighbours may change places by rounding
 TIE = 1e-9
+#: records of a unit that are searched past: where all of more lie among the nearest, the unit is handed on
+MOST = 64
 
 
-class KNearest:
+class KNearest(ClosedForm):
     """Leave-one-out for ``KNeighborsClassifier`` with uniform weights, Euclidean distances; exact where nothing ties.
 
-    Identity: without t the k nearest of x are those of its k + 1 nearest that are not t. scikit-learn breaks ties by no
-    rule that survives a removal, so a query whose k-th, (k + 1)-th or (k + 2)-th neighbours tie is handed on
-    (mathematical reference, section 5 and its correction).
+    Identity: without a unit of m records the k nearest of x are the first k of its k + m nearest that are not the
+    unit's. scikit-learn breaks ties by no rule that survives a removal, so a query whose k-th and next neighbours tie,
+    with or without the unit, is handed on (mathematical reference, section 5 and its correction).
     """
 
     name = "k_nearest"
-    version = 1
-    hands_on = (SEVERAL, "the distances of their neighbours tie")
+    hands_on = "the distances of their neighbours tie"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -49,54 +49,46 @@ class KNearest:
         n, d = subject.data.n, int(subject.data.X.shape[1])
         return Cost(0, 2e-10 * n * len(units) * d + 2e-5 * len(units), 64 * n)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every record whose queries do not tie; the others, and people with several records, are handed on."""
+    def form(self, subject: Subject) -> Form:
+        """Return the closed form; units with a query whose neighbours tie are handed on.
+
+        Raises
+        ------
+        Declined
+            All records are equal.
+        """
         from sklearn.neighbors import NearestNeighbors
 
         estimator, n = subject.recipe.library_estimator, subject.data.n
         k, K = int(estimator.n_neighbors), len(subject.classes)
         X, y = design.matrix(subject).astype(np.float64, copy=False), subject.label_codes
         X = X - X[:n].mean(axis=0)
-        search = NearestNeighbors(n_neighbors=k + 2, algorithm=estimator.algorithm, leaf_size=estimator.leaf_size).fit(
-            X[:n]
-        )
+        search = NearestNeighbors(algorithm=estimator.algorithm, leaf_size=estimator.leaf_size).fit(X[:n])
         scale = float((X[:n] ** 2).sum(axis=1).max())
         if not scale > 0:
             raise Declined("all records are equal")
 
-        def joint(record: Index, query: Index) -> tuple[Float, Float, NDArray[np.bool_]]:
-            distance, found = search.kneighbors(X[query])
-            square = distance[:, k - 1 :] ** 2
-            allowed = TIE * (square[:, 2] + 1e-3 * scale)
-            fine = (square[:, 1] - square[:, 0] > allowed) & (square[:, 2] - square[:, 1] > allowed)
-            away = found == record[:, None]
-            among = away[:, :k].any(axis=1)
-            votes = np.zeros((len(query), K))
+        def joint(lost: Removal, unit: Index, query: Index) -> Scores:
+            wide = k + 1 + min(int(lost.size.max()), MOST, n - k - 1)
+            distance, found = search.kneighbors(X[query], n_neighbors=wide)
+            owner = np.full(n, -1)
+            owner[lost.rows] = np.repeat(np.arange(len(lost.size)), lost.size)
+            stays = owner[found] != unit[:, None]
+            rank = np.cumsum(stays, axis=1)  # among those that stay
+            votes, rest = np.zeros((len(query), K)), np.zeros((len(query), K))
             rows = np.arange(len(query))
-            for j in range(k):
-                votes[rows, y[found[:, j]]] += 1
-            rest = votes.copy()
-            rest[rows[among], y[record[among]]] -= 1
-            rest[rows[among], y[found[among, k]]] += 1
-            return np.log(votes / k), np.log(rest / k), fine
+            for j in range(wide):
+                label = y[found[:, j]]
+                votes[rows, label] += j < k
+                rest[rows, label] += stays[:, j] & (rank[:, j] <= k)
+            square = distance**2
+            allowed = TIE * (square[:, -1] + 1e-3 * scale)
+            last, following = (rank < k).sum(axis=1), (rank <= k).sum(axis=1)  # places of the k-th and the next
+            fine = (following < wide) & (square[:, k] - square[:, k - 1] > allowed)
+            fine &= square[rows, np.minimum(following, wide - 1)] - square[rows, np.minimum(last, wide - 1)] > allowed
+            return Scores(np.log(votes / k), np.log(rest / k), fine)
 
-        return single_records.leave_out(
-            self.name, joint, subject=subject, units=units, seeds=seeds, queries=queries, normalize=False
-        )
-
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return None: refits answer."""
-        return None
+        return Form(joint, 4 * (k + 3) + X.shape[1], normalize=False)
 
 
 ENGINE = KNearest()

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
-from privgate.engines.counts import Float, Removal
+from privgate.engines.removal import BLOCK, Float, Removal
 from privgate.engines.tokens import Tokens
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 
@@ -66,7 +65,7 @@ def _alpha(estimator: Any, d: int) -> Float:
     return np.broadcast_to(np.asarray(counts.smoothing(estimator), dtype=np.float64), (d,))
 
 
-class MultinomialNb:
+class MultinomialNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.MultinomialNB``; exact, O(n d K) and n d logarithms, no retraining.
 
     Identity: log p'(x | c) = sum_j x_j [ln(N_cj - t_j + a_j) - ln(N_c - |t| + sum_j a_j)] (mathematical
@@ -74,7 +73,6 @@ class MultinomialNb:
     """
 
     name = "multinomial_nb"
-    version = 1
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -94,44 +92,22 @@ class MultinomialNb:
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
         """Return the cost of two matrix products and n d logarithms."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
-        return Cost(0, 4 * n * d * K / 1e10 + n * d * 8e-9, 16 * n * d + 48 * len(units) * K + counts.BLOCK * 24)
+        return Cost(0, 4 * n * d * K / 1e10 + n * d * 8e-9, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every unit, exactly; nothing is handed on."""
+    def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:
+        """Return the token counts, and the prior."""
         estimator = subject.recipe.library_estimator
         X, prior = design.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
         hot = (subject.label_codes[:, None] == np.arange(len(prior.counts))).astype(np.float64)
-        model = _Model(Tokens(X), hot.T @ X[: subject.data.n], _alpha(estimator, X.shape[1]))
-        made = counts.leave_out(self.name, model, prior, subject=subject, units=units, seeds=seeds, queries=queries)
-        return made, np.zeros(0, dtype=np.int64)
+        return _Model(Tokens(X), hot.T @ X[: subject.data.n], _alpha(estimator, X.shape[1])), prior
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        prepared = counts.subset_counts(subject, masks)
-        if prepared is None:
-            return None
-        label, totals = prepared
         X, prior = design.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
-        tokens = np.stack(
-            [masks[:, label == c].astype(np.float64) @ X[label == c] for c in range(len(prior.counts))], 1
-        )
-        weight, constant = _weights(tokens, _alpha(estimator, X.shape[1])), prior.log(totals)
-        joint = np.stack([X @ w.T + b for w, b in zip(weight, constant, strict=True)])
-        failed = np.zeros(len(masks), dtype=bool)
-        return counts.shadows(
-            self.name, joint, masks=masks, seeds=seeds, failed=failed, totals=totals, prior=prior, why=""
-        )
+        tokens = counts.sums_on_subsets(X, masks, label, totals.shape[1])
+        weight = _weights(tokens, _alpha(estimator, X.shape[1]))
+        return counts.OnSubsets(counts.linear_on_subsets(X, weight, prior.log(totals)), prior)
 
 
 ENGINE = MultinomialNb()

@@ -1,29 +1,30 @@
 """Nearest centroid without each record, in closed form."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privgate.engines import discriminant, single_records
-from privgate.engines.base import SEVERAL, Cost, Declined
-from privgate.engines.discriminant import Float
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.engines import discriminant
+from privgate.engines.base import Cost, Declined
+from privgate.engines.closed_form import ClosedForm, Form, Scores
+from privgate.engines.removal import Float, Removal
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
-#: share of a feature's within-class sum of squares that one record may hold: beyond, too few digits are left
+#: share of a feature's within-class sum of squares that a unit may hold: beyond, too few digits are left
 HELD = 1 - 1e-6
+#: largest x^2 / variance at which (x - centroid)^2 may be multiplied out: four digits of sixteen are lost, not more
+EXPANDED = 1e4
 
 
-class NearestCentroid:
+class NearestCentroid(ClosedForm):
     """Leave-one-out for ``NearestCentroid`` with Euclidean distances and no shrinking; exact, O(n d K).
 
-    Identity: with r = x - centroid of its class of m, centroid' = centroid - r / (m - 1) and the pooled sums of
-    squares, by which features are scaled in ``predict_proba``, fall by m r^2 / (m - 1), so all classes change.
+    Identity: with m of N records of a class gone, whose mean is g and scatter s, centroid' = centroid +
+    m (centroid - g) / (N - m), and the pooled sums of squares, by which features are scaled in ``predict_proba``, fall
+    by s + N m (centroid - g)^2 / (N - m), so all classes change.
     """
 
     name = "nearest_centroid"
-    version = 1
-    hands_on = (SEVERAL, "they hold nearly all of a feature's variance")
+    hands_on = "they hold nearly all of a feature's variance"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -41,16 +42,8 @@ class NearestCentroid:
         n, d = discriminant.moments(subject).X.shape
         return Cost(0, 4e-9 * n * d * len(subject.classes), 32 * n * d)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every record; people with several records, and records that hold a feature's variance, are handed on.
+    def form(self, subject: Subject) -> Form:
+        """Return the closed form; units that hold a feature's variance are handed on.
 
         Raises
         ------
@@ -59,37 +52,40 @@ class NearestCentroid:
         """
         M = discriminant.moments(subject)
         n, K = len(M.y), len(M.totals)
-        residual = M.residual
-        squares = (residual**2).sum(axis=0)
+        squares = (M.residual**2).sum(axis=0)
         if squares.min() <= 0 or n - 1 - K < 1:
             raise Declined("a feature does not vary within classes, or there are hardly more records than classes")
-        learnt = subject.recipe.library_estimator.priors == "empirical"
+        prior = 2 * np.log(M.totals) if subject.recipe.library_estimator.priors == "empirical" else np.zeros(K)
 
-        def joint(record: Index, query: Index) -> tuple[Float, Float, NDArray[np.bool_]]:
-            x, r, own = M.X[query], residual[record], M.y[record]
-            m = M.totals[own][:, None]
-            left = squares - m / (m - 1) * r**2
-            scale, scale_without = (n - K) / squares, (n - 1 - K) / left
-            full, rest = np.empty((len(record), K)), np.empty((len(record), K))
-            for c in range(K):
-                away = x - M.mean[c]
-                full[:, c] = -(away**2) @ scale
-                away[own == c] += (r / (m - 1))[own == c]
-                rest[:, c] = -((away**2) * scale_without).sum(axis=1)
-            if learnt:
-                counts = np.tile(M.totals, (len(record), 1))
-                counts[np.arange(len(record)), own] -= 1
-                full += 2 * np.log(M.totals)
-                rest += 2 * np.log(counts)
-            return full, rest, np.asarray((left > (1 - HELD) * squares).all(axis=1))
+        def joint(lost: Removal, unit: Index, query: Index) -> Scores:
+            size, kept = lost.lost[:, None], M.totals[lost.label][:, None] - lost.lost[:, None]
+            gone = lost.sums(M.X) / size
+            away = M.mean[lost.label] - gone
+            fall = M.totals[lost.label][:, None] * size / kept * away**2 + lost.scatter(M.X, gone)
+            left = squares - (fall if lost.records else np.add.reduceat(fall, lost.first[:-1], axis=0))
+            scale = (n - lost.size[:, None] - K) / left
+            sure = (left > (1 - HELD) * squares).all(axis=1) & (n - lost.size > K)
+            x, own = M.X[query], scale[unit]
+            rest = prior - _distances(x, M.mean, own)
+            row, pair = lost.pairs_of(unit)
+            moved = x[row] - M.mean[lost.label[pair]] - (size / kept * away)[pair]
+            moved *= moved
+            moved *= own[row]
+            rest[row, lost.label[pair]] = -moved.sum(axis=1)
+            if prior.any():
+                rest[row, lost.label[pair]] += 2 * np.log(kept[pair, 0])
+            return Scores(prior - _distances(x, M.mean, (n - K) / squares), rest, sure[unit])
 
-        return single_records.leave_out(self.name, joint, subject=subject, units=units, seeds=seeds, queries=queries)
+        return Form(joint, 24 * M.X.shape[1])
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return None: refits answer."""
-        return None
+
+def _distances(x: Float, centers: Float, scale: Float) -> Float:
+    """Return sum_j scale_j (x_j - c_j)^2 for every center, shape (R, K); ``scale`` is (d,) or (R, d)."""
+    scaled = x * scale
+    if (x * scaled).max(initial=0.0) < EXPANDED:
+        constant = (centers**2) @ scale if scale.ndim == 1 else scale @ (centers**2).T
+        return np.asarray((x * scaled).sum(axis=1)[:, None] - 2 * (scaled @ centers.T) + constant)
+    return np.stack([((x - c) ** 2 * scale).sum(axis=1) for c in centers], axis=1)  # expanded squares would cancel
 
 
 ENGINE = NearestCentroid()

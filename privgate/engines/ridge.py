@@ -1,36 +1,35 @@
 """Ridge classifiers and least squares without each record, in closed form, released through ``linear_scores``."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate import estimators
-from privgate.engines import design, single_records
-from privgate.engines.base import SEVERAL, Cost, Declined
-from privgate.engines.counts import Float
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Index, Retrained, Shadows
+from privgate.engines import design
+from privgate.engines.base import Cost, Declined
+from privgate.engines.closed_form import ClosedForm, Form, Scores
+from privgate.engines.removal import Float, Removal, spread
+from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
 RELEASE = "privgate.linear_scores:softmax_scores"
-#: share of itself that a record's fitted value leaves over, 1 - h: below, eight digits are lost
+#: share of themselves that a unit's fitted values leave over, 1 - h for one record: below, eight digits are lost
 KEPT = 1e-8
 
 
-class Ridge:
+class Ridge(ClosedForm):
     """Leave-one-out for ``RidgeClassifier``, ``Ridge`` and ``LinearRegression`` released by ``softmax_scores``; exact.
 
-    Identity: a linear smoother without record t is ``f(q) - H(q, t) (y_t - f(t)) / (1 - H(t, t))``, H its hat function
-    (``x_q (X'X + alpha I)^-1 x_t`` of centred records, plus 1 / n for the intercept). O(n d^2), or O(n^3) where d > n.
-    Breaks down as H(t, t) goes to 1: such records are handed on. Without the declared release a ridge classifier has no
-    probabilities, so nothing can be compared.
+    Identity: a linear smoother without the records T is ``f(q) - H(q, T) (I - H(T, T))^-1 (y_T - f(T))``, H its hat
+    function (``x_q (X'X + alpha I)^-1 x_t`` of centred records, plus 1 / n for the intercept). O(n d^2), or O(n^3)
+    where d > n. Breaks down as an eigenvalue of H(T, T) goes to 1: such units are handed on. Without the declared
+    release a ridge classifier has no probabilities, so nothing can be compared.
     """
 
     name = "ridge"
-    version = 1
-    hands_on = (SEVERAL, "their leverage is near 1")
+    hands_on = "their leverage is near 1"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -61,16 +60,8 @@ class Ridge:
         n, d = subject.data.n, int(subject.data.X.shape[1])
         return Cost(0, 2 * n * min(n, d) * d / 2e10 + 1e-6 * n, 24 * n * d)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return every record that leaves something of its own fitted value over; the others are handed on.
+    def form(self, subject: Subject) -> Form:
+        """Return the closed form; units that leave next to nothing of their own fitted values over are handed on.
 
         Raises
         ------
@@ -83,24 +74,23 @@ class Ridge:
         Y = _targets(estimator, y, len(subject.classes))
         center = X[:n].mean(axis=0) if estimator.fit_intercept else 0.0
         mean = Y.mean(axis=0) if estimator.fit_intercept else 0.0
-        own = 1.0 / n if estimator.fit_intercept else 0.0
-        fitted, hat = _smoother(X - center, n, Y - mean, float(getattr(estimator, "alpha", 0.0)))
-        fitted = fitted + mean
-        everyone = np.arange(n)
-        leverage = hat(everyone, everyone) + own
-        residual = (Y - fitted[:n]) / np.maximum(1 - leverage, np.finfo(np.float64).tiny)[:, None]
+        smoother = _smoother(X - center, n, Y - mean, float(getattr(estimator, "alpha", 0.0)))
+        smoother.intercept = 1.0 / n if estimator.fit_intercept else 0.0
+        fitted = smoother.fitted + mean
+        residual = Y - fitted[:n]
 
-        def joint(record: Index, query: Index) -> tuple[Float, Float, NDArray[np.bool_]]:
-            rest = fitted[query] - (hat(query, record) + own)[:, None] * residual[record]
-            return _logits(fitted[query], estimator), _logits(rest, estimator), np.asarray(1 - leverage[record] > KEPT)
+        def joint(lost: Removal, unit: Index, query: Index) -> Scores:
+            change, sure = _change(smoother, residual, lost.whole)
+            size = lost.size[unit]
+            t, q = spread(lost.whole.start[unit], size), np.repeat(query, size)
+            moved = smoother.hat(q, lost.rows[t])[:, None] * change[t]
+            if not lost.records:
+                moved = np.add.reduceat(moved, np.cumsum(size) - size, axis=0)
+            rest = fitted[query] - moved
+            return Scores(_logits(fitted[query], estimator), _logits(rest, estimator), sure[unit])
 
-        return single_records.leave_out(self.name, joint, subject=subject, units=units, seeds=seeds, queries=queries)
-
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return None: refits answer."""
-        return None
+        together = -(-n // len(subject.data.units))
+        return Form(joint, 2 * X.shape[1] * together)
 
 
 def estimator_of(subject: Subject) -> Any:
@@ -126,8 +116,60 @@ def _logits(scores: Float, estimator: Any) -> Float:
     return np.column_stack([np.zeros(len(scores)), scores[:, 0]]) if scores.shape[1] == 1 else scores
 
 
-def _smoother(X: Float, n: int, Y: Float, alpha: float) -> tuple[Float, Callable[[Index, Index], Float]]:
-    """Return (fitted values of the pool (P, k), hat function of pool rows and training records, without intercept)."""
+@dataclass(eq=False)
+class _Smoother:
+    """Fitted values of the pool, and the hat function of pool rows and training records.
+
+    Parameters
+    ----------
+    fitted : float64 array of shape (P, k)
+    table : float64 array of shape (P, d) or (P, n)
+        Rows whose inner products are the hat function, or the hat function itself.
+    whole : bool
+        Whether it is the hat function itself.
+    intercept : float
+        What an unpenalized intercept adds.
+    """
+
+    fitted: Float
+    table: Float
+    whole: bool
+    intercept: float = 0.0
+
+    def hat(self, query: Index, record: Index) -> Float:
+        """Return H(query, record), one by one."""
+        if self.whole:
+            return np.asarray(self.table[query, record] + self.intercept)
+        return np.asarray(np.einsum("ij,ij->i", self.table[query], self.table[record]) + self.intercept)
+
+    def among(self, records: Index) -> Float:
+        """Return H among the records of each unit, shape (U, m, m), for ``records`` (U, m)."""
+        if self.whole:
+            return np.asarray(self.table[records[:, :, None], records[:, None, :]] + self.intercept)
+        rows = self.table[records]
+        return np.asarray(rows @ rows.transpose(0, 2, 1) + self.intercept)
+
+
+def _change(smoother: _Smoother, residual: Float, lost: Removal) -> tuple[Float, NDArray[np.bool_]]:
+    """Return ((I - H(T, T))^-1 (y_T - f(T)), row by row of what is lost, and which units leave enough over)."""
+    out, sure = residual[lost.rows], np.zeros(len(lost.lost), dtype=bool)
+    for m in np.unique(lost.lost).tolist():
+        some = np.flatnonzero(lost.lost == m)
+        place = lost.start[some][:, None] + np.arange(m)
+        if m == 1:
+            kept = 1 - smoother.hat(lost.rows[place[:, 0]], lost.rows[place[:, 0]])
+            out[place[:, 0]] /= np.maximum(kept, np.finfo(np.float64).tiny)[:, None]
+            sure[some] = kept > KEPT
+            continue
+        left = np.eye(m) - smoother.among(lost.rows[place])
+        sure[some] = np.linalg.eigvalsh(left)[:, 0] > KEPT
+        fine = place[sure[some]]
+        out[fine] = np.linalg.solve(left[sure[some]], out[fine])
+    return out, sure
+
+
+def _smoother(X: Float, n: int, Y: Float, alpha: float) -> _Smoother:
+    """Return the smoother of centred records and targets, without an intercept."""
     import scipy.linalg as sl
 
     T, d = X[:n], X.shape[1]
@@ -139,7 +181,7 @@ def _smoother(X: Float, n: int, Y: Float, alpha: float) -> tuple[Float, Callable
             if np.diag(L).min() < 1e-7 * np.diag(L).max():
                 raise Declined("the normal equations are nearly singular")
             Z = sl.solve_triangular(L, X.T, lower=True, check_finite=False).T
-            return Z @ (Z[:n].T @ Y), lambda q, t: np.asarray(np.einsum("ij,ij->i", Z[q], Z[t]))
+            return _Smoother(Z @ (Z[:n].T @ Y), Z, whole=False)
         G = T @ T.T
         G[np.diag_indices(n)] += alpha
         factor = sl.cho_factor(G, check_finite=False)
@@ -148,7 +190,7 @@ def _smoother(X: Float, n: int, Y: Float, alpha: float) -> tuple[Float, Callable
         H = sl.cho_solve(factor, T @ X.T, check_finite=False).T  # (P, n)
     except np.linalg.LinAlgError as exc:
         raise Declined("the normal equations are singular") from exc
-    return H @ Y, lambda q, t: np.asarray(H[q, t])
+    return _Smoother(H @ Y, H, whole=True)
 
 
 ENGINE = Ridge()

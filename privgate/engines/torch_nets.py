@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privgate.engines import design
 from privgate.engines.base import Cost
-from privgate.engines.counts import VANISHED
+from privgate.engines.removal import VANISHED
 from privgate.record_keyed import n_batches, record_keys, stand_ins
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows, Status

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.engines.tree_splits import SLACK, Float, Growth, Nodes, Splits, nodes_of, promising, runs, spread
+from privgate.engines.removal import Float, spread
+from privgate.engines.tree_splits import SLACK, Growth, Nodes, Splits, nodes_of, promising, runs
 from privgate.retrain.retrained import Index
 
 #: splits whose scores differ by less, relatively, may be equal, and scikit-learn then chooses at random

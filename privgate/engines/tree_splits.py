@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.engines.removal import Float, spread
 from privgate.retrain.retrained import Index
-
-Float = NDArray[np.float64]
 
 #: entries of the tables of one chunk of nodes and features: 8 MB
 CHUNK = 1_000_000
@@ -136,11 +135,6 @@ class Splits:
         from_left[(n_left - 1 < least) | (n_right < least)] = -1
         from_right[(n_left < least) | (n_right - 1 < least)] = -1
         return from_left, from_right
-
-
-def spread(first: Index, size: Index) -> Index:
-    """Return first[0], first[0] + 1, … (size[0] numbers), first[1], … in one array."""
-    return np.repeat(first - (np.cumsum(size) - size), size) + np.arange(size.sum())
 
 
 def runs(size: Index) -> list[Index]:

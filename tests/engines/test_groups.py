@@ -1,0 +1,115 @@
+"""People with several records without each of them: one removal of many records, answered in closed form."""
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from privgate.data import TrainingData
+from privgate.engines import ALL, answer, k_nearest
+from privgate.linear_scores import softmax_scores
+from privgate.recipe import Recipe
+from privgate.subject import Subject
+
+BY_NAME = {engine.name: engine for engine in ALL}
+
+
+def families(rng, n, K, d=4):
+    """Units of 1 to 12 records of all classes, records of one unit alike, and far from the origin."""
+    y = rng.integers(0, K, n)
+    groups = rng.permutation(np.repeat(np.arange(n), 1 + np.arange(n) % 12)[:n])
+    X = rng.normal(size=(n, d)) + rng.normal(size=(K, d))[y] + rng.normal(size=(n, d))[groups] * 0.5
+    return X * [1, 10, 0.1, 3] + [5, 0, 100, -2], y, groups
+
+
+def unit_of(subject, rows):
+    return [list(m) for m in subject.data.units].index(np.flatnonzero(rows).tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    [
+        ("lda", LinearDiscriminantAnalysis()),
+        ("lda", LinearDiscriminantAnalysis(solver="lsqr")),
+        ("qda", QuadraticDiscriminantAnalysis()),
+        ("nearest_centroid", NearestCentroid()),
+        ("nearest_centroid", NearestCentroid(priors="empirical")),
+        ("k_nearest", KNeighborsClassifier(5)),
+        ("k_nearest", KNeighborsClassifier(4, algorithm="brute")),
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_every_person_equals_a_refit(direct, fleet, name, estimator, elsewhere):
+    rng = np.random.default_rng(3)
+    X, y, groups = families(rng, 240, 3)
+    subject = direct.subject(estimator, X, y, groups=groups, candidates=(X[:20] + 0.3, y[:20]))
+    U = len(subject.data.units)
+    queries = (np.repeat(np.arange(U), 5), rng.integers(0, 260, 5 * U)) if elsewhere else None
+
+    made, handed_on = BY_NAME[name].leave_out(subject, np.arange(U), (None,), fleet, queries=queries)
+
+    assert max(len(m) for m in subject.data.units) == 12
+    assert len(handed_on) == 0
+    assert direct.worst_difference(made, estimator, subject) <= 1e-9
+
+
+@pytest.mark.parametrize("estimator", [RidgeClassifier(alpha=0.1), Ridge(), LinearRegression(fit_intercept=False)])
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_person_equals_a_refit_of_ridge(estimator, wide):
+    rng = np.random.default_rng(4)
+    K = 3 if isinstance(estimator, RidgeClassifier) else 2
+    X, y, groups = families(rng, 90, K)
+    if wide:
+        if isinstance(estimator, LinearRegression):
+            return  # no penalty: declined
+        X = rng.normal(size=(90, 120))
+    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y, groups=groups))
+
+    made, handed_on = BY_NAME["ridge"].leave_out(subject, np.arange(len(subject.data.units)), (None,), None)
+
+    assert len(handed_on) == 0
+    for k, u in enumerate(made.units):
+        keep = np.setdiff1d(np.arange(90), subject.data.units[u])
+        rows = made.row_unit == k
+        expected = softmax_scores(
+            type(estimator)(**estimator.get_params()).fit(X[keep], y[keep]), X[~np.isin(np.arange(90), keep)]
+        )
+        assert np.abs(np.log(expected) - made.log_without[0, rows]).max() <= 1e-9
+
+
+def test_a_person_who_holds_a_direction_a_class_or_too_many_neighbors_is_handed_on(direct, fleet, monkeypatch):
+    rng = np.random.default_rng(5)
+    X, y, groups = families(rng, 120, 2)
+    big = int(np.bincount(groups).argmax())
+    X[:, 3] = np.where(groups == big, X[:, 3], -2 + 1e-9 * rng.normal(size=120))
+    y[groups == big] = np.arange((groups == big).sum()) % 2
+    monkeypatch.setattr(k_nearest, "MOST", 2)
+
+    for name, estimator in [
+        ("lda", LinearDiscriminantAnalysis(tol=1e-12)),
+        ("nearest_centroid", NearestCentroid()),
+        ("qda", QuadraticDiscriminantAnalysis(tol=1e-25)),
+    ]:
+        subject = direct.subject(estimator, X, y, groups=groups)
+        _, handed_on = BY_NAME[name].leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+        assert handed_on.tolist() == [unit_of(subject, groups == big)], name
+
+    X[groups == big] = X[groups == big][0] + 1e-3 * rng.normal(size=(12, 4))  # they are each other's neighbours
+    subject = direct.subject(KNeighborsClassifier(3), X, y, groups=groups)
+    _, handed_on = BY_NAME["k_nearest"].leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    assert unit_of(subject, groups == big) in handed_on
+
+
+def test_a_person_with_all_records_of_a_class_is_undefined_and_the_chain_says_so(direct, fleet):
+    rng = np.random.default_rng(6)
+    X, y, groups = families(rng, 120, 2)
+    big = int(np.bincount(groups).argmax())
+    y[groups == big] = 2
+    subject = direct.subject(NearestCentroid(), X, y, groups=groups)
+
+    got = answer(subject, np.arange(len(subject.data.units)), (None,), fleet)
+
+    assert np.flatnonzero(got.retrained.status == "undefined").tolist() == [unit_of(subject, groups == big)]
+    assert set(got.retrained.engine) == {"nearest_centroid"}
+    assert [c.outcome for c in got.rechecks] == ["passed"]
