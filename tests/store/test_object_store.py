@@ -1,0 +1,100 @@
+"""Files in an object store: written by multipart and presigned upload after the approval, past the server."""
+
+import urllib.request
+
+import pytest
+
+from privgate.errors import DigestMismatchError
+from privgate.registry.guard_config import Guard
+from privgate.registry.verifying import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+BUCKET = "models"
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """A bucket of a stand-in for S3 on loopback: (endpoint, environment that reaches it)."""
+    pytest.importorskip("boto3", reason="boto3 is not installed")
+    server = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    _, port = running.get_host_and_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    yield {
+        "MLFLOW_S3_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "of-this-test",
+        "AWS_SECRET_ACCESS_KEY": "of-this-test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    running.stop()
+
+
+@pytest.fixture
+def stored(bucket, tmp_path, site, running_mlflow, registry_type, monkeypatch):
+    """A guarded registry whose server keeps files in the bucket; clients may reach the bucket, too."""
+    import boto3
+
+    for key, value in bucket.items():
+        monkeypatch.setenv(key, value)
+    client = boto3.client("s3", endpoint_url=bucket["MLFLOW_S3_ENDPOINT_URL"])
+    client.create_bucket(Bucket=BUCKET)
+    options = ("--registry-store-uri", f"privgate:sqlite:///{tmp_path}/tracking.db")
+    options += ("--artifacts-destination", f"s3://{BUCKET}/proxied")
+    with running_mlflow(tmp_path, *options, env={**site.env, **bucket}) as address:
+        yield registry_type(address, site)
+    for held in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+        client.delete_object(Bucket=BUCKET, Key=held["Key"])
+    client.delete_bucket(Bucket=BUCKET)
+
+
+def put(url, content, headers=()):
+    """Upload to a presigned address and return the part's tag."""
+    headers = {"Content-Type": "application/octet-stream", **dict(headers)}
+    with urllib.request.urlopen(urllib.request.Request(url, content, headers, method="PUT"), timeout=30) as answer:
+        assert answer.status == 200
+        return answer.headers["ETag"]
+
+
+def released(registry, name, tmp_path):
+    """Return a version in production that verifies, and where its files lie."""
+    version = registry.log(name)
+    registry.release(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    found = registry.client.get_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
+    return found.model_id, found.artifact_location
+
+
+def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, name, tmp_path):
+    guard = Guard.load(site.config)
+    _, location = released(stored, name, tmp_path)
+    assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
+
+    where = f"/api/2.0/mlflow-artifacts/mpu/{{}}/{location.removeprefix('mlflow-artifacts:/')}"
+    status, made = stored.post(where.format("create"), {"path": "weights.json", "num_parts": 1})
+    assert status == 200, made
+    (part,) = made["credentials"]
+    tag = put(part["url"], b'"stolen"')
+    parts = [{"part_number": part["part_number"], "etag": tag}]
+    done = {"path": "weights.json", "upload_id": made["upload_id"], "parts": parts}
+    status, answer = stored.post(where.format("complete"), done)
+    assert status == 200, answer  # MLflow lets anybody do this
+
+    with pytest.raises(DigestMismatchError, match="not those that were checked"):
+        verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
+
+
+def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, name, tmp_path):
+    guard = Guard.load(site.config)
+    stored.client.create_experiment("guard", artifact_location=f"s3://{BUCKET}/direct")
+    model_id, _ = released(stored, name, tmp_path)
+    assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
+
+    body = {"model_id": model_id, "path": "weights.json"}
+    status, made = stored.post("/api/2.0/mlflow/artifacts/presigned-upload-url", body)
+    assert status == 200, made
+    put(made["presigned_url"], b'"stolen"', made.get("headers", {}))
+
+    with pytest.raises(DigestMismatchError, match="not those that were checked"):
+        verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
