@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from privgate import digest, engines
 from privgate.attacks import BY_NAME, Signals
 from privgate.data import TrainingData
 from privgate.engines.base import Declined
+from privgate.engines.softmax import LARGEST
 from privgate.measure import rotation
 from privgate.recipe import Recipe
 from privgate.reproduce import datasets, networks, regressions
@@ -94,8 +95,11 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
     from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
     # numbers, not whole numbers, where features are 0 and 1: integer matrix products are slow
-    X: Any = data.X if kind == "LR" or data.binary else data.codes
-    if kind == "NB":
+    X: Any = data.X if kind != "NB" or data.binary else data.codes
+    estimator: Any
+    if kind == "NN":
+        estimator = declared(settings_of(data))
+    elif kind == "NB":
         values = data.codes.max(axis=0) + 1
         estimator = BernoulliNB() if data.binary else CategoricalNB(min_categories=values)
     else:
@@ -104,6 +108,18 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
     return Subject.local(
         Recipe(estimator), TrainingData(X[rows], data.y[rows], candidates=(X[others], data.y[others])), name=kind
     )
+
+
+def declared(settings: networks.Settings) -> Any:
+    """Return the paper's network as the product's declarative recipe, which its engine trains in batches."""
+    from privgate.torch_recipe import TorchTraining
+
+    networks.torch()
+    return TorchTraining(
+        hidden=(settings.hidden,), activation="tanh", optimizer="adam", lr=settings.rate, epochs=settings.epochs,
+        weight_decay=settings.decay,
+        batch_size=settings.batch // 2,  # of the pool, half of which trains
+    )  # fmt: skip
 
 
 def settings_of(data: Data) -> networks.Settings:
@@ -141,28 +157,33 @@ def measured_pdtp(
     kind: str, data: Data, rows: Index, units: Index, fleet: Fleet, *, seed: int, checked: bool = True
 ) -> Float:
     """Return PDTP of the records ``rows[units]`` in the model trained on ``rows``, nats; ``checked`` by refits."""
-    if kind != "NN":
-        others = np.setdiff1d(np.arange(len(data.y)), rows)[:30]
-        subject = subject_of(kind, data, rows, others)
+    others = np.setdiff1d(np.arange(len(data.y)), rows)[:30]
+    subject = subject_of(kind, data, rows, others)
+    if kind == "LR" and too_large(data, rows):
+        return batched_pdtp(data.X[rows], data.y[rows], subject.recipe.estimator.C, units, fleet)
+    seeds = (seed if kind == "NN" else None,)
+
+    def made() -> Float:
         first = next(e for e in engines.ALL if not e.supports(subject))
         try:
-            found, rest = first.leave_out(subject, units, (None,), fleet)
+            found, rest = first.leave_out(subject, units, seeds, fleet)
         except Declined:
             rest = units
-        if kind == "LR" and len(rest) and np.bincount(data.y[rows], minlength=data.n_classes).min() > 1:
-            return batched_pdtp(data.X[rows], data.y[rows], subject.recipe.estimator.C, units, fleet)
         if checked or len(rest):
-            found = engines.leave_out(subject, units, (None,), fleet)
+            found = engines.leave_out(subject, units, seeds, fleet)
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
-    X, y = data.X[rows], data.y[rows]
-    masks = np.ones((len(units) + 1, len(rows)), dtype=bool)
-    masks[np.arange(len(units)), units] = False
-    log_p = networks.train(
-        X, y, masks, settings_of(data), n_classes=data.n_classes, seed=seed, same_start=True, queries=X[units],
-        at_once=len(masks), fleet=fleet,
-    )  # fmt: skip
-    own = np.arange(len(units))
-    return leakage.largest_change(binned(log_p[-1, own]), binned(log_p[own, own]))
+
+    if kind != "NN":
+        return made()
+    here = Path(engines.__file__).parent
+    code = digest.of_bytes(*(p.read_bytes() for p in (here / "perceptrons.py", here.parent / "torch_recipe.py")))
+    return recalled(fleet, (code, asdict(settings_of(data)), data.X[rows], data.y[rows], units, seed), made)
+
+
+def too_large(data: Data, rows: Index) -> bool:
+    """Return whether a regression has more parameters than the certified engine takes, and no class of one record."""
+    parameters = (data.X.shape[1] + 1) * data.n_classes
+    return data.n_classes > 2 and parameters > LARGEST and np.bincount(data.y[rows]).min() > 1
 
 
 def batched_pdtp(X: Float, y: Index, C: float, units: Index, fleet: Fleet) -> Float:
