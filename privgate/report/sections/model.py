@@ -36,9 +36,9 @@ def section(doc: Doc) -> Section | None:
     if not items:
         return None
     blocks: list[Block] = [Facts(items)]
-    if release.get("form", "probabilities") != "probabilities":
+    if release.get("form", "probabilities") != "probabilities" or release.get("temperature", 1) != 1:
         blocks.append(
-            Text("Risk was measured on what is released and on exact probabilities; the limits use the latter.")
+            Text("Measured, attacks included, on what is released and on exact probabilities; the worse counts.")
         )
     return Section("model", "Model and release", blocks)
 
