@@ -26,6 +26,7 @@ def location(shared_data):
 def test_naive_bayes_on_purchases_agrees_record_by_record(fleet):
     data = datasets.purchase_like(np.random.default_rng(0), n=2000, features=836, classes=10, spread=0.5)
     made = agreement.both_ways("NB", data, fleet, print)
+    print(made.table().text())
     found = agreement.compare(made.shared["ten of 64 shared models a target"], made.own, made.sets)
 
     assert len(found.p) == 100
@@ -36,6 +37,7 @@ def test_naive_bayes_on_purchases_agrees_record_by_record(fleet):
 
 def test_naive_bayes_on_location_agrees_within_confidence_limits(fleet, location):
     made = agreement.both_ways("NB", location, fleet, print)
+    print(made.table().text())
     found = agreement.compare(made.shared["ten of 256 shared models a target"], made.own, made.sets)
     strongest = agreement.compare(made.shared["all 64 shared models at once, lira_online"], made.own, made.sets)
 
@@ -46,7 +48,8 @@ def test_naive_bayes_on_location_agrees_within_confidence_limits(fleet, location
 
 
 def test_networks_on_location_agree_within_confidence_limits(fleet, location):
-    made = agreement.both_ways("NN", location, fleet, print, records=6, sets=10)
+    made = agreement.both_ways("NN", location, fleet, print, records=10, sets=10)
+    print(made.table().text())
     found = agreement.compare(made.shared["ten of 64 shared models a target"], made.own, made.sets)
 
     assert found.too_many > 0.05
