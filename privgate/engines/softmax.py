@@ -1,11 +1,4 @@
-"""Multinomial logistic regression: the full minimiser, and certified solvers without some records.
-
-Without i the minimiser moves by d with ``(H - S_i (x) x_i x_i^T) d + sum_{j != i} e_j(d) (x) x_j = r_i (x) x_i``,
-H the Hessian at the full minimiser, S_i = diag(p_i) - p_i p_i^T, r_i = p_i - y_i, e_j the second-order remainder of the
-softmax.
-One inverse of H serves all records (Woodbury); the remainder goes through products of all records of a block: in
-float32 while that only leads on, in float64 where a bound is evaluated.
-"""
+"""Multinomial logistic regression: the full minimiser, and certified solvers without some records."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,27 +6,16 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.linalg as sl
-from numpy.typing import NDArray
 
 from privgate.engines import regression, waves
-from privgate.engines.binary_sweeps import DEGENERATE, radius_of
 from privgate.engines.regression import Float, Objective
+from privgate.engines.softmax_sweeps import Minimum, grams, inverse_of, probabilities, reach_of
 from privgate.retrain.retrained import Index
 
 #: parameters beyond which the Hessian and its inverse take more than 1 GB
 LARGEST = 8000
 #: where Newton stops, the decrement is below 1e-22
 STOPPED = 2e-11
-#: left-out records times classes, and training records, in one product: what it touches stays in the second cache
-WIDTH, CHUNK = 320, 256
-
-
-def probabilities(Z: NDArray[Any], axis: int) -> NDArray[Any]:
-    """Return the softmax of ``Z`` along an axis; overwrites ``Z``."""
-    Z -= Z.max(axis=axis, keepdims=True)
-    np.exp(Z, out=Z)
-    Z /= Z.sum(axis=axis, keepdims=True)
-    return Z
 
 
 def hessian(X: Float, P: Float, lam: Float, *, gauge: bool) -> Float:
@@ -91,8 +73,7 @@ class Softmax:
     """The minimiser with every record, and how to leave records out; ``logistic.Solver`` for three classes or more."""
 
     problem: Objective
-    u: Float  # (K, p)
-    L: Float  # (K p, K p)
+    S: Minimum
 
     @classmethod
     def solve(cls, problem: Objective, start: Float) -> Self | None:
@@ -101,149 +82,32 @@ class Softmax:
             return None
         hot = (problem.y[:, None] == np.arange(problem.K)).astype(np.float64)
         found = minimise(problem.X[: problem.n], hot, problem.lam, start, gauge=_free(problem))
-        return None if found is None else cls(problem, *found)
+        return None if found is None else cls(problem, Minimum(problem, *found))
 
-    @cached_property
-    def P(self) -> Float:
-        """Probabilities of the training records, shape (n, K)."""
-        return probabilities(self.problem.X[: self.problem.n] @ self.u.T, 1)
+    @property
+    def u(self) -> Float:
+        """Minimiser, shape (K, p)."""
+        return self.S.u
 
-    @cached_property
-    def residual(self) -> Float:
-        """Gradient of each record's loss by its logits, shape (n, K)."""
-        return np.asarray(self.P - (self.problem.y[:, None] == np.arange(self.problem.K)))
-
-    @cached_property
-    def inverse(self) -> Float:
-        """H^-1."""
-        return _inverse(self.L)
-
-    @cached_property
-    def precisions(self) -> dict[Any, tuple[NDArray[Any], ...]]:
-        """Design (n, p), probabilities (K, n), H^-1 and H, in both precisions."""
-        full = self.problem.X[: self.problem.n], self.P.T, self.inverse, self.L @ self.L.T
-        return {t: tuple(np.ascontiguousarray(a, dtype=t) for a in full) for t in (np.float32, np.float64)}
-
-    @cached_property
-    def gram(self) -> Float:
-        """K_j = (x_j (x) I)^T H^-1 (x_j (x) I) of every pool row, shape (P, K, K)."""
-        return _grams(self.inverse, self.problem.X, self.problem.K)
-
-    @cached_property
+    @property
     def reach(self) -> Float:
         """Largest change of a logit difference at each pool row when parameters move by 1 in the Hessian's norm."""
-        return _reach(self.gram)
-
-    @cached_property
-    def radius(self) -> float:
-        """Largest change of a training record's logit difference for parameters moved by 1: self-concordance."""
-        return float(self.reach[: self.problem.n].max())
-
-    @cached_property
-    def curvature(self) -> Float:
-        """S_j = diag(p_j) - p_j p_j^T of the training records, shape (n, K, K)."""
-        return np.asarray(self.P[:, :, None] * (np.eye(self.problem.K) - self.P[:, None, :]))
-
-    @cached_property
-    def keep(self) -> Float:
-        """1 - largest leverage of the training records, shape (n,)."""
-        root = np.sqrt(self.P)  # S = B B^T with B = diag(root) (I - root root^T)
-        half = root[:, :, None] * (np.eye(self.problem.K) - root[:, :, None] * root[:, None, :])
-        return np.asarray(1 - np.linalg.eigvalsh(half.swapaxes(1, 2) @ self.gram[: self.problem.n] @ half)[:, -1])
-
-    @cached_property
-    def downdate(self) -> Float:
-        """(I - K_j S_j)^-1 of the training records, shape (n, K, K)."""
-        return np.asarray(np.linalg.inv(np.eye(self.problem.K) - self.gram[: self.problem.n] @ self.curvature))
+        return self.S.reach
 
     @cached_property
     def spread(self) -> float:
         """Square root of the trace of H^-1, no smaller than its largest singular value's."""
-        return float(np.sqrt(np.trace(self.inverse)))
+        return float(np.sqrt(np.trace(self.S.inverse)))
 
     def shifts(self, records: Index, wanted: Float) -> tuple[Float, Float]:
         """Return (changes of the parameters (B, K, p), bounds on their error in the Hessian's norm (B,))."""
-        start = self._moved(records, (self.gram[records] @ self.residual[records][:, :, None])[:, :, 0])
-        start += self._product(self.residual[records], records)
+        start = self.S.start(records)
 
         def sweep(some: Index, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
-            return self.sweep(records[some], start[some], D, precision)
+            return self.S.sweep(records[some], start[some], D, precision)
 
         D, error = waves.settle(sweep, start, np.full(len(records), np.inf), wanted)
         return D.reshape(len(records), self.problem.K, -1), error
-
-    def sweep(self, records: Index, start: Float, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
-        """Apply the fixed-point map once; see ``waves.Sweep``. Shapes (B, K p) and (B,).
-
-        As for two classes: the Hessian without i at D is at least ``(1 - leverage) exp(-max range(u_j)) H`` because the
-        third derivative of a record's loss is at most range_k(change of its logits) times the second.
-
-        Parameters
-        ----------
-        start : float64 array of shape (B, K p)
-            Solutions of the linear part, with no remainder: exact, so that only what is small is ever rounded.
-        """
-        curvature, keep = self.curvature[records], self.keep[records]
-        inverse, H = self.precisions[precision][2:]
-        with np.errstate(all="ignore"):  # what overflows becomes a bound that is infinite
-            G, largest = self._remainder(records, D, precision)
-            pull = G @ inverse
-            new = start - pull - self._moved(records, self._own(records, pull), precision)
-            step = new - D
-            along = self._own(records, step)
-            bent = np.einsum("bkl,bl->bk", curvature, along)
-            square = np.einsum("bq,bq->b", step, step.astype(precision, copy=False) @ H)
-            square += ((np.einsum("bkl,bl->bk", self.gram[records], bent) - 2 * along) * bent).sum(axis=1)
-            mu = np.where(keep > DEGENERATE, keep, 0) * np.exp(-largest)
-            s = radius_of(np.sqrt(np.maximum(square, 0)), self.radius, mu)
-            at_new = np.expm1(largest + self.radius * s) / keep * s
-        at_new = np.where(np.isfinite(s) & np.isfinite(at_new), at_new, np.inf)
-        return new, s, at_new, np.full(len(D), 0.0 if precision is np.float64 else np.inf)
-
-    def _own(self, records: Index, D: NDArray[Any]) -> Float:
-        """Return the change of each record's own logits, shape (B, K)."""
-        return np.asarray(np.einsum("bkp,bp->bk", D.reshape(len(D), self.problem.K, -1), self.problem.X[records]))
-
-    def _product(self, c: Float, records: Index, precision: Any = np.float64) -> NDArray[Any]:
-        """Return H^-1 (c_i (x) x_i), shape (B, K p)."""
-        outer = c[:, :, None] * self.problem.X[records][:, None, :]
-        return np.asarray(outer.reshape(len(c), -1).astype(precision, copy=False) @ self.precisions[precision][2])
-
-    def _moved(self, records: Index, own: Float, precision: Any = np.float64) -> NDArray[Any]:
-        """Return how the parameters follow, the record's curvature being gone, where its own logits move by ``own``."""
-        follow = self.curvature[records] @ self.downdate[records] @ own[:, :, None]
-        return self._product(follow[:, :, 0], records, precision)
-
-    def _remainder(self, records: Index, D: Float, precision: Any) -> tuple[NDArray[Any], Float]:
-        """Return (sum_j e_j(D) (x) x_j without each record (B, K p), largest range of a record's change (B,)).
-
-        With t = e^u - 1 the remainder is ``p ((t - p.t) / (1 + p.t) - (u - p.u))``, in which nothing cancels but the
-        linear part.
-        """
-        X, P = self.precisions[precision][:2]
-        G, largest = np.zeros(D.shape, dtype=precision), np.zeros(len(D))
-        few = max(1, WIDTH // len(P))
-        for first in range(0, len(D), few):
-            block = slice(first, first + few)
-            V = D[block].reshape(-1, X.shape[1]).astype(precision, copy=False)
-            space = np.empty((2, len(V) * CHUNK), dtype=precision)
-            for begin in range(0, len(X), CHUNK):
-                part, p = X[begin : begin + CHUNK], P[:, begin : begin + CHUNK]
-                U, T = (a[: len(V) * len(part)].reshape(-1, len(P), len(part)) for a in space)
-                np.matmul(V, part.T, out=U.reshape(len(V), -1))
-                near = records[block] - begin
-                mine = np.flatnonzero((near >= 0) & (near < len(part)))
-                U[mine, :, near[mine]] = 0
-                np.maximum(largest[block], (U.max(axis=1) - U.min(axis=1)).max(axis=1), out=largest[block])
-                np.expm1(U, out=T)
-                rise = np.einsum("bkm,km->bm", T, p)
-                level = np.einsum("bkm,km->bm", U, p) - rise / (1 + rise)
-                T *= (1 / (1 + rise))[:, None]
-                T -= U
-                T += level[:, None]
-                T *= p
-                G[block] += (T.reshape(len(V), -1) @ part).reshape(-1, G.shape[1])
-        return G, largest
 
     def without(self, rows: Index) -> tuple[Float, Float, float] | None:
         """Return parameters (K, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
@@ -255,8 +119,8 @@ class Softmax:
         if found is None:
             return None
         u, L = found
-        inverse = _inverse(L)
-        reach = _reach(_grams(inverse, problem.X, problem.K))
+        inverse = inverse_of(L)
+        reach = reach_of(grams(inverse, problem.X, problem.K))
         if reach.max() * STOPPED > 1e-3:
             return None
         return u, STOPPED * reach, STOPPED * float(np.sqrt(np.trace(inverse)))
@@ -265,25 +129,3 @@ class Softmax:
 def _free(problem: Objective) -> bool:
     """Whether all intercepts may move together without changing the objective."""
     return problem.scale != 0 and problem.lam[-1] == 0
-
-
-def _inverse(L: Float) -> Float:
-    inverse = sl.lapack.dpotri(L, lower=1)[0]
-    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
-
-
-def _grams(inverse: Float, X: Float, K: int) -> Float:
-    """Return x_j^T (H^-1)_kl x_j of every row, shape (P, K, K)."""
-    blocks = inverse.reshape(K, X.shape[1], K, X.shape[1])
-    gram = np.empty((len(X), K, K))
-    for a in range(K):
-        for b in range(a, K):
-            gram[:, a, b] = gram[:, b, a] = np.einsum("np,np->n", X @ blocks[a, :, b], X)
-    return gram
-
-
-def _reach(gram: Float) -> Float:
-    """Return the largest norm of (e_k - e_l) (x) x_j in H^-1 over pairs of classes, shape (P,)."""
-    diagonal = np.einsum("nkk->nk", gram)
-    square = diagonal[:, :, None] + diagonal[:, None, :] - 2 * gram
-    return np.asarray(np.sqrt(np.maximum(square.max(axis=(1, 2)), 0)))

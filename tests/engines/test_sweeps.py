@@ -22,7 +22,7 @@ def solver(direct, n, d, K, C=1.0, seed=0, strength=4.0):
 
 
 def factor(made):
-    return made.S.L if isinstance(made, Binary) else made.L
+    return made.S.L
 
 
 def distances(made, records, delta):
