@@ -126,7 +126,7 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
 
 
 def run_both_ways(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
-    """Compare both schemes: all of the paper's trainings for naive Bayes, a twentieth of them for 10 records by networks."""
+    """Compare both schemes: all trainings of the paper for naive Bayes, a set for 20 targets each for networks."""
     location = datasets.location(folder).sample(POOL, np.random.default_rng(0))
     made = datasets.purchase_like(np.random.default_rng(0), n=POOL, features=836, classes=10, spread=0.5)
     yield agreement.both_ways("NB", made, fleet, say).table()
