@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import design
-from privgate.engines.base import SEVERAL, Cost
+from privgate.engines.base import Cost
 from privgate.engines.removal import VANISHED, Float
 from privgate.engines.tree_paths import Falls, falls
 from privgate.engines.tree_splits import Growth
@@ -14,8 +14,8 @@ from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows, Status
 from privgate.subject import Subject
 
-#: scikit-learn takes two values closer than this for one
-SAME_VALUE = 1e-7
+#: scikit-learn draws no threshold between neighbouring values closer than this, added in single precision
+SAME_VALUE = np.float32(1e-7)
 PLAIN = {
     "criterion": "gini",
     "splitter": "best",
@@ -40,7 +40,8 @@ class DecisionTree:
 
     name = "decision_tree"
     version = 2
-    hands_on = (SEVERAL, "splits tie on their way")
+    hands_on = "splits tie on their way"
+    single_records = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -54,15 +55,7 @@ class DecisionTree:
                 return f"{name} is not {value!r}"
         if not all(isinstance(v, int) for v in (estimator.min_samples_split, estimator.min_samples_leaf)):
             return "min_samples_split or min_samples_leaf is a share of the records"
-        if why := design.refusal(subject):
-            return why
-        ordered = np.sort(design.matrix(subject)[: subject.data.n].astype(np.float32), axis=0)
-        gap = np.diff(ordered, axis=0)
-        return (
-            "values lie so close that scikit-learn takes them for equal"
-            if ((gap > 0) & (gap <= 2 * SAME_VALUE)).any()
-            else ""
-        )
+        return design.refusal(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
         """Return the cost of about ten levels of sorting."""
@@ -86,7 +79,9 @@ class DecisionTree:
         row_unit, row_query = (np.arange(len(units)), record) if queries is None else queries
         if queries is not None:
             single[row_unit[row_query != record[row_unit]]] = False
-        found = falls(growth_of(subject), record[single])
+        growth = growth_of(subject)
+        single &= ~growth.squeezed[record]
+        found = falls(growth, record[single])
         kept = single & ~found.tied[record]
         place = np.cumsum(kept) - 1
         rows = kept[row_unit]
@@ -132,14 +127,25 @@ def growth_of(subject: Subject) -> Growth:
     estimator: Any = subject.recipe.library_estimator
     X = design.matrix(subject)[: subject.data.n].astype(np.float32)
     low, high = X.min(axis=0), X.max(axis=0)
-    two = ((low == X) | (high == X)).all(axis=0)
-    codes = np.empty(X.T.shape, dtype=np.uint16 if len(X) < 2**16 else np.int64)  # 16 bits are sorted by radix
+    two = ((low == X) | (high == X)).all(axis=0) & ((high == low) | (high > low + SAME_VALUE))
+    # 16 bits are sorted by radix
+    codes = np.empty(X.T.shape, dtype=np.uint16 if len(X) < 2**16 else np.int64)
     codes[two] = (X[:, two] > low[two]).T
-    for j in np.flatnonzero(~two):
-        codes[j] = np.unique(X[:, j], return_inverse=True)[1]
+    reach, squeezed = dict[int, Index](), np.zeros(len(X), dtype=bool)
+    for j in np.flatnonzero(~two).tolist():
+        values, codes[j] = np.unique(X[:, j], return_inverse=True)
+        close = values[1:] <= values[:-1] + SAME_VALUE
+        if close.any():
+            reach[j] = np.searchsorted(values, values + SAME_VALUE, side="right") - 1
+            squeezed |= (np.append(close, False) & np.append(False, close))[codes[j]]
+    far = codes.copy() if reach else codes
+    for j, highest in reach.items():
+        far[j] = highest[codes[j]]
     return Growth(
         X=X,
         codes=codes,
+        far=far,
+        squeezed=squeezed,
         two=two,
         high=codes[two].T.astype(np.float32, order="C"),
         y=subject.label_codes,

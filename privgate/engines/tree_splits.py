@@ -29,6 +29,10 @@ class Growth:
     X : float32 array of shape (n, d)
     codes : unsigned integer array of shape (d, n)
         Rank of each value among the distinct values of its feature.
+    far : array like codes
+        Highest rank between which and the value scikit-learn would draw no threshold; ``codes`` itself if always equal.
+    squeezed : bool array of shape (n,)
+        Records with such other values on both sides: without them a threshold may be drawn that is none with them.
     two : bool array of shape (d,)
         Which features have at most two values.
     high : float32 array of shape (n, two.sum())
@@ -41,6 +45,8 @@ class Growth:
 
     X: NDArray[np.float32]
     codes: NDArray[Any]
+    far: NDArray[Any]
+    squeezed: NDArray[np.bool_]
     two: NDArray[np.bool_]
     high: NDArray[np.float32]
     y: Index
@@ -195,9 +201,11 @@ def _sorted(growth: Growth, nodes: Nodes, reached: Float, features: Index) -> Pa
     """Return the same over features of more values, along their sorted values."""
     counts, node, M, K = nodes.counts, nodes.node, len(nodes.rows), growth.K
     order = _in_order(growth.codes[features][:, nodes.rows], node)
-    codes = growth.codes[features[:, None], nodes.rows[order]]
+    rows = nodes.rows[order]
+    codes = growth.codes[features[:, None], rows]
+    far = codes if growth.far is growth.codes else growth.far[features[:, None], rows]
     inside = np.ones(codes.shape, dtype=bool)
-    inside[:, :-1] = (codes[:, 1:] == codes[:, :-1]) | (node[1:] != node[:-1])
+    inside[:, :-1] = (codes[:, 1:] <= far[:, :-1]) | (node[1:] != node[:-1])
     whole = np.int32 if M < 2**15 else np.int64  # holds the squares of counts
     label = growth.y[nodes.rows]
     y = label.astype(np.uint8 if K < 2**8 else np.int64)[order]

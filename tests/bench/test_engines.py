@@ -112,6 +112,7 @@ CASES = [
     ("logistic", TIGHT, ten_kinds, {1000: 25, 5000: 100}, 3, 40),
     ("logistic", TIGHT, nearly_separable, {1000: 6}, 3, 40),
     ("decision_tree", TREE, answers, {1000: 100, 5000: 1000, 20_000: 1000}, 10, None),
+    ("decision_tree", TREE, numbers, {1000: 100, 5000: 1000}, 10, None),
 ]
 
 

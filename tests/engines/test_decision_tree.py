@@ -164,9 +164,27 @@ def test_other_trees_are_not_covered(direct, settings):
     assert ENGINE.supports(direct.subject(DecisionTreeClassifier(**settings), X, y)) != ""
 
 
-def test_values_that_scikit_learn_takes_for_equal_are_not_covered(direct):
-    X, y = continuous(np.random.default_rng(0), 60)
-    X[0, 0] = 0.5
-    X[1, 0] = 0.50000006
+def crowded(rng, n):
+    """Many neighbouring values lie closer than scikit-learn's threshold, some a little farther apart."""
+    X, y = continuous(rng, n)
+    X = X * 0.2 + (rng.random(X.shape) < 0.5)  # half of them all different
+    apart = rng.permuted(np.resize([0, 0.6e-7, 1.5e-7, 3e-7], X.shape), axis=0)
+    X = np.where(rng.random(X.shape) < 0.4, np.round(X * 4) / 8 + apart, X)
+    X[:, 4] = np.where(X[:, 4] > 0, 0.3, 0.3 + 3e-8)  # two values that are one
+    return X, y
 
-    assert "so close" in ENGINE.supports(direct.subject(DecisionTreeClassifier(), X, y))
+
+@pytest.mark.parametrize("settings", [{}, {"max_depth": 4, "min_samples_leaf": 2}], ids=str)
+def test_values_between_which_no_threshold_is_drawn(direct, fleet, settings):
+    X, y = crowded(np.random.default_rng(2), 150)
+    estimator = DecisionTreeClassifier(random_state=0, **settings)
+    subject = direct.subject(estimator, X, y)
+    growth = growth_of(subject)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(150), (None,), fleet)
+
+    assert growth.far is not growth.codes
+    assert set(np.flatnonzero(growth.squeezed)) <= set(handed_on)
+    assert 0 < growth.squeezed.sum() < 110
+    assert len(made.units) > 20
+    assert direct.worst_difference(made, estimator, subject) == pytest.approx(0, abs=1e-12)
