@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from privgate.attacks import BY_NAME, Signals
 from privgate.reproduce import datasets, per_target
 from privgate.reproduce.agreement import TARGETS, models
+from privgate.reproduce.candidate_set import MODELS, POOL, Say, halves
 from privgate.reproduce.datasets import Data
-from privgate.reproduce.long2017 import MODELS, POOL, PUBLISHED, Say, halves
+from privgate.reproduce.long2017 import PUBLISHED
 from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
 from privgate.statistics import intervals, worst

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from privgate import engines
 from privgate.attacks import BY_NAME, Signals
 from privgate.reproduce import networks, per_target
+from privgate.reproduce.candidate_set import MODELS, Say, halves, settings_of, subject_of
 from privgate.reproduce.datasets import Data
-from privgate.reproduce.long2017 import MODELS, Say, halves, settings_of, subject_of
 from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
 from privgate.statistics import worst

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from privgate import engines
 from privgate.reproduce import networks
+from privgate.reproduce.candidate_set import settings_of, subject_of
 from privgate.reproduce.datasets import Data
-from privgate.reproduce.long2017 import settings_of, subject_of
 from privgate.retrain.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -13,8 +13,8 @@ from privgate import engines
 from privgate.attacks import BY_NAME, Signals
 from privgate.measure.rotation import rotate
 from privgate.reproduce import agreement, datasets, networks
+from privgate.reproduce.candidate_set import MODELS, POOL, halves, settings_of, subject_of
 from privgate.reproduce.datasets import Data
-from privgate.reproduce.long2017 import MODELS, POOL, halves, settings_of, subject_of
 from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
 

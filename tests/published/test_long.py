@@ -5,7 +5,7 @@ import pytest
 
 from privgate.attacks import BY_NAME, Signals
 from privgate.measure import rotation
-from privgate.reproduce import datasets, long2017, networks
+from privgate.reproduce import candidate_set, datasets, networks
 from privgate.statistics import membership
 
 pytest.importorskip("torch")
@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 def location(shared_data):
     """64 networks 446-64-30 on halves of 2,000 records: about 20 seconds of one core."""
     data = datasets.location(shared_data("location30.npz").parent).sample(2000, np.random.default_rng(0))
-    masks = long2017.halves(64, 2000, np.random.default_rng(2017))
-    log_p = networks.train(data.X, data.y, masks, long2017.settings_of(data), n_classes=30, seed=1)
+    masks = candidate_set.halves(64, 2000, np.random.default_rng(2017))
+    log_p = networks.train(data.X, data.y, masks, candidate_set.settings_of(data), n_classes=30, seed=1)
     return data, masks, log_p
 
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from privgate.cli.reproduce import reproduce
 from privgate.errors import UsageError
-from privgate.reproduce import EXPERIMENTS, Row, Table, datasets, long2017, run, shokri2017
+from privgate.reproduce import EXPERIMENTS, Row, Table, candidate_set, datasets, run, shokri2017
 from privgate.retrain.fleet import Fleet
 from privgate.statistics.released import released
 
@@ -46,7 +46,7 @@ def test_the_cost_is_told_before_anything_is_trained(tmp_path):
 
 
 def test_halves_are_the_papers_two_parts():
-    masks = long2017.halves(6, 21, np.random.default_rng(0))
+    masks = candidate_set.halves(6, 21, np.random.default_rng(0))
 
     assert (masks[::2] ^ masks[1::2]).all()
     assert masks.sum(axis=1).tolist() == [10, 11] * 3
@@ -68,7 +68,7 @@ def test_pdtp_of_target_records_is_measured_by_leaving_them_out(kind):
     data = datasets.purchase_like(np.random.default_rng(0), n=120, features=12, classes=3)
     rows = np.arange(0, 120, 2)
     with Fleet(jobs=1, ledger="none") as fleet:
-        pdtp = long2017.measured_pdtp(kind, data, rows, np.array([3, 10]), fleet, seed=1, checked=kind == "NB")
+        pdtp = candidate_set.measured_pdtp(kind, data, rows, np.array([3, 10]), fleet, seed=1, checked=kind == "NB")
 
     assert pdtp.shape == (2,)
     assert (pdtp > 0).all()

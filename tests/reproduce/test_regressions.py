@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from privgate.errors import MeasurementError
-from privgate.reproduce import datasets, long2017, regressions
+from privgate.reproduce import candidate_set, datasets, regressions
 from privgate.reproduce.regressions import Regressions
 from privgate.retrain.fleet import Fleet
 
@@ -41,17 +41,17 @@ def test_regressions_that_do_not_come_to_an_end_are_no_answer(purchases, monkeyp
 def test_pdtp_is_that_of_refits_and_is_remembered(purchases, tmp_path, monkeypatch):
     units = np.array([3, 50, 119])
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
-        got = long2017.batched_pdtp(purchases.X, purchases.y, 1.0, units, fleet)
+        got = candidate_set.batched_pdtp(purchases.X, purchases.y, 1.0, units, fleet)
     monkeypatch.setattr(regressions, "Regressions", None)
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
-        again = long2017.batched_pdtp(purchases.X, purchases.y, 1.0, units, fleet)
+        again = candidate_set.batched_pdtp(purchases.X, purchases.y, 1.0, units, fleet)
 
     answers = []
     for i in units:
         kept = np.delete(np.arange(120), i)
         models = [LogisticRegression(tol=1e-10, max_iter=10_000).fit(purchases.X[k], purchases.y[k])
                   for k in (np.arange(120), kept)]  # fmt: skip
-        a, b = (long2017.binned(m.predict_log_proba(purchases.X[i : i + 1]))[0] for m in models)
+        a, b = (candidate_set.binned(m.predict_log_proba(purchases.X[i : i + 1]))[0] for m in models)
         answers.append(np.abs(a - b).max())
     assert got == pytest.approx(answers, abs=1e-9)  # in bins
     assert (again == got).all()
