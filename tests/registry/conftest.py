@@ -7,7 +7,7 @@ import mlflow
 import numpy as np
 import pytest
 
-from privgate import Domain, Recipe, TrainingData
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
 
 
 @pytest.fixture
@@ -15,13 +15,32 @@ def registry(empty_database, tmp_path, monkeypatch):
     """A fresh SQLite registry whose artifacts lie in tmp_path; MLflow's process-wide address points at it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    shutil.copy(empty_database, tmp_path / "registry.db")
-    uri = f"sqlite:///{tmp_path}/registry.db"
+    return fresh_registry(empty_database, tmp_path)
+
+
+def fresh_registry(empty_database, folder):
+    """Return the address of a registry whose artifacts lie in a folder, and log to it from now on."""
+    shutil.copy(empty_database, folder / "registry.db")
+    uri = f"sqlite:///{folder}/registry.db"
     mlflow.set_tracking_uri(uri)
     client = mlflow.MlflowClient(uri)
-    experiment = client.create_experiment("tests", artifact_location=(tmp_path / "artifacts").as_uri())
+    experiment = client.create_experiment("tests", artifact_location=(folder / "artifacts").as_uri())
     mlflow.set_experiment(experiment_id=experiment)
     return uri
+
+
+@pytest.fixture(scope="session")
+def approved(empty_database, tmp_path_factory, data, recipe):
+    """A registry in which ``models:/credit/1`` was approved: (address, policy, folder with the report in out)."""
+    folder = tmp_path_factory.mktemp("approved")
+    uri = fresh_registry(empty_database, folder)
+    log_model(recipe, data, registered_model_name="credit")
+    policy = Policy.load("dtp-1")
+    verdict = evaluate(policy, Subject.load("models:/credit/1"))
+    assert verdict.approved, verdict.findings
+    report.write(verdict, folder / "out", hash_key=b"k" * 32)
+    mlflow.set_tracking_uri(None)
+    return uri, policy, folder
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +52,7 @@ def no_experiment_of_another_registry():
     mlflow.set_tracking_uri(None)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def data():
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
@@ -42,7 +61,7 @@ def data():
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def recipe():
     from sklearn.naive_bayes import CategoricalNB
 

@@ -1,6 +1,12 @@
 """Attaching and promoting: on a SQLite registry and behind a real server."""
 
+import contextlib
 import math
+import select
+import socket
+import socketserver
+import threading
+import urllib.parse
 
 import mlflow
 import pytest
@@ -129,10 +135,40 @@ def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, reci
     assert mlflow.MlflowClient().get_model_version("credit", "1").tags["privgate.outcome"] == "passed"
 
 
+class Forwarding(socketserver.BaseRequestHandler):
+    """Passes bytes on to a server, and its answers back."""
+
+    def handle(self):
+        self.server.open.append(self.request)
+        with contextlib.suppress(OSError), socket.create_connection(self.server.onward) as onward:
+            ways = {self.request: onward, onward: self.request}
+            while True:
+                for come in select.select(list(ways), [], [])[0]:
+                    data = come.recv(1 << 16)
+                    if not data:
+                        return
+                    ways[come].sendall(data)
+
+
+@contextlib.contextmanager
+def reached_through(address):
+    """Give an address that reaches a server as long as this lasts: then it is gone, as seen from here."""
+    parsed = urllib.parse.urlsplit(address)
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forwarding)
+    server.onward, server.daemon_threads, server.open = (parsed.hostname, parsed.port), True, []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    for connection in server.open:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.mark.server
-def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out, monkeypatch, running_mlflow):
+def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out, monkeypatch, mlflow_server):
     monkeypatch.chdir(tmp_path)
-    with running_mlflow(tmp_path) as address:
+    with reached_through(mlflow_server) as address:
         info = log_model(recipe, data, registered_model_name="gone", tracking_uri=address)
         assert info.registered_model_version == 1
         subject = Subject.load("models:/gone/1", tracking_uri=address)

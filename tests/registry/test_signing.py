@@ -4,12 +4,13 @@ import copy
 import dataclasses
 import json
 import os
+import shutil
 from datetime import timedelta
 
 import mlflow
 import pytest
 
-from privgate import Policy, Subject, evaluate, log_model, report, statement, trust
+from privgate import Policy, Subject, statement, trust
 from privgate.errors import DigestMismatchError, StatementError
 from privgate.registry import signing
 from privgate.registry.guard_config import Guard
@@ -18,13 +19,13 @@ from privgate.trust.truststore import fresh_key
 
 
 @pytest.fixture
-def checked(registry, recipe, data, tmp_path):
-    """A checked model version: its report on disk, and a way to change the report."""
-    log_model(recipe, data, registered_model_name="credit")
-    policy = Policy.load("dtp-1")
-    verdict = evaluate(policy, Subject.load("models:/credit/1"))
-    assert verdict.approved, verdict.findings
-    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+def checked(approved, tmp_path, monkeypatch):
+    """The policy, and a copy of the report that a test may change."""
+    uri, policy, folder = approved
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    mlflow.set_tracking_uri(uri)
+    shutil.copytree(folder / "out", tmp_path / "out")
     return policy, tmp_path / "out"
 
 
@@ -122,11 +123,15 @@ def test_a_report_that_says_more_than_its_numbers_is_not_signed(checked, signer)
     assert sign(checked, signer).claims.passed
 
 
-def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, tmp_path):
-    path = next((tmp_path / "artifacts").rglob("model.skops"))
-    path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(DigestMismatchError, match="not those that were checked"):
-        sign(checked, signer)
+def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, approved):
+    path = next((approved[2] / "artifacts").rglob("model.skops"))
+    honest = path.read_bytes()
+    path.write_bytes(honest + b"x")
+    try:
+        with pytest.raises(DigestMismatchError, match="not those that were checked"):
+            sign(checked, signer)
+    finally:
+        path.write_bytes(honest)
 
 
 def test_a_statement_lasts_no_longer_than_its_report_says(checked, signer):
