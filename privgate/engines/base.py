@@ -10,9 +10,6 @@ from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows
 from privgate.subject import Subject
 
-#: a reason of ``hands_on``: the closed form is one of single records
-SEVERAL = "they have several records"
-
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -45,9 +42,9 @@ class Engine(Protocol):
     (S, U, K) without the unit, ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean
     error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``, whose
     price ``cost(..., mode=...)`` says; ``precisions`` what ``leave_out(..., precision=...)`` knows; ``tolerance``
-    (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on
-    (``SEVERAL`` among the reasons where units of several records are); and ``notes(subject)`` returns JSON values for
-    the report.
+    (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on,
+    beside those of several records where ``single_records`` is set; and ``notes(subject)`` returns JSON values for the
+    report.
     """
 
     @property

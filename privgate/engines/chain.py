@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.engines import catalogue
-from privgate.engines.base import SEVERAL, Declined, Engine
+from privgate.engines.base import Declined, Engine
 from privgate.engines.recheck import recheck
 from privgate.engines.screen import screened
 from privgate.errors import MeasurementError
@@ -205,13 +205,12 @@ def _name(engine: Engine, made: Retrained) -> str:
 
 def _why(engine: Engine, subject: Subject, handed_on: Index) -> dict[str, int]:
     """Return why units were handed on, each reason with its number of units."""
-    reasons = getattr(engine, "hands_on", ())
-    counts: dict[str, int] = {}
-    for u in handed_on:
-        several = SEVERAL in reasons and len(subject.data.units[int(u)]) > 1
-        reason = SEVERAL if several else (reasons[-1] if reasons else "it could not answer them")
-        counts[reason] = counts.get(reason, 0) + 1
-    return counts
+    usual = getattr(engine, "hands_on", "it could not answer them")
+    several = 0
+    if getattr(engine, "single_records", False):
+        several = sum(len(subject.data.units[int(u)]) > 1 for u in handed_on)
+    counts = {usual: len(handed_on) - several, "they have several records": several}
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def _without_limit(made: Retrained) -> dict[str, int]:

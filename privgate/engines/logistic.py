@@ -101,7 +101,7 @@ class Logistic:
 
     name = "logistic"
     version = 2
-    hands_on = ("no sweep and no Newton step could certify them",)
+    hands_on = "no sweep and no Newton step could certify them"
     modes = ("max",)
     gives = ("coef", "intercept", "coef_with", "intercept_with", "coef_error")
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -72,6 +73,76 @@ def test_check_of_all_adult_records_next_to_n_refits(shared_data, tmp_path):
     )
     assert len(records) == len(X)
     assert np.isfinite(records.dtp_upper).all()
+
+
+def numbers(n, d, K, seed=0):
+    """Return n records of d numbers whose K classes overlap."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    return rng.normal(size=(n, d)) + 0.1 * rng.normal(size=(K, d))[y], y
+
+
+def family(name):
+    """Return (words for the data, recipe, training data) of a model family."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.tree import DecisionTreeClassifier
+
+    from privgate import Recipe, TrainingData
+    from privgate.torch_recipe import TorchTraining
+
+    made, n, d, K = {
+        "naive Bayes": (GaussianNB(), 10_000, 50, 10),
+        "logistic regression": (LogisticRegression(tol=1e-8, max_iter=10_000), 5000, 100, 2),
+        "CART": (DecisionTreeClassifier(max_depth=8, min_samples_leaf=5, random_state=0), 5000, 50, 2),
+        "network 20-16-2": (TorchTraining(hidden=(16,), batch_size=32, epochs=30), 1000, 20, 2),
+    }[name]
+    return f"{d} numbers, {K} classes", Recipe(made, seed=0), TrainingData(*numbers(n, d, K))
+
+
+def processor():
+    """Return seconds of processor time of this process and of its workers that have ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+@pytest.mark.parametrize("name", ["naive Bayes", "logistic regression", "CART", "network 20-16-2"])
+def test_check_in_units_of_one_training(name, tmp_path):
+    """All of a first check with an empty ledger: controls, leave-one-out of everybody, re-check, judging, report."""
+    from privgate import Policy, Subject, evaluate, report
+    from privgate.retrain.fleet import Fleet
+
+    words, recipe, data = family(name)
+    subject = Subject.local(recipe, data)
+    trained = []
+    for _ in range(5):
+        start = time.process_time()
+        recipe.train(data.X, data.y, seed=0)
+        trained.append(time.process_time() - start)
+    one = statistics.median(trained)
+
+    start, clock = processor(), time.perf_counter()
+    with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
+        verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
+        report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+        calls = fleet.calls
+    clock, spent = time.perf_counter() - clock, processor() - start
+    shares = verdict.evidence.detail["engines"]
+
+    note(
+        bench="check",
+        engine=shares[0]["engine"],
+        data=f"{name}, {words}",
+        n=data.n,
+        seconds=spent,
+        wall_seconds=clock,
+        training_seconds=one,
+        ratio=spent / one,
+        saved=one * data.n / spent,
+        training_calls=calls,
+        handed_on=shares[0]["handed_on"] / data.n,
+        outcome=str(verdict.outcome),
+    )
+    assert len(verdict.records) == data.n
 
 
 def test_importing_privgate():

@@ -1,0 +1,148 @@
+"""From ``bench-results.jsonl`` to ``results.md``: one table a bench, the last measurement of everything.
+
+python tests/bench/tabulate.py [bench-results.jsonl [tests/bench/results.md]]
+"""
+
+import json
+import math
+import os
+import platform
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).with_name("results.md")
+#: what makes two lines measurements of the same thing
+SAME = ("engine", "certificate", "attack", "model", "case", "data", "n", "records", "kind", "units", "expectations")
+#: benches with columns of their own: heading, (column, key or function)
+LEAVE_ONE_OUT = ("leave-one-out", "exact maximum")
+HEADINGS = {
+    "leave-one-out": "Leave-one-out of everybody next to as many refits",
+    "exact maximum": "The exact maximum alone (`--mode max`) next to as many refits",
+    "check": "A whole `privgate check` in units of one training",
+}
+FIRST = ("leave-one-out", "exact maximum", "check")
+
+
+def read(path):
+    """Return the last line of each measurement, by bench, in the order in which they first appear."""
+    found = {}
+    for text in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(text)
+        topic = str(row.pop("bench", None) or row.pop("figure", None) or row.get("case"))
+        found.setdefault(topic, {})[tuple(row.get(k) for k in SAME)] = row
+    return {topic: list(rows.values()) for topic, rows in found.items()}
+
+
+def number(value, digits=3):
+    """Return a number for people; nothing where there is none.
+
+    >>> number(0.0481), number(12160.33), number(float("nan")), number(True), number(2.03e-8)
+    ('0.0481', '12,160', '', 'yes', '2.0e-08')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if not isinstance(value, int | float):
+        return "" if value is None else str(value).replace("|", "\\|")
+    if math.isnan(value):
+        return ""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.{digits}g}"
+
+
+def table(heads, rows):
+    """Return lines of a Markdown table without columns that are empty everywhere."""
+    kept = [j for j in range(len(heads)) if any(row[j] for row in rows)]
+    yield f"| {' | '.join(heads[j] for j in kept)} |"
+    yield f"|{' --- |' * len(kept)}"
+    for row in rows:
+        yield f"| {' | '.join(row[j] for j in kept)} |"
+
+
+def growth_of(found):
+    """Return (engine, data) -> fitted exponents in n of the engine and of refits."""
+    return {
+        (r["engine"], r["data"]): f"{r['engine_exponent']:.2f} / {r['refits_exponent']:.2f}"
+        for r in found.get("growth", ())
+    }
+
+
+def leave_one_out(rows, growth):
+    """Return lines about engines next to refits."""
+    heads = ("Engine", "Data", "n", "Seconds", "Refits, seconds", "of which timed", "Ratio", "Wanted", "Reached",
+             "Largest PDTP error", "compared", "Handed on", "Growth in n, engine / refits")  # fmt: skip
+    keys = ("engine", "data", "n", "seconds", "refit_seconds", "refits_timed", "ratio", "wanted", "reached",
+            "pdtp_error", "pdtp_compared", "handed_on")  # fmt: skip
+    ordered = sorted(rows, key=lambda r: (r["engine"], r["data"], r["n"]))
+    return table(
+        heads, [[*(number(r.get(k)) for k in keys), growth.get((r["engine"], r["data"]), "")] for r in ordered]
+    )
+
+
+def whole_check(rows):
+    """Return lines about a whole check."""
+    heads = ("Model, data", "n", "Engine", "One training, seconds", "Check, seconds", "In trainings",
+             "n trainings / check", "Trainings made", "Handed on", "Verdict")  # fmt: skip
+    keys = ("data", "n", "engine", "training_seconds", "seconds", "ratio", "saved", "training_calls", "handed_on",
+            "outcome")  # fmt: skip
+    return table(heads, [[number(r.get(k)) for k in keys] for r in rows])
+
+
+def anything(rows):
+    """Return lines about a bench without columns of its own: every plain value."""
+    keys = list(dict.fromkeys(k for r in rows for k, v in r.items() if not isinstance(v, list | dict)))
+    if keys:
+        yield from table([k.replace("_", " ") for k in keys], [[number(r.get(k)) for k in keys] for r in rows])
+    for row in rows:
+        for inner in (v for v in row.values() if isinstance(v, list) and v and isinstance(v[0], dict)):
+            yield ""
+            yield from anything(inner)
+        for name, inner in row.items():
+            if isinstance(inner, dict):
+                yield ""
+                yield f"{name}: " + "; ".join(f"{k} {v}" for k, v in inner.items())
+
+
+def machine():
+    """Return the machine in words."""
+    model = ""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        model = next((x.split(":", 1)[1].strip() for x in info.read_text().splitlines() if "model name" in x), "")
+    return f"{os.cpu_count()} cores {model or platform.processor()}, Python {platform.python_version()}"
+
+
+def document(found):
+    """Return the whole document."""
+    lines = [
+        "# Measured",
+        "",
+        "Made by `make bench` from `bench-results.jsonl`; edit neither. Seconds are processor time of one core, the",
+        "full fit included. Refits are timed on the stated number of units and extrapolated to all n. PDTP in nats,",
+        "compared with real refits (logistic regression: with the exact minimiser) of the stated number of units.",
+        "",
+        f"Machine: {machine()}.",
+    ]
+    growth = growth_of(found)
+    topics = [t for t in FIRST if t in found] + [t for t in found if t not in (*FIRST, "growth")]
+    for topic in topics:
+        lines += ["", f"## {HEADINGS.get(topic, topic[:1].upper() + topic[1:])}", ""]
+        if topic in LEAVE_ONE_OUT:
+            lines += leave_one_out(found[topic], growth if topic == "leave-one-out" else {})
+        else:
+            lines += whole_check(found[topic]) if topic == "check" else anything(found[topic])
+    return "\n".join(lines) + "\n"
+
+
+def main(source="bench-results.jsonl", target=RESULTS):
+    """Write the document."""
+    path = Path(source)
+    if not path.exists():
+        sys.exit(f"{path} does not exist; `make bench` writes it")
+    Path(target).write_text(document(read(path)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""The tracked figures are made from the results of benchmarks, never by hand."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def tabulate():
+    spec = importlib.util.spec_from_file_location("tabulate", Path(__file__).with_name("tabulate.py"))
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_out(tabulate, tmp_path):
+    base = {"bench": "leave-one-out", "engine": "lda", "data": "numbers", "n": 1000, "pdtp_error": 2e-13}
+    rows = [
+        {**base, "ratio": 1.0, "wanted": 500, "reached": False},
+        {**base, "ratio": 2110.0, "wanted": 500, "reached": True},
+        {**base, "n": 10_000, "ratio": 2999.0, "wanted": 3000, "reached": False, "pdtp_error": float("nan")},
+        {"bench": "growth", "engine": "lda", "data": "numbers", "engine_exponent": 0.93, "refits_exponent": 1.891},
+        {"bench": "check", "engine": "lda", "data": "LDA", "n": 1000, "training_seconds": 0.5, "seconds": 80.0,
+         "ratio": 160.0, "outcome": "passed"},
+        {"figure": "tightness", "case": "wine", "certificate": "newton", "median": 1.0052},
+        {"bench": "peers", "data": "x", "rows": [{"tool": "a|b", "seconds": 1.5}]},
+    ]  # fmt: skip
+    source, target = tmp_path / "r.jsonl", tmp_path / "r.md"
+    source.write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+    tabulate.main(source, target)
+    text = target.read_text()
+
+    assert "| lda | numbers | 1,000 | 2,110 | 500 | yes | 2.0e-13 | 0.93 / 1.89 |" in text
+    assert "| lda | numbers | 10,000 | 2,999 | 3,000 | **no** |  | 0.93 / 1.89 |" in text
+    assert "| LDA | 1,000 | lda | 0.5 | 80 | 160 | passed |" in text
+    assert "## Tightness" in text
+    assert "| a\\|b | 1.5 |" in text
+    assert "nan" not in text
+
+
+def test_without_results_it_says_how_to_make_them(tabulate, tmp_path):
+    with pytest.raises(SystemExit, match="make bench"):
+        tabulate.main(tmp_path / "none.jsonl", tmp_path / "r.md")
