@@ -14,7 +14,7 @@ from typing import Any
 
 from privgate.errors import RegistryError
 from privgate.registry import layout
-from privgate.registry.client import address_of, answering, connect
+from privgate.registry.client import address_of, answering, connect, upload
 from privgate.subject import Subject
 from privgate.verdict import Verdict
 
@@ -67,7 +67,7 @@ def attach(
         for name in named:
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
-        client.log_model_artifacts(model_id, t, place)
+        upload(client, model_id, Path(t), place)
         _log_metrics(client, str(model_id), verdict)
         tags = _tags(verdict, policy, place)
         client.set_logged_model_tags(model_id, tags)

@@ -1,7 +1,9 @@
 """Talking to MLflow: one client, errors in our words, and what a URI names."""
 
 import os
+import shutil
 import sys
+import tempfile
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -177,6 +179,16 @@ def _logged_model(client: Any, source: str, uri: str) -> str:
         with answering(f"reading {source}, the source of {uri}"):
             source = str(client.get_model_version(name, version).source)
     raise SubjectError(f"the copies behind {uri} never end; register the model again")
+
+
+def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
+    """Copy the files below ``folder`` to ``place`` within a logged model.
+
+    MLflow's client of 3.14 takes no such place; here the copied folder has it in its paths, for every version.
+    """
+    with tempfile.TemporaryDirectory() as root:
+        shutil.copytree(folder, Path(root, place))
+        client.log_model_artifacts(model_id, root)
 
 
 def download(client: Any, model_id: str, folder: Path, *, tracking_uri: str | None) -> Path:

@@ -14,7 +14,7 @@ from privgate.data import TrainingData, take
 from privgate.errors import SubjectError
 from privgate.recipe import Recipe
 from privgate.registry import environment, layout, native, stored_model, training_data
-from privgate.registry.client import answering, connect, download, named, tracking_at
+from privgate.registry.client import answering, connect, download, named, tracking_at, upload
 from privgate.release import Release
 
 
@@ -128,7 +128,7 @@ def log_recipe(
         written.mkdir(exist_ok=True)
         (written / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
         with answering(f"attaching the recipe to {model_id}"):
-            client.log_model_artifacts(model_id, str(written), layout.FOLDER)
+            upload(client, model_id, written, layout.FOLDER)
     return recipe.digest
 
 

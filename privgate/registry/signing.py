@@ -19,7 +19,7 @@ from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.policy import Policy
 from privgate.registry import layout
-from privgate.registry.client import answering, connect, download, named
+from privgate.registry.client import answering, connect, download, named, upload
 from privgate.registry.guard_config import Guard
 from privgate.registry.stored_files import FolderFiles, StoredFiles
 from privgate.statement import Claims, Envelope
@@ -306,7 +306,7 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        client.log_model_artifacts(model_id, folder, place)
+        upload(client, model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:
