@@ -159,12 +159,7 @@ def _answers(X: Float, ones: NDArray[np.int32], totals: Float, alpha: float, pri
     for i in range(0, len(X), step):
         joint = (weight @ X[i : i + step].T).reshape(K, N, -1)
         joint += constant[:, :, None]
-        top = joint.max(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            joint -= np.where(np.isneginf(top), 0.0, top)
-            joint -= np.log(np.exp(joint).sum(axis=0))
-        joint[:, np.isneginf(top)] = -np.inf
-        out[:, i : i + step] = joint.transpose(1, 2, 0)
+        out[:, i : i + step] = counts.by_class(joint, axis=0).transpose(1, 2, 0)
     return out
 
 

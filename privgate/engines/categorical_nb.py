@@ -170,7 +170,7 @@ class CategoricalNb(counts.CountingEngine):
     def on_subsets(
         self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float
     ) -> counts.OnSubsets | None:
-        """Return models on subsets of the pool; a product of masks and one-hot codes counts for all of them."""
+        """Return models on subsets of the pool; products with one-hot codes count, and add logarithms up, for all."""
         import scipy.sparse as sp
 
         estimator = subject.recipe.library_estimator
@@ -178,24 +178,50 @@ class CategoricalNb(counts.CountingEngine):
         codes = design.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
             return None
-        minimum = 0 if estimator.min_categories is None else np.asarray(estimator.min_categories)
-        joint = np.repeat(prior.log(totals)[:, None, :], len(codes), axis=1)
-        failed = np.zeros(len(masks), dtype=bool)
-        for j in range(codes.shape[1]):
-            column = codes[:, j]
-            V = int(max(column.max() + 1, np.broadcast_to(minimum, codes.shape[1:])[j]))
-            own = np.maximum(np.where(masks, column, -1).max(axis=1) + 1, np.broadcast_to(minimum, codes.shape[1:])[j])
-            failed |= own <= column.max()
-            hot = sp.csr_matrix((np.ones(len(column)), (np.arange(len(column)), column * len(totals[0]) + label)))
-            seen = np.asarray(hot.T @ masks.T.astype(np.float64)).T
-            full = np.zeros((len(masks), V * len(totals[0])))
-            full[:, : seen.shape[1]] = seen
-            with np.errstate(divide="ignore", invalid="ignore"):
-                table = np.log(full.reshape(len(masks), V, -1) + alpha)
-                table -= np.log(totals + alpha * own[:, None])[:, None, :]
-            joint += table[:, column]
-        joint[np.broadcast_to(totals[:, None, :] == 0, joint.shape)] = -np.inf
-        return counts.OnSubsets(counts.log_posteriors(joint), prior, failed, UNKNOWN)
+        top = codes.max(axis=0)
+        least = np.broadcast_to(0 if estimator.min_categories is None else estimator.min_categories, top.shape)
+        width = np.maximum(top + 1, least)
+        place = codes + np.cumsum(width) - width
+        rows = np.arange(0, codes.size + 1, codes.shape[1])
+        hot = sp.csr_matrix((np.ones(codes.size), place.ravel(), rows), shape=(len(codes), int(width.sum())))
+        known = _known(codes, masks, least)
+        log_p = np.empty((len(masks), len(codes), totals.shape[1]))
+        step = max(1, 20 * BLOCK // (hot.shape[1] * totals.shape[1]))
+        for i in range(0, len(masks), step):
+            part = slice(i, i + step)
+            with np.errstate(divide="ignore"):
+                table = np.log(_seen(hot, label, masks[part], totals.shape[1]) + alpha)
+                held = np.log(totals[part, :, None] + alpha * known[part, None]).sum(axis=2)
+            constant = np.where(totals[part] > 0, prior.log(totals[part]) - held, -np.inf)
+            _answer(hot, table, constant, log_p[part])
+        return counts.OnSubsets(log_p, prior, (known <= top).any(axis=1), UNKNOWN)
+
+
+def _known(codes: Index, masks: NDArray[np.bool_], least: Index) -> Index:
+    """Return how many categories of each feature a model trained on each subset knows, shape (N, c)."""
+    known = np.repeat(least[None].astype(np.int64), len(masks), axis=0)
+    for j in np.flatnonzero(codes.max(axis=0) + 1 > least):
+        known[:, j] = np.maximum(least[j], np.where(masks, codes[:, j], -1).max(axis=1) + 1)
+    return known
+
+
+def _seen(hot: Any, label: Index, masks: NDArray[np.bool_], K: int) -> Float:
+    """Return how often each model saw each category of all features in each class, shape (V, K, N)."""
+    seen = np.empty((hot.shape[1], K, len(masks)))
+    for k in range(K):
+        at = label == k
+        seen[:, k] = hot[at].T @ masks[:, at].T.astype(np.float64)
+    return seen
+
+
+def _answer(hot: Any, table: Float, constant: Float, out: Float) -> None:
+    """Write log-probabilities (N, P, K) from logarithms (V, K, N) and constants (N, K), block by block."""
+    V, K, N = table.shape
+    step = max(64, BLOCK // (K * N))
+    for i in range(0, hot.shape[0], step):
+        joint = (hot[i : i + step] @ table.reshape(V, K * N)).reshape(-1, K, N)
+        joint += constant.T
+        out[:, i : i + step] = counts.by_class(joint, axis=1).transpose(2, 0, 1)
 
 
 ENGINE = CategoricalNb()

@@ -236,6 +236,21 @@ def log_posteriors(joint: Float) -> Float:
     return normalized(joint.reshape(-1, joint.shape[-1])).reshape(joint.shape)
 
 
+def by_class(joint: Float, *, axis: int) -> Float:
+    """Return log-posteriors from joint log-probabilities with classes along ``axis``; overwrites ``joint``.
+
+    Where other axes follow, all of it runs along them, and not along a handful of classes.
+    """
+    top = joint.max(axis=axis, keepdims=True)
+    nowhere = np.isneginf(top)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        joint -= np.where(nowhere, 0.0, top)
+        joint -= np.log(np.exp(joint).sum(axis=axis, keepdims=True))
+    if nowhere.any():
+        joint[np.broadcast_to(nowhere, joint.shape)] = -np.inf
+    return joint
+
+
 def _shadows(
     name: str, made: OnSubsets, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], totals: Float
 ) -> Shadows:

@@ -78,15 +78,16 @@ def networks_cost(data: Data, *, models: int = MODELS, repeats: int = 1) -> Spen
 
 def bayes_cost(data: Data, fleet: Fleet, *, models: int = MODELS, repeats: int = REPEATS) -> Spent:
     """Return what naive Bayes costs: scikit-learn's fit and one answer, against the product's engine and attack."""
-    from sklearn.naive_bayes import BernoulliNB
+    from sklearn.base import clone
 
     half = len(data.y) // 2
     inside = halves(models, len(data.y), np.random.default_rng(5))
     subject = subject_of("NB", data, np.arange(half), np.arange(half, len(data.y)))
     rows = np.flatnonzero(inside[0])
+    X, learner = subject.data.pool()[0], subject.recipe.library_estimator
 
     def alone() -> None:
-        BernoulliNB().fit(data.X[rows], data.y[rows]).predict_proba(data.X[:1])
+        clone(learner).fit(X[rows], data.y[rows]).predict_proba(X[:1])
 
     def shared() -> None:
         scored(engines.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
@@ -120,7 +121,7 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     made = [
         datasets.purchase_like(rng, n=n, features=d, classes=10, spread=0.5) for n, d in ((POOL, 836), (10_000, 600))
     ]
-    for data in (location, *made):
+    for data in (datasets.adult(folder).sample(POOL, rng), location, *made):
         yield table("naive Bayes", data, bayes_cost(data, fleet), 20_000)
         say(f"naive Bayes timed on {len(data.y):,} records of {data.name}")
 

@@ -77,13 +77,16 @@ def test_two_hundred_thousand_networks_against_shared_ones(location):
          ratio=seen.ratio, wanted=2000, reached=seen.ratio >= 2000)  # fmt: skip
 
 
-@pytest.mark.parametrize(("records", "features"), [(2000, 446), (2000, 836), (10_000, 600)])
+@pytest.mark.parametrize(("records", "features"), [(2000, 13), (2000, 446), (2000, 836), (10_000, 600)])
 @pytest.mark.parametrize("models", [20, 64, 256])
 def test_two_hundred_thousand_naive_bayes_against_shared_ones(records, features, models, request):
     from privgate.reproduce import datasets, shared
     from privgate.retrain.fleet import Fleet
 
-    if features == 446:
+    if features == 13:
+        folder = request.getfixturevalue("shared_data")("adult.csv.gz").parent
+        data = datasets.adult(folder).sample(records, np.random.default_rng(0))
+    elif features == 446:
         data = request.getfixturevalue("location")
     else:
         data = datasets.purchase_like(np.random.default_rng(5), n=records, features=features, classes=10, spread=0.5)
