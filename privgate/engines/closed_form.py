@@ -137,11 +137,15 @@ def leave_out(
 
 def normalized(joint: Float) -> Float:
     """Return log-posteriors from joint log-probabilities of shape (R, K); -inf everywhere where all are -inf."""
-    top = joint.max(axis=1, keepdims=True)
+    # reductions along a short axis are slow
+    top = np.ascontiguousarray(joint.T).max(axis=0)[:, None]
+    dead = np.isneginf(top)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shifted = joint - np.where(np.isneginf(top), 0.0, top)
-        total = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        return np.where(np.isneginf(top), -np.inf, shifted - total)
+        shifted = joint - np.where(dead, 0.0, top)
+        shifted -= np.log(np.exp(shifted) @ np.ones((joint.shape[1], 1)))
+    if dead.any():
+        shifted[dead[:, 0]] = -np.inf
+    return np.asarray(shifted)
 
 
 def by_size(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
 from privgate.engines.counts import Prior
-from privgate.engines.removal import BLOCK, Float, Removal
+from privgate.engines.removal import BLOCK, Float, Removal, rows_of
 from privgate.engines.tokens import Tokens
 from privgate.retrain.retrained import Index
 from privgate.subject import Subject
@@ -35,7 +35,7 @@ class _Model:
     def scores(self, queries: Index, unit: Index, prepared: Removal) -> tuple[Float, Float]:
         """Return scores; records of one class belong to the complement of every other class."""
         removal, N = prepared, len(prepared.first) - 1
-        x = self.X.dense(queries)
+        x = rows_of(self.X.X, queries)
         full = x @ _weights(self.complement, norm=self.norm).T
         if removal.records and np.array_equal(queries, removal.rows[unit]):
             return full, self._without_itself(queries, full, removal.label[unit])
@@ -52,7 +52,7 @@ class _Model:
 
     def _without_itself(self, record: Index, full: Float, label: Index) -> Float:
         """Return scores without the record that is also the query; a record is no part of its class's complement."""
-        length, total = self.X.dense(record).sum(axis=1), self.complement.sum(axis=1)
+        length, total = rows_of(self.X.X, record).sum(axis=1), self.complement.sum(axis=1)
         log_total = np.log(np.maximum(total - length[:, None], self.floor.sum()))
         score = length[:, None] * log_total - self.X.logs(record, self.complement, weighted=True)
         if self.norm:

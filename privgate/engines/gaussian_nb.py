@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
 from privgate.engines.counts import Prior
-from privgate.engines.removal import BLOCK, Float, Removal
+from privgate.engines.removal import BLOCK, Float, Removal, rows_of
 from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
@@ -36,7 +36,7 @@ class _Model:
     mean: Float  # (K, d)
     squares: Float  # (K, d) sums of squares about the class means
     all_squares: Float  # (d,) about the overall mean
-    farthest: Float  # (d,) largest square of a training record
+    farthest: Float  # (d,) largest square of a pool record
     smoothing: float
 
     @property
@@ -107,7 +107,7 @@ class _Model:
 
     def scores(self, queries: Index, unit: Index, prepared: _Prepared) -> tuple[Float, Float]:
         """Every class changes without a unit, because the variance floor is a function of all records."""
-        x, variance = self.X[queries], self.variance
+        x, variance = rows_of(self.X, queries), self.variance
         change = (prepared.floor[unit] - self.floor)[:, None]
         full, slope = self._slope(x, variance)
         rest = full + slope * change
@@ -122,8 +122,7 @@ class _Model:
         """Return log p(x | c), shape (Q, K), and its derivative by the variance floor."""
         inverse = 1 / variance
         weights, means = np.concatenate([inverse, inverse**2]), np.tile(self.mean, (2, 1))
-        farthest = np.maximum(x.max(axis=0, initial=0.0), -x.min(axis=0, initial=0.0))
-        if (farthest**2 * inverse).max() < EXPANDED:
+        if (self.farthest * inverse).max() < EXPANDED:
             distance = (x * x) @ weights.T - 2 * (x @ (means * weights).T) + (means**2 * weights).sum(axis=1)
         else:  # expanded squares would cancel
             K = len(variance)
@@ -147,13 +146,17 @@ class _Model:
         for c in np.flatnonzero(self.totals > 1).tolist():
             at, left = np.flatnonzero(label == c), self.totals[c] - 1
             away = self.X[record[at]] - self.mean[c]
-            squares = self.squares[c] - (self.totals[c] / left) * away**2
-            doubtful = at[(squares < CANCELLED * self.squares[c]).any(axis=1)]
+            variance = away * away
+            variance *= -self.totals[c] / left
+            variance += self.squares[c]
+            doubtful = at[(variance < CANCELLED * self.squares[c]).any(axis=1)]
+            variance /= left
+            variance += floor[at, None]
             if own:
                 away *= self.totals[c] / left
             else:
                 away = self.X[queries[at]] - self.mean[c] + away / left
-            out[at] = _log_density(away, np.maximum(squares, 0) / left + floor[at, None])
+            out[at] = _log_density(away, variance)
             for k in doubtful:
                 mean, square = self._anew(c, record[k : k + 1])
                 out[k] = _log_density((self.X[queries[k]] - mean)[None], square[None] / left + floor[k])[0]
@@ -167,8 +170,11 @@ class _Model:
 
 
 def _log_density(away: Float, variance: Float) -> Float:
-    """Return log densities of independent normal features, row by row."""
-    return np.asarray(-0.5 * (away * away / variance + np.log(2 * np.pi * variance)).sum(axis=1))
+    """Return log densities of independent normal features, row by row; overwrites ``away``."""
+    away *= away
+    away /= variance
+    away += np.log(variance)
+    return np.asarray(-0.5 * (away.sum(axis=1) + away.shape[1] * np.log(2 * np.pi)))
 
 
 def _model(subject: Subject, smoothing: float) -> _Model:
@@ -178,9 +184,11 @@ def _model(subject: Subject, smoothing: float) -> _Model:
     totals = np.bincount(labels, minlength=len(subject.classes)).astype(np.float64)
     hot = (labels[:, None] == np.arange(len(totals))).astype(np.float64)
     mean = (hot.T @ X[:n]) / totals[:, None]
-    squares = hot.T @ (X[:n] - mean[labels]) ** 2
-    farthest = np.maximum(X[:n].max(axis=0), -X[:n].min(axis=0)) ** 2
-    return _Model(X, labels, totals, mean, squares, (X[:n] ** 2).sum(axis=0), farthest, smoothing)
+    squares = np.zeros_like(mean)
+    for k in range(0, n, 1000):  # temporaries that stay near the processor
+        squares += hot[k : k + 1000].T @ (X[k : min(k + 1000, n)] - mean[labels[k : k + 1000]]) ** 2
+    farthest = np.maximum(X.max(axis=0), -X.min(axis=0)) ** 2
+    return _Model(X, labels, totals, mean, squares, np.einsum("ij,ij->j", X[:n], X[:n]), farthest, smoothing)
 
 
 class GaussianNb(counts.CountingEngine):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.engines import counts, design
 from privgate.engines.base import Cost
-from privgate.engines.removal import BLOCK, Float, Removal
+from privgate.engines.removal import BLOCK, Float, Removal, rows_of
 from privgate.engines.tokens import Tokens
 from privgate.retrain.retrained import Index
 from privgate.subject import Subject
@@ -31,7 +31,7 @@ class _Model:
         return None
 
     def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
-        return self.X.dense(queries) @ _weights(self.counts, self.alpha).T, None
+        return rows_of(self.X.X, queries) @ _weights(self.counts, self.alpha).T, None
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
         totals = self.counts.sum(axis=1) + self.alpha.sum()
@@ -45,7 +45,7 @@ class _Model:
         return np.asarray(score - x.sum(axis=1) * np.log(total)[pair])
 
     def _without_itself(self, record: Index, label: Index, totals: Float) -> Float:
-        length = self.X.dense(record).sum(axis=1)
+        length = rows_of(self.X.X, record).sum(axis=1)
         out = self.X.own_logs(record, self.counts + self.alpha, label)
         return np.asarray(out - length * np.log(totals[label] - length))
 

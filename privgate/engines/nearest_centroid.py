@@ -5,7 +5,7 @@ import numpy as np
 from privgate.engines import discriminant
 from privgate.engines.base import Cost, Declined
 from privgate.engines.closed_form import ClosedForm, Form, Scores
-from privgate.engines.removal import Float, Removal
+from privgate.engines.removal import Float, Removal, rows_of
 from privgate.retrain.retrained import Index
 from privgate.subject import Subject
 
@@ -65,12 +65,12 @@ class NearestCentroid(ClosedForm):
             left = squares - (fall if lost.records else np.add.reduceat(fall, lost.first[:-1], axis=0))
             scale = (n - lost.size[:, None] - K) / left
             sure = (left > (1 - HELD) * squares).all(axis=1) & (n - lost.size > K)
-            x, own = M.X[query], scale[unit]
+            x, own = rows_of(M.X, query), rows_of(scale, unit)
             rest = prior - _distances(x, M.mean, own)
             row, pair = lost.pairs_of(unit)
-            moved = x[row] - M.mean[lost.label[pair]] - (size / kept * away)[pair]
+            moved = rows_of(x, row) - (M.mean[lost.label] + size / kept * away)[pair]
             moved *= moved
-            moved *= own[row]
+            moved *= rows_of(own, row)
             rest[row, lost.label[pair]] = -moved.sum(axis=1)
             if prior.any():
                 rest[row, lost.label[pair]] += 2 * np.log(kept[pair, 0])

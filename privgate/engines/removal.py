@@ -67,7 +67,7 @@ class Removal:
 
     def sums(self, X: NDArray[Any]) -> Float:
         """Return the sum of the lost records' features of each pair, shape (T, d)."""
-        lost = X[self.rows].astype(np.float64, copy=False)
+        lost = rows_of(X, self.rows).astype(np.float64, copy=False)
         return lost if self.single or not len(lost) else np.asarray(np.add.reduceat(lost, self.start[:-1], axis=0))
 
     def scatter(self, X: Float, means: Float) -> Float | float:
@@ -91,6 +91,12 @@ class Removal:
 def spread(first: Index, size: Index) -> Index:
     """Return first[0], first[0] + 1, … (size[0] numbers), first[1], … in one array."""
     return np.repeat(first - (np.cumsum(size) - size), size) + np.arange(size.sum())
+
+
+def rows_of(X: NDArray[Any], rows: Index) -> NDArray[Any]:
+    """Return rows of a matrix, without copying where they lie together; not to be written to."""
+    together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+    return X[rows[0] : rows[-1] + 1] if together else X[rows]
 
 
 def removal(subject: Subject, units: Index) -> Removal:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.engines.removal import Float, rows_of
 from privgate.retrain.retrained import Index
-
-Float = NDArray[np.float64]
 
 #: entries of a table of logarithms: beyond this, computing each logarithm is cheaper than filling the table
 TABLE = 2_000_000
@@ -47,18 +46,13 @@ class Tokens:
     def entries(self, rows: Index) -> Entries:
         """Return the entries of the given rows; the last answer is kept, because engines ask for a block twice."""
         if self._last is None or not np.array_equal(self._last[0], rows):
-            X = self.dense(rows)
+            X = rows_of(self.X, rows)
             hit = X != 0
             size = np.count_nonzero(hit, axis=1)
             flat = np.flatnonzero(hit)
             column = flat - np.repeat(np.arange(len(size)) * X.shape[1], size)
             self._last = rows, Entries(np.append(0, np.cumsum(size)), column, X.ravel()[flat])
         return self._last[1]
-
-    def dense(self, rows: Index) -> Float:
-        """Return the rows themselves, without copying where they lie together."""
-        together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
-        return self.X[rows[0] : rows[-1] + 1] if together else self.X[rows]
 
     def tabulated(self, rows: Index, table: Float) -> bool:
         """Whether one small table holds the logarithms of every count that the rows can leave of ``table``."""
