@@ -7,13 +7,13 @@ import pytest
 from privgate.reproduce import run
 
 pytest.importorskip("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def rows(tables):
     return [{r.what: r for r in t.rows} for t in tables]
 
 
-@pytest.mark.slow
 def test_one_query_is_as_precise_as_shadow_models_where_nothing_is_overfitted(tmp_path):
     digits, noisy = rows(run("yeom-table1", tmp_path, None, print))
 
@@ -24,7 +24,6 @@ def test_one_query_is_as_precise_as_shadow_models_where_nothing_is_overfitted(tm
     assert noisy["shokri: AUC"].obtained > digits["shokri: AUC"].obtained
 
 
-@pytest.mark.slow
 def test_shadow_models_on_other_peoples_data(shared_data):
     folder: Path = shared_data("location30.npz").parent
     shared_data("adult.csv.gz")

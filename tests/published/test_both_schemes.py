@@ -9,7 +9,7 @@ import pytest
 from privgate.reproduce import adult_records, agreement, datasets
 from privgate.retrain.fleet import Fleet
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

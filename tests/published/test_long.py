@@ -9,6 +9,7 @@ from privgate.reproduce import candidate_set, datasets, networks
 from privgate.statistics import membership
 
 pytest.importorskip("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,6 @@ def location(shared_data):
     return data, masks, log_p
 
 
-@pytest.mark.slow
 def test_networks_overfit_as_the_papers_do(location):
     data, masks, log_p = location
     right = log_p.argmax(axis=2) == data.y
@@ -29,7 +29,6 @@ def test_networks_overfit_as_the_papers_do(location):
     assert right[~masks].mean() == pytest.approx(0.54, abs=0.02)  # Location, 1,000 of 2,000 records
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "accuracy", "auc"), [("lira_online", 0.96, 0.99), ("long_distance", 0.88, 0.95), ("rmia", 0.84, 0.94)]
 )
