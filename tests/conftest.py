@@ -64,10 +64,11 @@ def _running_mlflow(
     python: str = sys.executable,
     wait: bool = True,
     database: Path | None = None,
+    politely: bool = True,
 ) -> Iterator[str]:
     """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group.
 
-    SQLite files that do not exist yet begin as copies of ``database``.
+    SQLite files that do not exist yet begin as copies of ``database``. Without ``politely`` it ends by kill -9.
     """
     port = free_port()
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
@@ -93,9 +94,9 @@ def _running_mlflow(
         yield f"http://127.0.0.1:{port}"
     finally:
         # asked first: a process that ends by itself leaves its measured coverage behind
-        for politely in (signal.SIGTERM, signal.SIGKILL):
+        for end in (signal.SIGTERM, signal.SIGKILL) if politely else (signal.SIGKILL,):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, politely)
+                os.killpg(process.pid, end)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=8)
         log.close()

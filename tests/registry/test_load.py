@@ -22,13 +22,53 @@ def stored(tmp_path, pattern):
     return found[0]
 
 
-def worker(code, *arguments):
-    """Run code in a fresh process that knows nothing of this one's modules."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True, check=False
+OPENER = """
+import os, pickle, sys
+import mlflow.pyfunc, mlflow.sklearn, numpy as np
+import privgate.registry.stored_model, privgate.recipe, privgate.subject, privgate.data
+
+for line in sys.stdin:
+    if os.fork() == 0:
+        subject, X, classes = pickle.load(open(line.rstrip(), "rb"))
+        model = subject.model.load()
+        again = subject.recipe.train(subject.data.X, subject.data.y, seed=subject.recipe.seed)
+        p, q = (subject.recipe.probabilities(m, X, classes) for m in (model, again))
+        print(float(np.abs(p - q).max()), flush=True)
+        sys.exit()
+    _, status = os.wait()
+    print("ended", status, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def opener():
+    """A process that knows nothing of this one's modules, and opens each model in a fork: importing takes seconds."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OPENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    yield process
+    process.stdin.close()
+    process.wait(timeout=30)
+    process.stdout.close()
+
+
+@pytest.fixture
+def reproduces(opener, tmp_path):
+    """Return a function that opens a stored model and trains it again elsewhere, and returns the largest difference."""
+
+    def difference(subject):
+        path = tmp_path / "subject.pickle"
+        path.write_bytes(pickle.dumps((subject, subject.data.X[:5], subject.classes)))
+        opener.stdin.write(f"{path}\n")
+        opener.stdin.flush()
+        said = []
+        while not (said and said[-1].startswith("ended")):
+            said.append(opener.stdout.readline())
+            assert said[-1], "the process ended"
+        assert said[-1] == "ended 0\n", said
+        return float(said[-2])
+
+    return difference
 
 
 @pytest.fixture
@@ -75,23 +115,6 @@ def trained(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-OPEN = """
-    import pickle, sys, numpy as np
-    subject, X, classes = pickle.load(open(sys.argv[1], "rb"))
-    model = subject.model.load()
-    again = subject.recipe.train(subject.data.X, subject.data.y, seed=subject.recipe.seed)
-    p, q = (subject.recipe.probabilities(m, X, classes) for m in (model, again))
-    print(float(np.abs(p - q).max()), type(model).__name__)
-"""
-
-
-def reproduces(subject, tmp_path):
-    """Open the stored model and train again in a fresh process; return the largest difference."""
-    path = tmp_path / "subject.pickle"
-    path.write_bytes(pickle.dumps((subject, subject.data.X[:5], subject.classes)))
-    return float(worker(OPEN, str(path)).split()[0])
-
-
 @pytest.mark.parametrize("form", ["version", "alias", "copy", "model id"])
 def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, data, form):
     info = log_model(recipe, data, registered_model_name="credit", release=Release("rounded", step=0.1))
@@ -118,21 +141,21 @@ def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, da
     np.testing.assert_array_equal(subject.data.candidates[0], data.candidates[0])
 
 
-def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, data, tmp_path):
+def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, data, reproduces):
     module, _ = trained
     log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
-    assert reproduces(Subject.load("models:/credit/1"), tmp_path) == 0.0
+    assert reproduces(Subject.load("models:/credit/1")) == 0.0
 
 
-def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, tmp_path):
+def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, reproduces):
     module, _ = trained
     log_model(Recipe(module.fit_odd, seed=7, predict=module.predict), data, registered_model_name="odd")
     subject = Subject.load("models:/odd/1")
     assert subject.detail["flavor"] == "python_function"
-    assert reproduces(subject, tmp_path) == 0.0
+    assert reproduces(subject) == 0.0
 
 
-def test_a_torch_module_keeps_its_flavor(registry, data, tmp_path, monkeypatch):
+def test_a_torch_module_keeps_its_flavor(registry, data, tmp_path, monkeypatch, reproduces):
     folder = tmp_path / "user"
     folder.mkdir()
     (folder / "pg_torch_train.py").write_text(
@@ -158,11 +181,11 @@ def test_a_torch_module_keeps_its_flavor(registry, data, tmp_path, monkeypatch):
     log_model(Recipe(pg_torch_train.fit, seed=1, predict=pg_torch_train.predict), data, registered_model_name="net")
     subject = Subject.load("models:/net/1")
     assert subject.detail["flavor"] == "pytorch"
-    assert reproduces(subject, tmp_path) == 0.0
+    assert reproduces(subject) == 0.0
     sys.modules.pop("pg_torch_train")
 
 
-def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path):
+def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path, reproduces):
     script = tmp_path / "train_script.py"
     script.write_text(
         textwrap.dedent("""
@@ -194,7 +217,7 @@ def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path):
         [sys.executable, str(script), experiment],
         env={**os.environ, "MLFLOW_TRACKING_URI": registry}, check=True, capture_output=True,
     )  # fmt: skip
-    assert reproduces(Subject.load("models:/script/1"), tmp_path) == 0.0
+    assert reproduces(Subject.load("models:/script/1")) == 0.0
 
 
 def test_loading_executes_nothing_of_the_model(registry, trained, data):
@@ -303,7 +326,7 @@ def test_an_unknown_model_is_a_registry_error(registry, uri):
         Subject.load(uri)
 
 
-def test_a_frame_with_text_and_missing_values_comes_back(registry, tmp_path):
+def test_a_frame_with_text_and_missing_values_comes_back(registry, reproduces):
     import pandas as pd
     from sklearn.compose import make_column_transformer
     from sklearn.naive_bayes import GaussianNB
@@ -322,7 +345,7 @@ def test_a_frame_with_text_and_missing_values_comes_back(registry, tmp_path):
     )
     subject = Subject.load("models:/f/1")
     assert list(subject.data.X.columns) == ["job", "age", "kind"]
-    assert reproduces(subject, tmp_path) == 0.0
+    assert reproduces(subject) == 0.0
 
 
 def test_data_that_the_user_stores_is_referred_to_and_verified(registry, recipe, data, tmp_path):

@@ -23,11 +23,11 @@ def test_nothing_slips_through_and_nothing_is_lost(tmp_path, site_type, registry
         """Run the server, killed and started again, until all is done."""
         lives = 0
         while not done.is_set():
-            with running_mlflow(folder, *options, env=site.env) as here:
+            with running_mlflow(folder, *options, env=site.env, politely=False) as here:
                 address[:] = [here]
                 up.set()
                 lives += 1
-                done.wait(20 if lives <= 3 else 600)  # killed three times, as kill -9 does
+                done.wait(20 if lives <= 3 else 600)  # killed three times
                 up.clear()
 
     server = threading.Thread(target=serve)
@@ -48,13 +48,14 @@ def test_nothing_slips_through_and_nothing_is_lost(tmp_path, site_type, registry
             name, version = (signed, unsigned)[number % 2][number // 2 % 10]
             body = {"name": name, "alias": "production", "version": version}
             path = "/api/2.0/mlflow/registered-models/alias"
-            status, _answer = _again(lambda: registry_type(address[0], site).post(path, body), up)
-            return name.startswith("signed"), status
+            status, answer = _again(lambda: registry_type(address[0], site).post(path, body), up)
+            return name.startswith("signed"), status, answer.get("message", "")
 
         with ThreadPoolExecutor(32) as pool:
             found = list(pool.map(promote, range(1000)))
-        assert {status for was_signed, status in found if was_signed} == {200}
-        assert {status for was_signed, status in found if not was_signed} == {403}
+        # two first promotions of one model at once collide in MLflow's own write: the guard repeats it
+        assert {(status, said) for was_signed, status, said in found if was_signed} == {(200, "")}
+        assert {status for was_signed, status, _ in found if not was_signed} == {403}
         # the last kill may come now, too
         models = _again(lambda: registry_type(address[0], site).client.search_registered_models(max_results=100), up)
         held = {m.name: dict(m.aliases) for m in models}
