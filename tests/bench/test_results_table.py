@@ -8,14 +8,14 @@ import pytest
 
 
 @pytest.fixture
-def tabulate():
-    spec = importlib.util.spec_from_file_location("tabulate", Path(__file__).with_name("tabulate.py"))
+def results_table():
+    spec = importlib.util.spec_from_file_location("results_table", Path(__file__).with_name("results_table.py"))
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
 
 
-def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_out(tabulate, tmp_path):
+def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_out(results_table, tmp_path):
     base = {"bench": "leave-one-out", "engine": "lda", "data": "numbers", "n": 1000, "pdtp_error": 2e-13}
     rows = [
         {**base, "ratio": 1.0, "wanted": 500, "reached": False},
@@ -30,7 +30,7 @@ def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_
     source, target = tmp_path / "r.jsonl", tmp_path / "r.md"
     source.write_text("".join(json.dumps(r) + "\n" for r in rows))
 
-    tabulate.main(source, target)
+    results_table.main(source, target)
     text = target.read_text()
 
     assert "| lda | numbers | 1,000 | 2,110 | 500 | yes | 2.0e-13 | 0.93 / 1.89 |" in text
@@ -41,6 +41,6 @@ def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_
     assert "nan" not in text
 
 
-def test_without_results_it_says_how_to_make_them(tabulate, tmp_path):
+def test_without_results_it_says_how_to_make_them(results_table, tmp_path):
     with pytest.raises(SystemExit, match="make bench"):
-        tabulate.main(tmp_path / "none.jsonl", tmp_path / "r.md")
+        results_table.main(tmp_path / "none.jsonl", tmp_path / "r.md")

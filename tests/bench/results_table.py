@@ -1,6 +1,6 @@
 """From ``bench-results.jsonl`` to ``results.md``: one table a bench, the last measurement of everything.
 
-python tests/bench/tabulate.py [bench-results.jsonl [tests/bench/results.md]]
+python tests/bench/results_table.py [bench-results.jsonl [tests/bench/results.md]]
 """
 
 import json
