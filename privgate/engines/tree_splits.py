@@ -160,7 +160,7 @@ def promising(growth: Growth, nodes: Nodes) -> Splits:
     """Return the splits of each node that could be best without one of its records."""
     reached = np.zeros(len(nodes.counts))
     two, many = np.flatnonzero(growth.two), np.flatnonzero(~growth.two)
-    width = max(1, CHUNK // 16 // len(nodes.rows))
+    width = max(1, CHUNK // 4 // len(nodes.rows))
     parts = [_two_values(growth, nodes, reached, two)] if len(two) else []
     parts += [_sorted(growth, nodes, reached, many[k : k + width]) for k in range(0, len(many), width)]
     node, feature, bound, left, around = (np.concatenate(a) for a in zip(*parts, strict=True))
@@ -209,12 +209,13 @@ def _sorted(growth: Growth, nodes: Nodes, reached: Float, features: Index) -> Pa
     whole = np.int32 if M < 2**15 else np.int64  # holds the squares of counts
     label = growth.y[nodes.rows]
     y = label.astype(np.uint8 if K < 2**8 else np.int64)[order]
-    before = (np.cumsum(counts, axis=0) - counts).astype(whole)
     L, square = np.empty((K, *y.shape), dtype=whole), np.zeros(y.shape, dtype=whole)
     for k in range(K):
-        np.cumsum(y == k, axis=1, dtype=whole, out=L[k])
-        L[k] -= before[node, k]
-        square += L[k] * L[k]
+        here = (y == k).astype(whole)
+        here[:, nodes.start[1:-1]] -= counts[:-1, k].astype(whole)  # every node counts from 0
+        np.cumsum(here, axis=1, dtype=whole, out=L[k])
+        np.multiply(L[k], L[k], out=here)
+        square += here
     own = counts[node, label]  # N_c of each record's class: along is its sum so far
     squares = (counts**2).sum(axis=1)
     along = np.cumsum(own[order], axis=1) - (np.cumsum(squares) - squares)[node]
