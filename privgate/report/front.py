@@ -153,7 +153,10 @@ def how_sure(doc: Doc) -> str:
             f"{number(n)} of {number(population)} were measured. {_stop(claim) or 'Nothing is known of the others.'}"
         )
     elif n > 0:
-        told.append(f"All {number(n)} were measured.")
+        bounded = (
+            ", some of them only closely enough to show that they are not the largest" if _mode(doc) == "max" else ""
+        )
+        told.append(f"All {number(n)} were measured{bounded}.")
     return " ".join(told)
 
 
@@ -170,8 +173,13 @@ def facts(doc: Doc) -> list[tuple[str, str]]:
         ("Valid until", moment(doc.get("expires")) or "no statement signed yet"),
         ("Signed by", signer(doc)),
         ("Training data", counts(s)),
+        ("Measured", {"max": "the exact maximum only", "screen": "screened, not certified"}.get(_mode(doc), "")),
     ]
     return [(k, v) for k, v in items if v]
+
+
+def _mode(doc: Doc) -> str:
+    return str(reading.mapping(reading.detail(doc).get("mode")).get("used"))
 
 
 def _level(doc: Doc) -> str:

@@ -8,6 +8,8 @@ import pytest
 from privgate.data import TrainingData
 from privgate.engines import answer
 from privgate.engines.torch_nets import ENGINE
+from privgate.measure import modes, planning
+from privgate.measure.bench import Bench, Limits
 from privgate.recipe import Recipe
 from privgate.record_keyed import batches, n_batches, record_keys
 from privgate.subject import Subject
@@ -242,6 +244,18 @@ def test_half_the_bits_must_be_asked_for_and_are_rechecked(fleet):
     assert [share.engine for share in asked.shares] == ["torch_nets, mixed precision"]
     assert asked.rechecks[0].outcome == "passed"
     assert asked.rechecks[0].detail["worst_difference"] > 10 * usual.rechecks[0].detail["worst_difference"]
+
+
+def test_the_operator_s_choice_reaches_the_networks_and_the_evidence(fleet):
+    X, y = wide()
+    subject = subject_of(TorchTraining(**{**MIXED, "epochs": 1}), X, y)
+    bench = Bench(subject, fleet, Limits(precision="mixed"), seeds=(2,))
+    bench.units = np.arange(10)
+
+    assert set(bench.retrained.engine) == {"torch_nets, mixed precision"}
+    assert bench.detail["engines"][0]["engine"] == "torch_nets, mixed precision"
+    assert "bfloat16" in modes.payload(bench)["note"]
+    assert any("bfloat16" in line for line in planning.make(bench, {"pdtp"})[1])
 
 
 @pytest.mark.parametrize("precision", ["full", "mixed"])

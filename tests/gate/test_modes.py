@@ -79,6 +79,7 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
     assert 1 <= document["units"]["close"] < N
     page = rendering.render(document, "html")
     assert "The exact maximum only" in page
+    assert "only closely enough to show that they are not the largest" in page
     assert "how many people have which figure" not in page
 
 
@@ -202,6 +203,18 @@ def test_the_command_line_ends_with_5_after_a_ranking(privgate, tmp_path):
     assert "screened, not certified" in ended.stdout
     assert "seed noise" in ended.stdout
     assert "screened, not certified" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_the_command_line_hands_on_what_was_chosen(monkeypatch):
+    seen = []
+    monkeypatch.setattr("privgate.registry.load_subject", lambda uri, **_: uri)
+    monkeypatch.setattr("privgate.cli.console.print_plan", lambda run: seen.append(run.limits))
+    check = ["check", "models:/m/1", "--policy", "pdtp-1", "--plan"]
+
+    for chosen in ([], ["--mode", "max", "--precision", "mixed"]):
+        assert CliRunner().invoke(cli, [*check, *chosen]).exit_code == 0
+
+    assert [(limits.mode, limits.precision) for limits in seen] == [("all", "full"), ("max", "mixed")]
 
 
 def test_the_command_line_knows_its_modes():
