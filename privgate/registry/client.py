@@ -67,9 +67,10 @@ def connect(tracking_uri: str | None = None) -> Any:
 
 def reader(tracking_uri: str | None = None) -> Any:
     """Return a client that reads versions and files only: MLflow's, or a quick one where plain HTTP does."""
-    from privgate.registry.rest import RestClient, address_for
+    from privgate.registry import http_settings
+    from privgate.registry.rest import RestClient
 
-    address = address_for(tracking_uri)
+    address = http_settings.address_for(tracking_uri)
     return connect(tracking_uri) if address is None else RestClient(address)
 
 

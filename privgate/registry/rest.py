@@ -1,33 +1,23 @@
 """Reading a model version over HTTP without MLflow, whose import takes longer than everything else in a verification.
 
-Address, credentials, certificates, workspace and patience come from the variables that MLflow's client reads. Where
-that client would do more (plugins that add headers or sign requests, a registry of another address, names that it
-escapes), it is used itself, so that both ways give the same answers.
+Address and credentials are those of MLflow's client (``http_settings``). Names that it escapes or refuses are left to
+it, so that both ways give the same answers.
 """
 
-import base64
-import configparser
 import os
 import posixpath
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from privgate.errors import RegistryError
+from privgate.registry.http_settings import is_set, session
 
 if TYPE_CHECKING:
     import requests
 
-_HTTP = ("http://", "https://")
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
-#: MLflow's own list of answers that may be different a moment later
-_PASSING = (408, 429, 500, 502, 503, 504)
-_TRUE = {"true", "1"}
 _MOST_FILES = 100_000
 # one part of a path that no client, server or URL reads as anything else
 _PLAIN = re.compile(r"(?!\.{1,2}$)[\w.,+@=()~!&'-](?:[\w .,+@=()~!&'-]*[\w.,+@=()~!&'-])?")
@@ -35,43 +25,6 @@ _PLAIN = re.compile(r"(?!\.{1,2}$)[\w.,+@=()~!&'-](?:[\w .,+@=()~!&'-]*[\w.,+@=(
 
 class OddNameError(Exception):
     """A file name that MLflow's client and a URL may read differently: MLflow's client must read these files."""
-
-
-def address_for(tracking_uri: str | None) -> str | None:
-    """Return the address that MLflow would talk to, or None where MLflow itself must do it."""
-    wanted = _asked_of_mlflow(tracking_uri) if "mlflow" in sys.modules else _asked_of_environment(tracking_uri)
-    if wanted is None or not wanted.startswith(_HTTP) or _needs_mlflow():
-        return None
-    return wanted
-
-
-def _asked_of_environment(tracking_uri: str | None) -> str | None:
-    wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return wanted if os.environ.get("MLFLOW_REGISTRY_URI") in {None, "", wanted} else None
-
-
-def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
-    """Ask MLflow where it is loaded anyway: a program may have set its addresses."""
-    import mlflow
-
-    wanted = tracking_uri or str(mlflow.get_tracking_uri())
-    if not wanted.startswith(_HTTP):
-        return None  # its client would open a database
-    return wanted if mlflow.MlflowClient(wanted)._registry_uri == wanted else None  # noqa: SLF001  nothing else tells
-
-
-def _needs_mlflow() -> bool:
-    """Whether something else than a plain request is configured."""
-    return bool(
-        os.environ.get("MLFLOW_TRACKING_AUTH")
-        or _is_set("MLFLOW_TRACKING_AWS_SIGV4")
-        or (_is_set("MLFLOW_TRACKING_INSECURE_TLS") and os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH"))
-        or entry_points(group="mlflow.request_header_provider")
-    )
-
-
-def _is_set(variable: str, default: str = "false") -> bool:
-    return os.environ.get(variable, default).lower() in _TRUE
 
 
 @dataclass(frozen=True)
@@ -98,13 +51,13 @@ class RestClient:
     Parameters
     ----------
     tracking_uri : str
-        From ``address_for``.
+        From ``http_settings.address_for``.
     """
 
     def __init__(self, tracking_uri: str) -> None:
         self.tracking_uri = tracking_uri
         self._base = tracking_uri.rstrip("/")
-        self._session = _session()
+        self._session = session()
 
     def get_model_version(self, name: str, version: str) -> Version:
         """Return a version's row."""
@@ -171,9 +124,9 @@ class RestClient:
             params=query,
             stream=stream,
             timeout=float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
-            allow_redirects=_is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
+            allow_redirects=is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
             # said at each request: a session's own would give way to other variables
-            verify=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not _is_set("MLFLOW_TRACKING_INSECURE_TLS"),
+            verify=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not is_set("MLFLOW_TRACKING_INSECURE_TLS"),
             cert=os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
         )
         if answer.status_code != 200:
@@ -195,47 +148,6 @@ def artifact_root(location: str) -> str:
     if parsed.scheme != "mlflow-artifacts" or parsed.netloc or not plain:
         raise OddNameError(location)
     return "/".join(parts)
-
-
-def _session() -> "requests.Session":
-    import requests
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
-
-    tries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") or 7)
-    patience = Retry(
-        total=tries,
-        backoff_factor=float(os.environ.get("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR") or 2),
-        status_forcelist=_PASSING,
-        respect_retry_after_header=_is_set("MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER", "true"),
-        raise_on_status=True,
-    )
-    session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=32, max_retries=patience))
-    session.headers["User-Agent"] = "privgate"
-    if workspace := os.environ.get("MLFLOW_WORKSPACE", "").strip():
-        session.headers["X-MLFLOW-WORKSPACE"] = workspace
-    if authorization := _authorization():
-        session.headers["Authorization"] = authorization
-    return session
-
-
-def _authorization() -> str:
-    """Return the header that MLflow's client would send: a password goes before a token."""
-    kept, path = configparser.ConfigParser(interpolation=None), Path("~/.mlflow/credentials").expanduser()
-    try:
-        kept.read(path)
-    except (configparser.Error, UnicodeDecodeError) as exc:
-        raise RegistryError(f"{path} cannot be read ({type(exc).__name__}); write it as MLflow documents") from exc
-    user, password = (
-        os.environ.get(name.upper()) or kept.get("mlflow", name, fallback="") or ""
-        for name in ("mlflow_tracking_username", "mlflow_tracking_password")
-    )
-    if user and password:
-        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
-    return f"Bearer {token}" if token else ""
 
 
 def _version(found: Any) -> Version:

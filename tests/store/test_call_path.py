@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.registry import guard
+from privgate.registry import guard, watch
 from privgate.registry.signing import TAG
 
 
@@ -182,8 +182,8 @@ def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(o
     """The stamps of the files are taken before the content that is kept."""
     from privgate import statement
 
-    keys, load, loads = site.trust, guard.Guard.load, []
-    watch = guard.Watch(site.config)
+    keys, load, loads = site.trust, watch.Guard.load, []
+    kept = watch.Watch(site.config)
 
     def loading(path):
         found = load(path)
@@ -192,9 +192,9 @@ def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(o
             site.save(keys.revoke(site.signer.key_id, at=statement.now()))
         return found
 
-    monkeypatch.setattr(guard.Guard, "load", loading)
+    monkeypatch.setattr(watch.Guard, "load", loading)
     try:
-        assert not watch.guard().trust.keys[0].revoked
-        assert watch.guard().trust.keys[0].revoked
+        assert not kept.guard().trust.keys[0].revoked
+        assert kept.guard().trust.keys[0].revoked
     finally:
         site.save(keys)

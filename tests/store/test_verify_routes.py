@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from privgate.errors import PrivgateError, RegistryError
-from privgate.registry import client, rest, stored_files
+from privgate.registry import client, http_settings, rest, stored_files
 from privgate.registry.guard_config import Guard
 from privgate.registry.verifying import verify
 
@@ -45,7 +45,7 @@ def both(registry, guard, monkeypatch):
             patch.setattr(stored_files, "connect", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(rest, "address_for", lambda _: None)
+            patch.setattr(http_settings, "address_for", lambda _: None)
             slow = outcome(uri, guard, registry.address, **options)
         assert quick == slow
         return quick
@@ -109,8 +109,8 @@ def test_a_name_that_clients_read_differently_is_left_to_mlflow(registry, guard,
     version = registry.log(name)
     put(registry, name, version, file)
     answers = []
-    for route in (rest.address_for, lambda _: None):
-        monkeypatch.setattr(rest, "address_for", route)
+    for route in (http_settings.address_for, lambda _: None):
+        monkeypatch.setattr(http_settings, "address_for", route)
         try:
             registry.release(name, version, tmp_path / str(len(answers)))
         except Exception as exc:  # noqa: BLE001  MLflow's client cannot download some of these: then nothing is signed
@@ -292,14 +292,14 @@ def test_what_needs_mlflow_is_done_by_mlflow(monkeypatch, environment, loaded):
     mlflow.set_tracking_uri(None)
     if not loaded:
         monkeypatch.delitem(sys.modules, "mlflow")
-    assert rest.address_for("http://127.0.0.1:1") == "http://127.0.0.1:1"
-    assert rest.address_for("sqlite:///x.db") is None
-    assert rest.address_for("databricks") is None
+    assert http_settings.address_for("http://127.0.0.1:1") == "http://127.0.0.1:1"
+    assert http_settings.address_for("sqlite:///x.db") is None
+    assert http_settings.address_for("databricks") is None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://there")
-    assert rest.address_for(None) == "https://there"
+    assert http_settings.address_for(None) == "https://there"
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
-    assert rest.address_for("http://127.0.0.1:1") is None
+    assert http_settings.address_for("http://127.0.0.1:1") is None
 
 
 @pytest.fixture
