@@ -161,11 +161,7 @@ def answer(
         if len(made.units):
             parts.append(made)
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
-        shares.append(
-            Share(
-                _name(engine, made), len(rest), len(made.units), _why(engine, subject, handed_on), _without_limit(made)
-            )
-        )
+        shares += _shares(engine, subject, rest, made, handed_on)
         rest = handed_on
     if len(rest):
         raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
@@ -195,6 +191,17 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None,
         if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
             return made
     raise MeasurementError("no engine can train on subsets of this pool")
+
+
+def _shares(engine: Engine, subject: Subject, rest: Index, made: Retrained, handed_on: Index) -> list[Share]:
+    """Return what an engine answered and handed on; people who were only ranked are the ranking's, not the engine's."""
+    ranked = int((made.status == Status.SCREENED).sum())
+    why = _why(engine, subject, handed_on)
+    if not ranked:
+        return [Share(_name(engine, made), len(rest), len(made.units), why, _without_limit(made))]
+    why["they are not at the top of the ranking"] = ranked
+    first = Share(engine.name, len(rest), len(made.units) - ranked, why, _without_limit(made))
+    return [first, Share("screen", ranked, ranked)]
 
 
 def _name(engine: Engine, made: Retrained) -> str:

@@ -69,6 +69,7 @@ def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str
     ranked = np.array([str(s) == "screened" for s in records["status"]], dtype=bool)
     top = int(np.argmax(np.where(ranked, -np.inf, np.asarray(records["dtp_lower"], dtype=float))))
     close = ~ranked & (error <= max(CLOSE, float(error[top])))
+    listed = close if ranked.any() else close & _certain(records, close, top)
     return {
         "n": len(error),
         "close": int(close.sum()),
@@ -76,10 +77,18 @@ def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str
         "small_cell": SMALL_CELL,
         "figures": {},
         "above": [],
-        "worst": _worst({c: np.asarray(v)[close] for c, v in records.items()}, names),
+        "worst": _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names),
         "status": _tally(records, "status"),
         "engine": _tally(records, "engine"),
     }
+
+
+def _certain(records: Mapping[str, NDArray[Any]], close: NDArray[np.bool_], top: int) -> NDArray[np.bool_]:
+    """Return who certainly matters more than everybody who was only bounded; the worst always does."""
+    low, high = (np.asarray(records[c], dtype=float) for c in ("pdtp_low", "pdtp_high"))
+    made = np.asarray(low >= high[~close].max(initial=0.0))
+    made[top] = True
+    return made
 
 
 def suppressed(counts: NDArray[np.int64]) -> list[int | None]:

@@ -77,6 +77,9 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
     assert any("mode max" in line for line in said)
     assert document["units"]["figures"] == {}
     assert 1 <= document["units"]["close"] < N
+    ranking = np.sort(every.records.pdtp)[::-1]
+    shown = [w["pdtp"] for w in document["units"]["worst"]]
+    assert shown == pytest.approx(ranking[: len(shown)], abs=1e-6)  # who is listed is listed in the true order
     page = rendering.render(document, "html")
     assert "The exact maximum only" in page
     assert "only closely enough to show that they are not the largest" in page
@@ -137,6 +140,11 @@ def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
     assert any("inconclusive at best" in line for line in said)
     assert any("ranking: 64 shadow models; then the 20 people" in line for line in said)
     assert document["decision"] == "blocked: screened, not certified"
+    shares = verdict.evidence.detail["engines"]
+    assert [(s["engine"], s["answered"], s["handed_on"]) for s in shares] == [
+        ("refit", 20, N - 20),
+        ("screen", N - 20, 0),
+    ]
     assert len(document["units"]["worst"]) == 10
     for form in ("html", "markdown"):
         assert "creened, not certified" in rendering.render(document, form)
