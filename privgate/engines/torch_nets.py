@@ -18,8 +18,9 @@ from privgate.torch_recipe import NO_GPU, TorchTraining, resolve_device
 CLASS = "privgate.torch_recipe:TorchTraining"
 #: nats; single-precision sums in another order, amplified by training: the re-check holds every answer to it
 ROUNDING = 1e-3
-#: share of the largest change; differences in bfloat16 were seen to be off by 2e-4 of it, by 3e-3 for tiny networks
-MIXED = 5e-3
+#: share of the largest change that differences in bfloat16 may be off by: 3e-4 was seen for usual training, 6e-3 where
+#: it is erratic (single records at a high learning rate); the re-check holds every answer to it
+MIXED = 1e-2
 
 
 class TorchNets:
