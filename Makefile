@@ -33,8 +33,10 @@ test: $(STAMP) lint ## what CI runs: lint, types, floors, tests with branch cove
 test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers
 	$(BIN)/pytest -m slow --timeout 3600
 
-bench: $(STAMP) ## speed, as ratios measured side by side
+bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/results.md
+	rm -f bench-results.jsonl
 	$(BIN)/pytest -m bench --timeout 3600 -s tests/bench
+	$(BIN)/python tests/bench/results_table.py
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
