@@ -53,7 +53,7 @@ class Removal:
     @property
     def single(self) -> bool:
         """Whether every pair loses exactly one record."""
-        return len(self.rows) == len(self.label)
+        return len(self.rows) == len(self.start) - 1  # not the labels, which `whole` leaves as they are
 
     @property
     def records(self) -> bool:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from privgate.data import TrainingData
@@ -52,6 +53,19 @@ def test_every_person_equals_a_refit(direct, fleet, name, estimator, elsewhere):
     assert max(len(m) for m in subject.data.units) == 12
     assert len(handed_on) == 0
     assert direct.worst_difference(made, estimator, subject) <= 1e-9
+
+
+def test_people_with_one_record_in_each_of_their_classes_equal_refits(direct, fleet):
+    rng = np.random.default_rng(9)
+    X, y = rng.normal(size=(40, 2)) * [1, 3], np.tile([0, 1], 20)
+    groups = np.arange(40) // 2  # the variance floor loses both records of each
+    estimator = GaussianNB(var_smoothing=0.1)
+    subject = direct.subject(estimator, X, y, groups=groups)
+
+    for units in (np.arange(20), np.arange(1)):
+        made, handed_on = BY_NAME["gaussian_nb"].leave_out(subject, units, (None,), fleet)
+        assert len(handed_on) == 0
+        assert direct.worst_difference(made, estimator, subject) <= 1e-9
 
 
 @pytest.mark.parametrize("estimator", [RidgeClassifier(alpha=0.1), Ridge(), LinearRegression(fit_intercept=False)])
