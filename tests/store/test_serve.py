@@ -226,6 +226,7 @@ def alias(registry, name, called="production"):
 
 
 @pytest.mark.server
+@pytest.mark.timeout(1200)  # two whole checks as processes of their own, beside whatever else runs
 def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, name, tmp_path):
     approved, blocked = name + "-good", name + "-bad"
     model(registry, approved)
@@ -235,7 +236,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
     for one in (approved, blocked):
         registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
     with serving(registry, tmp_path / "s", "--every", "600", "--sweep", "2", "--", "--jobs", "1") as served:
-        until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served)
+        until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served, seconds=600)
         assert alias(registry, approved) == "1"
         assert alias(registry, blocked) is None
         assert tags(registry, blocked, "1")["privgate.outcome"] == "failed"
@@ -255,7 +256,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         assert TAG in tags(registry, approved, "1")
         good = headers("d", int(time.time()), body)
         assert served.get("/webhook", body, good)[0] == 202
-        until(lambda: TAG not in tags(registry, approved, "1"), served, seconds=60)
+        until(lambda: TAG not in tags(registry, approved, "1"), served)
         assert served.get("/webhook", body, good)[0] == 403
         assert 'result="approved"} 1' in served.get("/metrics")[1]
         assert TAG not in tags(registry, blocked, "1")
@@ -264,7 +265,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         event = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
         hook = registry.client.create_webhook("wake", served.address + "/webhook", [event], secret=SECRET.decode())
         registry.client.set_model_version_tag(approved, "1", TAG, "dtp-1")
-        until(lambda: TAG not in tags(registry, approved, "1"), served, seconds=60)
+        until(lambda: TAG not in tags(registry, approved, "1"), served)
         registry.client.delete_webhook(hook.webhook_id)
 
         # the sweeper sees what changed behind the gate
