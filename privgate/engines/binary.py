@@ -12,9 +12,6 @@ from privgate.engines.binary_sweeps import Whitened
 from privgate.engines.regression import Float, Objective
 from privgate.retrain.retrained import Index
 
-#: where Newton stops, the decrement is below 1e-22, that is the distance below 1e-11 in the Hessian's norm
-STOPPED = 2e-11
-
 
 @dataclass(eq=False)
 class Binary:
@@ -83,9 +80,12 @@ class Binary:
             return None
         w, L = found
         reach = np.sqrt((sl.solve_triangular(L, problem.X.T, lower=True, check_finite=False) ** 2).sum(axis=0))
-        if reach.max() * STOPPED > 1e-3:
+        inverse = (sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False) ** 2).sum(axis=0)
+        P = regression.sigmoid(X @ w)[:, None]
+        apart = regression.settled(X, P, problem.lam, w[None], H=(L**2).sum(axis=1), inverse=inverse)
+        if not reach.max() * apart <= 1e-3:
             return None
-        return w[None], STOPPED * reach, STOPPED * _spread(L)
+        return w[None], apart * reach, apart * _spread(L)
 
 
 def _spread(L: Float) -> float:

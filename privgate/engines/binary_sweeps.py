@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from privgate.engines.regression import Float, Objective, sigmoid
+from privgate.engines.regression import Float, Objective, settled, sigmoid
 from privgate.retrain.retrained import Index
 
 #: training records per product: with 64 records left out, everything one product touches stays in the second cache
@@ -89,6 +89,22 @@ class Whitened:
         return float(np.sqrt(self.h[: self.problem.n].max()))
 
     @cached_property
+    def defects(self) -> tuple[float, float]:
+        """How far the Hessian is from the identity here, in the spectral norm, and the gradient from 0, by rounding.
+
+        L comes from a Hessian whose sums are rounded, which counts as often as the condition number: 1e-6 at 1e10. Both
+        are measured in these coordinates, where sums lose little, and doubled: A itself is off by as much.
+        """
+        A, p = self.A[: self.problem.n], self.A.shape[1]
+        half = sl.solve_triangular(self.L, np.diag(np.sqrt(self.problem.lam)), lower=True, check_finite=False)
+        off = float(np.linalg.norm((A * self.v[:, None]).T @ A + half @ half.T - np.eye(p)))
+        pull = self.r @ A + half @ (np.sqrt(self.problem.lam) * self.w)
+        inverse = (sl.solve_triangular(self.L, np.eye(p), lower=True, check_finite=False) ** 2).sum(axis=0)
+        X, H = self.problem.X[: self.problem.n], (self.L**2).sum(axis=1)
+        apart = settled(X, self.p[:, None], self.problem.lam, self.w[None], H=H, inverse=inverse)
+        return 2 * off + 16 * p * float(np.finfo(np.float64).eps), 2 * float(np.linalg.norm(pull)) + apart
+
+    @cached_property
     def keep(self) -> Float:
         """1 - leverage of the training records, shape (n,)."""
         return np.asarray(1 - self.v * self.h[: self.problem.n])
@@ -99,21 +115,23 @@ def screen(S: Whitened) -> tuple[Float, Float]:
 
     One-step influence (approximate leave-one-out) with a rigorous a-priori radius: the remainder over the ball of
     radius s is at most ``(e^(R s) - 1 - R s) / R``, so a ball where ``||D0||`` and that over 1 - v h are no more than s
-    together is mapped into itself and holds the minimiser. Newton's method finds the smallest, from below.
+    together is mapped into itself and holds the minimiser. Newton's method finds the smallest, from below. What the
+    coordinates are off by adds to the remainder.
     """
-    R, h = S.radius, S.h[: S.problem.n]
+    R, h, (off, rest) = S.radius, S.h[: S.problem.n], S.defects
+    keep = S.keep - off
     with np.errstate(all="ignore"):  # what overflows is refused at the end
         c = S.r / S.keep
         first = np.abs(c) * np.sqrt(h)
 
         def image(s: Float) -> Float:
-            return first + (np.expm1(R * s) - R * s) / (R * S.keep)
+            return first + (np.expm1(R * s) - R * s + R * (off * s + rest)) / (R * keep)
 
         s = first.copy()
         for _ in range(10):
-            s += (image(s) - s) / (1 - np.expm1(R * s) / S.keep)
+            s += (image(s) - s) / (1 - (np.expm1(R * s) + off) / keep)
         s *= 1 + 1e-6
-        inside = (image(s) <= s) & (S.keep > DEGENERATE)
+        inside = (image(s) <= s) & (keep > DEGENERATE)
     return c, np.where(inside, s - first, np.inf)
 
 
@@ -123,7 +141,8 @@ def sweep(S: Whitened, records: Index, D: Float, precision: Any) -> tuple[Float,
     The gradient at D is ``-(I - v a a^T) step``. The Hessian there is at least ``mu I``: every curvature is at least
     exp(-max |u|) of its old value, and all lost curvature together is at most sum (v_j - v_j(D))_+ h_j. Along the
     segment to D* it falls by at most exp(-R s), hence ``s <= -ln(1 - R ||g|| / mu) / R``. The image is that of a map
-    whose derivative on that segment is at most ``(exp(max |u| + R s) - 1) / (1 - v h)``.
+    whose derivative on that segment is at most ``(exp(max |u| + R s) - 1) / (1 - v h)``. What the coordinates are off
+    by counts as rounding, and is taken off 1 - v h.
     """
     own, keep, v, h = S.A[records], S.keep[records], S.v[records], S.h[records]
     length = np.sqrt(np.einsum("ij,ij->i", D, D))
@@ -134,15 +153,17 @@ def sweep(S: Whitened, records: Index, D: Float, precision: Any) -> tuple[Float,
         unit = np.finfo(precision).eps / 2
         wrong = 2 * (D.shape[1] + 3) * unit * S.radius * length  # at most, any u
         largest = largest + wrong
-        rounding = _rounding(S, length, largest, unit)
+        off, rest = S.defects
+        rounding = _rounding(S, length, largest, unit) + off * length + rest
+        sure = keep - off
         lost = lost + D.shape[1] * np.exp(2 * largest) * (64 * unit + wrong)  # A V A^T <= I, so sum v h <= p
-        mu = np.where(keep > DEGENERATE, np.maximum(keep * np.exp(-largest), keep - lost), 0)
+        mu = np.where(sure > DEGENERATE, np.maximum(sure * np.exp(-largest), sure - lost), 0)
         step = new - D
         along = np.einsum("ij,ij->i", own, step)
         g = np.einsum("ij,ij->i", step, step) - 2 * v * along**2 + v**2 * h * along**2
         s = radius_of(np.sqrt(np.maximum(g, 0)) + rounding, S.radius, mu)
-        shrink = np.expm1(largest + S.radius * s) / keep
-        rounding /= keep
+        shrink = np.expm1(largest + S.radius * s) / sure
+        rounding /= sure
         at_new = shrink * s + rounding
     return new, s, np.where(np.isfinite(s) & np.isfinite(at_new), at_new, np.inf), rounding
 

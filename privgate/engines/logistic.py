@@ -100,7 +100,7 @@ class Logistic:
     """
 
     name = "logistic"
-    version = 2
+    version = 3
     hands_on = "no sweep and no Newton step could certify them"
     modes = ("max",)
     gives = ("coef", "intercept", "coef_with", "intercept_with", "coef_error")

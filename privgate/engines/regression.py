@@ -16,6 +16,9 @@ from privgate.subject import Subject
 
 Float = NDArray[np.float64]
 
+#: where Newton stops, the decrement is below 1e-22, that is the distance below 1e-11 in the Hessian's norm
+STOPPED = 2e-11
+
 
 @dataclass(frozen=True, eq=False)
 class Objective:
@@ -137,6 +140,32 @@ def factor(H: Float) -> Float | None:
         return None
     diagonal = np.diag(L)
     return L if diagonal.min() > 1e-5 * diagonal.max() else None
+
+
+def settled(X: Float, P: Float, lam: Float, u: Float, *, H: Float, inverse: Float) -> float:
+    """Return how far Newton's last point is from the minimiser, in the norm of the Hessian there, rounding included.
+
+    It stops where the decrement is below 1e-22. A gradient also has the rounding of its sums, and of the logits that it
+    is computed from; what one of its components is off by counts in that norm by variance inflation.
+
+    Parameters
+    ----------
+    X : float64 array of shape (m, p)
+        Records trained on.
+    P : float64 array of shape (m, C)
+        Their probabilities: of the second of two classes, or of all.
+    u : float64 array of shape (C, p)
+    H, inverse : float64 arrays of shape (C p,)
+        Diagonals of the Hessian and of its inverse.
+    """
+    eps, size = float(np.finfo(np.float64).eps), np.abs(X)
+    sums = 4 * eps * (P.T @ size + lam * np.abs(u)).ravel()
+    logits = X.shape[1] * eps * (size @ np.abs(u).T)
+    return float(
+        STOPPED
+        + np.linalg.norm(sums / np.sqrt(H)) * np.sqrt(H @ inverse)
+        + np.linalg.norm(np.sqrt(P * (1 - P)) * logits)
+    )
 
 
 def minimise_binary(

@@ -14,8 +14,6 @@ from privgate.retrain.retrained import Index
 
 #: parameters beyond which the Hessian and its inverse take more than 1 GB
 LARGEST = 8000
-#: where Newton stops, the decrement is below 1e-22
-STOPPED = 2e-11
 
 
 def hessian(X: Float, P: Float, lam: Float, *, gauge: bool) -> Float:
@@ -121,9 +119,12 @@ class Softmax:
         u, L = found
         inverse = inverse_of(L)
         reach = reach_of(grams(inverse, problem.X, problem.K))
-        if reach.max() * STOPPED > 1e-3:
+        X = problem.X[: problem.n][keep]
+        P, diagonal = probabilities(X @ u.T, 1), np.diag(inverse)
+        apart = regression.settled(X, P, problem.lam, u, H=(L**2).sum(axis=1), inverse=diagonal)
+        if not reach.max() * apart <= 1e-3:
             return None
-        return u, STOPPED * reach, STOPPED * float(np.sqrt(np.trace(inverse)))
+        return u, apart * reach, apart * float(np.sqrt(diagonal.sum()))
 
 
 def _free(problem: Objective) -> bool:

@@ -16,7 +16,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from privgate.engines.binary_sweeps import DEGENERATE, radius_of
-from privgate.engines.regression import Float, Objective
+from privgate.engines.regression import Float, Objective, settled
 from privgate.retrain.retrained import Index
 
 #: left-out records times classes, and training records, in one product: what it touches stays in the second cache
@@ -97,6 +97,17 @@ class Minimum:
         return np.asarray(1 - np.linalg.eigvalsh(half.swapaxes(1, 2) @ self.gram[: self.problem.n] @ half)[:, -1])
 
     @cached_property
+    def defects(self) -> tuple[float, float]:
+        """How far H and its inverse are off by rounding, in the norm where H is the identity, and the minimiser.
+
+        Sums of H_ij lose shares of sqrt(H_ii H_jj), which in that norm count as often as the diagonals of H and its
+        inverse multiply to (variance inflation); the factor and the inverse lose as much again.
+        """
+        problem, H, inverse = self.problem, (self.L**2).sum(axis=1), np.diag(self.inverse)
+        apart = settled(problem.X[: problem.n], self.P, problem.lam, self.u, H=H, inverse=inverse)
+        return float(4 * len(H) * np.finfo(np.float64).eps * (H @ inverse)), apart
+
+    @cached_property
     def downdate(self) -> Float:
         """(I - K_j S_j)^-1 of the training records, shape (n, K, K)."""
         return np.asarray(np.linalg.inv(np.eye(self.problem.K) - self.gram[: self.problem.n] @ self.curvature))
@@ -117,7 +128,7 @@ class Minimum:
         start : float64 array of shape (B, K p)
             Solutions of the linear part, with no remainder: exact, so that only what is small is ever rounded.
         """
-        curvature, keep = self.curvature[records], self.keep[records]
+        curvature, keep = self.curvature[records], self.keep[records] - self.defects[0]
         inverse, H = self.precisions[precision][2:]
         with np.errstate(all="ignore"):  # what overflows becomes a bound that is infinite
             G, largest = self._remainder(records, D, precision)
@@ -128,11 +139,19 @@ class Minimum:
             bent = np.einsum("bkl,bl->bk", curvature, along)
             square = np.einsum("bq,bq->b", step, step.astype(precision, copy=False) @ H)
             square += ((np.einsum("bkl,bl->bk", self.gram[records], bent) - 2 * along) * bent).sum(axis=1)
+            # where a bound is evaluated, what the Hessian is off by moves the gradient as the change is long
+            wrong = self._wrong(D) if precision is np.float64 else np.zeros(len(D))
             mu = np.where(keep > DEGENERATE, keep, 0) * np.exp(-largest)
-            s = radius_of(np.sqrt(np.maximum(square, 0)), self.radius, mu)
-            at_new = np.expm1(largest + self.radius * s) / keep * s
+            s = radius_of(np.sqrt(np.maximum(square, 0)) + wrong, self.radius, mu)
+            at_new = np.expm1(largest + self.radius * s) / keep * s + wrong / keep
         at_new = np.where(np.isfinite(s) & np.isfinite(at_new), at_new, np.inf)
         return new, s, at_new, np.full(len(D), 0.0 if precision is np.float64 else np.inf)
+
+    def _wrong(self, D: Float) -> Float:
+        """Return a bound on the length of the gradient's error at D, shape (B,)."""
+        off, apart = self.defects
+        length = np.sqrt(np.maximum(np.einsum("bq,bq->b", D, D @ self.precisions[np.float64][3]), 0))
+        return np.asarray(off * length + apart)
 
     def _own(self, records: Index, D: NDArray[Any]) -> Float:
         """Return the change of each record's own logits, shape (B, K)."""

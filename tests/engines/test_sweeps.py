@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from privgate.engines import binary_sweeps, regression, waves
 from privgate.engines.anderson import Accelerated
 from privgate.engines.binary import Binary
-from privgate.engines.softmax import Softmax
+from privgate.engines.softmax import Softmax, hessian
 
 
 def solver(direct, n, d, K, C=1.0, seed=0, strength=4.0):
@@ -64,6 +64,46 @@ def test_single_precision_rounds_no_more_than_it_says(direct, n, d, strength):
         assert (bounds[1] >= at_exact * (1 - 1e-12)).all()
         D = exact
     assert said >= 2 * len(records)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_bound_holds_where_rounding_of_the_hessian_counts(direct, K):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 4)) + 60  # next to the intercept, a condition number beyond 1e7
+    y = np.arange(40) % K
+    problem = regression.objective(direct.subject(LogisticRegression(C=1e4), X, y))
+    start = np.zeros(5) if K == 2 else np.zeros((K, 5))
+    made = (Binary if K == 2 else Softmax).solve(problem, start)
+    true = np.stack([newton(problem, i, made.u) for i in range(40)])
+
+    delta, error = made.shifts(np.arange(40), np.full(40, 1e-12))
+
+    assert np.isfinite(error).mean() > 0.5
+    apart = ((delta - true).reshape(40, -1) @ factor(made)).astype(float)
+    assert (np.linalg.norm(apart, axis=1) <= error).all()
+    for i in range(0, 40, 7):
+        u, bound, _ = made.without(np.array([i]))
+        z = (problem.X.astype(np.longdouble) @ (u - made.u - true[i]).T).astype(float)
+        assert (np.ptp(np.column_stack([z, np.zeros(40)]) if K == 2 else z, axis=1) <= bound).all()
+
+
+def newton(problem, out, start):
+    """The shift of the minimiser without a record, by gradients of four digits more than float64 has."""
+    keep = np.arange(problem.n) != out
+    X, y, K = problem.X[: problem.n][keep].astype(np.longdouble), problem.y[keep], problem.K
+    hot = (y[:, None] == np.arange(K)).astype(np.longdouble)
+    u = start.astype(np.longdouble)
+    for _ in range(30):
+        Z = X @ (np.stack([0 * u[0], u[0]]) if K == 2 else u).T
+        P = np.exp(Z - Z.max(axis=1, keepdims=True))
+        P /= P.sum(axis=1, keepdims=True)
+        g = ((P - hot).T @ X)[K - len(u) :] + problem.lam * u
+        H = hessian(X.astype(float), P.astype(float), problem.lam, gauge=K > 2)
+        H = H[-u.shape[1] :, -u.shape[1] :] if K == 2 else H
+        scale = 1 / np.sqrt(np.diag(H))
+        step = np.linalg.solve(H * scale * scale[:, None], g.ravel().astype(float) * scale) * scale
+        u = u - step.reshape(u.shape)
+    return u - start
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
