@@ -53,7 +53,7 @@ class ClosedForm:
     """An engine that answers in closed form; it says what it covers and gives the form."""
 
     name: str
-    version = 2
+    version = 3
 
     def form(self, subject: Subject) -> Form:
         """Return the closed form; may raise ``Declined``."""

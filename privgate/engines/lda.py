@@ -14,6 +14,8 @@ from privgate.subject import Subject
 
 #: leverage left over, below which the downdated covariance has lost eight digits
 KEPT = 1e-8
+#: condition number of a covariance, not scaled, of which least squares lose half the digits
+UNSCALED = 1e8
 
 
 class Lda(ClosedForm):
@@ -57,6 +59,8 @@ class Lda(ClosedForm):
         M, tolerance = discriminant.moments(subject), float(subject.recipe.library_estimator.tol)
         n = len(M.y)
         L, least = _factor(M.residual / np.sqrt(n), tolerance)
+        if subject.recipe.library_estimator.solver == "lsqr" and np.linalg.cond(L) ** 2 > UNSCALED:
+            raise Declined("features differ too much in scale for the least-squares solver, which scales none")
         white = Moments(  # here the pooled covariance is the unit matrix
             sl.solve_triangular(L, M.X.T, lower=True, check_finite=False).T,
             M.y,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privgate.engines import discriminant
+from privgate.engines import design, discriminant
 from privgate.engines.base import Cost, Declined
 from privgate.engines.closed_form import ClosedForm, Form, Scores
 from privgate.engines.removal import Float, Removal, rows_of
@@ -13,6 +13,8 @@ from privgate.subject import Subject
 HELD = 1 - 1e-6
 #: largest x^2 / variance at which (x - centroid)^2 may be multiplied out: four digits of sixteen are lost, not more
 EXPANDED = 1e4
+#: largest sum of x^2 / variance, not centred: scikit-learn multiplies out, so that beyond it loses the seventh digit
+MULTIPLIED = 1e8
 
 
 class NearestCentroid(ClosedForm):
@@ -24,7 +26,7 @@ class NearestCentroid(ClosedForm):
     """
 
     name = "nearest_centroid"
-    hands_on = "they hold nearly all of a feature's variance"
+    hands_on = "they hold nearly all of a feature's variance, or records are too far from 0 for it"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -55,6 +57,7 @@ class NearestCentroid(ClosedForm):
         squares = (M.residual**2).sum(axis=0)
         if squares.min() <= 0 or n - 1 - K < 1:
             raise Declined("a feature does not vary within classes, or there are hardly more records than classes")
+        far = (design.matrix(subject).astype(np.float64, copy=False) ** 2).max(axis=0)
         prior = 2 * np.log(M.totals) if subject.recipe.library_estimator.priors == "empirical" else np.zeros(K)
 
         def joint(lost: Removal, unit: Index, query: Index) -> Scores:
@@ -64,7 +67,7 @@ class NearestCentroid(ClosedForm):
             fall = M.totals[lost.label][:, None] * size / kept * away**2 + lost.scatter(M.X, gone)
             left = squares - (fall if lost.records else np.add.reduceat(fall, lost.first[:-1], axis=0))
             scale = (n - lost.size[:, None] - K) / left
-            sure = (left > (1 - HELD) * squares).all(axis=1) & (n - lost.size > K)
+            sure = (left > (1 - HELD) * squares).all(axis=1) & (n - lost.size > K) & (scale @ far < MULTIPLIED)
             x, own = rows_of(M.X, query), rows_of(scale, unit)
             rest = prior - _distances(x, M.mean, own)
             row, pair = lost.pairs_of(unit)

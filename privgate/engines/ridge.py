@@ -17,6 +17,8 @@ from privgate.subject import Subject
 RELEASE = "privgate.linear_scores:softmax_scores"
 #: share of themselves that a unit's fitted values leave over, 1 - h for one record: below, eight digits are lost
 KEPT = 1e-8
+#: share of a feature that the others leave unexplained: normal equations lose twice its digits
+ALONE = 1e-4
 
 
 class Ridge(ClosedForm):
@@ -76,11 +78,16 @@ class Ridge(ClosedForm):
         mean = Y.mean(axis=0) if estimator.fit_intercept else 0.0
         smoother = _smoother(X - center, n, Y - mean, float(getattr(estimator, "alpha", 0.0)))
         smoother.intercept = 1.0 / n if estimator.fit_intercept else 0.0
+        # least squares drop directions below their tolerance, so none may come near it
+        tolerance = float(getattr(estimator, "tol", 0.0)) if type(estimator).__name__ == "LinearRegression" else 0.0
+        if not smoother.ratio > 10 * tolerance:
+            raise Declined("records nearly lie in fewer dimensions, and scikit-learn drops directions there")
+        least = max(KEPT, (2 * tolerance / smoother.ratio) ** 2)
         fitted = smoother.fitted + mean
         residual = Y - fitted[:n]
 
         def joint(lost: Removal, unit: Index, query: Index) -> Scores:
-            change, sure = _change(smoother, residual, lost.whole)
+            change, sure = _change(smoother, residual, lost.whole, least)
             size = lost.size[unit]
             t, q = spread(lost.whole.start[unit], size), np.repeat(query, size)
             moved = smoother.hat(q, lost.rows[t])[:, None] * change[t]
@@ -135,6 +142,7 @@ class _Smoother:
     table: Float
     whole: bool
     intercept: float = 0.0
+    ratio: float = 1.0  # of the smallest singular value of the records to the largest
 
     def hat(self, query: Index, record: Index) -> Float:
         """Return H(query, record), one by one."""
@@ -150,7 +158,7 @@ class _Smoother:
         return np.asarray(rows @ rows.transpose(0, 2, 1) + self.intercept)
 
 
-def _change(smoother: _Smoother, residual: Float, lost: Removal) -> tuple[Float, NDArray[np.bool_]]:
+def _change(smoother: _Smoother, residual: Float, lost: Removal, least: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return ((I - H(T, T))^-1 (y_T - f(T)), row by row of what is lost, and which units leave enough over)."""
     out, sure = residual[lost.rows], np.zeros(len(lost.lost), dtype=bool)
     for m in np.unique(lost.lost).tolist():
@@ -159,10 +167,10 @@ def _change(smoother: _Smoother, residual: Float, lost: Removal) -> tuple[Float,
         if m == 1:
             kept = 1 - smoother.hat(lost.rows[place[:, 0]], lost.rows[place[:, 0]])
             out[place[:, 0]] /= np.maximum(kept, np.finfo(np.float64).tiny)[:, None]
-            sure[some] = kept > KEPT
+            sure[some] = kept > least
             continue
         left = np.eye(m) - smoother.among(lost.rows[place])
-        sure[some] = np.linalg.eigvalsh(left)[:, 0] > KEPT
+        sure[some] = np.linalg.eigvalsh(left)[:, 0] > least
         fine = place[sure[some]]
         out[fine] = np.linalg.solve(left[sure[some]], out[fine])
     return out, sure
@@ -178,10 +186,10 @@ def _smoother(X: Float, n: int, Y: Float, alpha: float) -> _Smoother:
             G = T.T @ T
             G[np.diag_indices(d)] += alpha
             L = np.linalg.cholesky(G)
-            if np.diag(L).min() < 1e-7 * np.diag(L).max():
+            if np.diag(L).min() < 1e-7 * np.diag(L).max() or (np.diag(L) < ALONE * np.sqrt(np.diag(G))).any():
                 raise Declined("the normal equations are nearly singular")
             Z = sl.solve_triangular(L, X.T, lower=True, check_finite=False).T
-            return _Smoother(Z @ (Z[:n].T @ Y), Z, whole=False)
+            return _Smoother(Z @ (Z[:n].T @ Y), Z, whole=False, ratio=1 / float(np.linalg.cond(L)))
         G = T @ T.T
         G[np.diag_indices(n)] += alpha
         factor = sl.cho_factor(G, check_finite=False)

@@ -127,3 +127,25 @@ def test_a_person_with_all_records_of_a_class_is_undefined_and_the_chain_says_so
     assert np.flatnonzero(got.retrained.status == "undefined").tolist() == [unit_of(subject, groups == big)]
     assert set(got.retrained.engine) == {"nearest_centroid"}
     assert [c.outcome for c in got.rechecks] == ["passed"]
+
+
+@pytest.mark.parametrize("case", ["scales", "twins", "offset", "unscaled"])
+def test_what_scikit_learn_itself_computes_to_few_digits_is_left_to_refits(direct, fleet, case):
+    rng = np.random.default_rng(11)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    if case == "twins":
+        X[:, 0] = X[:, 1] + 1e-5 * X[:, 0]
+    X = X * [1e3, 1, 1e-4] if case in {"scales", "unscaled"} else X
+    estimator = {
+        "scales": LinearRegression(),  # drops singular values below 1e-6 of the largest
+        "twins": Ridge(alpha=1e-9),
+        "offset": NearestCentroid(),  # multiplies squares out
+        "unscaled": LinearDiscriminantAnalysis(solver="lsqr"),
+    }[case]
+    recipe = Recipe(estimator, predict=softmax_scores) if case in {"scales", "twins"} else Recipe(estimator)
+    subject = Subject.local(recipe, TrainingData(X + 1e5 * (case == "offset"), y))
+
+    got = answer(subject, np.arange(60), (None,), fleet)
+
+    assert set(got.retrained.engine) == {"refit"}
+    assert got.rechecks == ()  # refused beforehand, not found out afterwards
