@@ -62,6 +62,8 @@ class KNearest(ClosedForm):
         estimator, n = subject.recipe.library_estimator, subject.data.n
         k, K = int(estimator.n_neighbors), len(subject.classes)
         X, y = design.matrix(subject).astype(np.float64, copy=False), subject.label_codes
+        # scikit-learn may multiply squares out, uncentred: what that rounds may be a tie
+        rounded = 16 * float(np.finfo(np.float64).eps) * float((X**2).sum(axis=1).max())
         X = X - X[:n].mean(axis=0)
         search = NearestNeighbors(algorithm=estimator.algorithm, leaf_size=estimator.leaf_size).fit(X[:n])
         scale = float((X[:n] ** 2).sum(axis=1).max())
@@ -82,7 +84,7 @@ class KNearest(ClosedForm):
                 votes[rows, label] += j < k
                 rest[rows, label] += stays[:, j] & (rank[:, j] <= k)
             square = distance**2
-            allowed = TIE * (square[:, -1] + 1e-3 * scale)
+            allowed = TIE * (square[:, -1] + 1e-3 * scale) + rounded
             last, following = (rank < k).sum(axis=1), (rank <= k).sum(axis=1)  # places of the k-th and the next
             fine = (following < wide) & (square[:, k] - square[:, k - 1] > allowed)
             fine &= square[rows, np.minimum(following, wide - 1)] - square[rows, np.minimum(last, wide - 1)] > allowed

@@ -195,6 +195,8 @@ def _smoother(X: Float, n: int, Y: Float, alpha: float) -> _Smoother:
         factor = sl.cho_factor(G, check_finite=False)
         if not alpha > 0:
             raise Declined("there are more features than records and no penalty")
+        if (np.diag(factor[0]) < ALONE * np.sqrt(np.diag(G))).any():
+            raise Declined("the normal equations are nearly singular")
         H = sl.cho_solve(factor, T @ X.T, check_finite=False).T  # (P, n)
     except np.linalg.LinAlgError as exc:
         raise Declined("the normal equations are singular") from exc
