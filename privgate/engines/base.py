@@ -43,7 +43,8 @@ class Engine(Protocol):
     error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``, whose
     price ``cost(..., mode=...)`` says; ``precisions`` what ``leave_out(..., precision=...)`` knows; ``tolerance``
     (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on,
-    beside those of several records where ``single_records`` is set; and ``notes(subject)`` returns JSON values for the
+    beside those of several records where ``single_records`` is set; ``complements`` that the model releases 1 - p as
+    the first of two probabilities; and ``notes(subject)`` returns JSON values for the
     report.
     """
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.engines import catalogue
+from privgate.engines import catalogue, complement
 from privgate.engines.base import Declined, Engine
 from privgate.engines.recheck import recheck
 from privgate.engines.screen import screened
@@ -149,6 +149,9 @@ def answer(
             declined[engine.name] = str(exc)
             shares.append(Share(engine.name, len(rest), 0, {str(exc): len(rest)}))
             continue
+        rounded = handed_on[:0]
+        if getattr(engine, "complements", False):
+            made, rounded = complement.as_released(made)
         if engine.name != "refit" and len(made.units):  # refits are the training function itself
             checked = recheck(engine, subject, made, fleet, limits=limits)
             rechecks.append(checked)
@@ -161,8 +164,8 @@ def answer(
         if len(made.units):
             parts.append(made)
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
-        shares += _shares(engine, subject, rest, made, handed_on)
-        rest = handed_on
+        shares += _shares(engine, subject, rest, made, handed_on=handed_on, rounded=len(rounded))
+        rest = np.sort(np.concatenate([handed_on, rounded])) if len(rounded) else handed_on
     if len(rest):
         raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
     whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
@@ -193,10 +196,12 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None,
     raise MeasurementError("no engine can train on subsets of this pool")
 
 
-def _shares(engine: Engine, subject: Subject, rest: Index, made: Retrained, handed_on: Index) -> list[Share]:
+def _shares(
+    engine: Engine, subject: Subject, rest: Index, made: Retrained, *, handed_on: Index, rounded: int
+) -> list[Share]:
     """Return what an engine answered and handed on; people who were only ranked are the ranking's, not the engine's."""
     ranked = int((made.status == Status.SCREENED).sum())
-    why = _why(engine, subject, handed_on)
+    why = _why(engine, subject, handed_on) | ({complement.WHY: rounded} if rounded else {})
     if not ranked:
         return [Share(_name(engine, made), len(rest), len(made.units), why, _without_limit(made))]
     why["they are not at the top of the ranking"] = ranked

@@ -28,7 +28,9 @@ class Lda(ClosedForm):
     """
 
     name = "lda"
+    version = 4
     hands_on = "their leverage is near 1"
+    complements = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

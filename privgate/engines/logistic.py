@@ -100,8 +100,9 @@ class Logistic:
     """
 
     name = "logistic"
-    version = 3
+    version = 4
     hands_on = "no sweep and no Newton step could certify them"
+    complements = True
     modes = ("max",)
     gives = ("coef", "intercept", "coef_with", "intercept_with", "coef_error")
 

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.data import TrainingData
-from privgate.engines import answer, k_nearest, lda, qda
+from privgate.engines import answer, complement, k_nearest, lda, qda
 from privgate.engines.base import Declined
 from privgate.recipe import Recipe
 from privgate.subject import Subject
@@ -113,3 +115,36 @@ def test_what_training_said_when_it_failed_is_not_repeated(direct, fleet):
     (only,) = answer(subject, np.arange(30), (None,), fleet).shares
 
     assert only.without_limit == {"training without them failed": 1}
+
+
+@pytest.mark.parametrize("kind", ["lda", "logistic"])
+def test_a_first_probability_that_rounding_swallows_is_not_answered_in_closed_form(direct, fleet, monkeypatch, kind):
+    rng = np.random.default_rng(1)
+    y = np.arange(120) % 2
+    X = rng.normal(size=(120, 2))
+    if kind == "lda":
+        X[:, 0] = 0.3 * X[:, 0] + y * rng.uniform(5, 9, 120)
+    else:
+        X[:, 0] += y * np.where(np.arange(120) < 100, rng.uniform(2, 14, 120), 40.0)
+    estimator = {
+        "lda": LinearDiscriminantAnalysis(),
+        "logistic": LogisticRegression(C=1e3, tol=1e-10, max_iter=10_000, solver="newton-cholesky"),
+    }[kind]
+    subject = direct.subject(estimator, X, y)
+
+    got = answer(subject, np.arange(120), (None,), fleet)
+    first = got.retrained.log_without[0, :, 0]
+    assert got.rechecks[0].outcome == "passed"
+    assert got.shares[0].why[complement.WHY] == (got.retrained.engine == "refit").sum() > 5
+    assert np.isneginf(first).any()  # the refits' own word, and the closed form's
+    assert (first > complement.WHOLE).sum() > 40
+    for k in range(120):
+        refit = clone(estimator).fit(np.delete(X, k, axis=0), np.delete(y, k))
+        with np.errstate(divide="ignore"):  # predict_log_proba would put a number in place of 0
+            np.testing.assert_allclose(
+                got.retrained.log_without[0, k], np.log(refit.predict_proba(X[[k]])[0]), atol=1e-6
+            )
+
+    monkeypatch.setattr(complement, "as_released", lambda made: (made, made.units[:0]))
+    careless = answer(subject, np.arange(120), (None,), fleet)
+    assert careless.rechecks[0].outcome == "warned"
