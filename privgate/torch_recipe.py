@@ -141,7 +141,8 @@ class TorchTraining:
                     optimizer.zero_grad()
                     index = torch.from_numpy(rows).to(device)
                     drop = {"keys": keys[rows], "seed": seed, "epoch": epoch} if self.module is None else {}
-                    functional.cross_entropy(net(data[index], **drop), labels[index]).backward()  # type: ignore[no-untyped-call]
+                    loss = functional.cross_entropy(net(data[index], **drop), labels[index])
+                    loss.backward()  # type: ignore[no-untyped-call]  # torch's
                     optimizer.step()
         net.eval()
         self.module_ = net

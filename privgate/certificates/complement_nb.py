@@ -52,7 +52,7 @@ class ComplementNB:
                 np.subtract.at(left[k], labels[members[u]], X[members[u]])
             weights = _weights(np.maximum(left, 0.0), alpha, norm=norm)
             good = np.isfinite(weights).all(axis=(1, 2)) & np.isfinite(with_[1]).all()  # one token and norm: 0/0
-            part, weights = part[good], weights[good]  # noqa: PLW2901
+            part, weights = part[good], weights[good]  # noqa: PLW2901  narrowed for this turn
             if len(part):
                 without = np.broadcast_to(zero, (len(part), K)), weights
                 lower[part], upper[part] = linear.any_classes(with_, without, reach)

@@ -82,8 +82,8 @@ class _Moments:
 
     def __init__(self, X: Float, labels: Index, n_classes: int, estimator: object) -> None:
         self.X, self.labels, self.K = X, labels, n_classes
-        self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]
-        priors = estimator.priors  # type: ignore[attr-defined]
+        self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]  # checked to be GaussianNB
+        priors = estimator.priors  # type: ignore[attr-defined]  # ditto
         self.priors = None if priors is None else np.log(np.asarray(priors, dtype=np.float64))
         self.n = np.bincount(labels, minlength=n_classes).astype(np.float64)
         self.rows = [np.flatnonzero(labels == c) for c in range(n_classes)]

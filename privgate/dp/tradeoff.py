@@ -85,7 +85,7 @@ class EpsilonDelta(Tradeoff):
         checked_epsilon(self.epsilon), checked_delta(self.delta)
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:  # type: ignore[override]  # read-only in the base
         """How it reads in a report."""
         return f"({self.epsilon:.4g}, {self.delta:.3g})-DP"
 
@@ -125,7 +125,7 @@ class Gaussian(Tradeoff):
             raise UsageError(f"mu must be a finite number, at least 0, not {self.mu}")
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:  # type: ignore[override]  # read-only in the base
         """How it reads in a report."""
         return f"{self.mu:.4g}-GDP"
 

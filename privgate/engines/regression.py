@@ -124,7 +124,7 @@ def gradient(problem: Objective, u: Float) -> Float:
 def sigmoid(z: NDArray[Any]) -> NDArray[Any]:
     """Return 1 / (1 + exp(-z)) in the precision of ``z``; exp may overflow to infinity, whose inverse is 0."""
     with np.errstate(over="ignore"):
-        return 1.0 / (1.0 + np.exp(-z))  # type: ignore[no-any-return]
+        return 1.0 / (1.0 + np.exp(-z))  # type: ignore[no-any-return]  # array in, array out
 
 
 def log_sigmoid(z: Float) -> Float:

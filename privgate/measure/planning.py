@@ -30,7 +30,7 @@ def cost_of(bench: Bench, units: Index) -> Cost:
     """Return what the first engine that covers the subject takes for some units, in the mode of this run."""
     engine = first_engine(bench)
     if bench.mode in getattr(engine, "modes", ()):
-        return engine.cost(bench.subject, units, bench.seeds, mode=bench.mode)  # type: ignore[call-arg]
+        return engine.cost(bench.subject, units, bench.seeds, mode=bench.mode)  # type: ignore[call-arg]  # optional
     return engine.cost(bench.subject, units, bench.seeds)
 
 

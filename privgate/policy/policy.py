@@ -48,7 +48,7 @@ class Policy(Document):
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name)
         made = cls.model_validate_json(json.dumps(source.tree.value))
         made._path = path  # noqa: SLF001  its own class
-        made._source = source  # noqa: SLF001
+        made._source = source  # noqa: SLF001  our own class
         return made
 
     @property

@@ -66,7 +66,7 @@ def _probe(client: Any) -> Iterator[Answer]:
 
     try:
         # not the client's own method, which looks for the model first
-        client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001
+        client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001  the only door
     except MlflowException as exc:
         if "privgate: probe: gate active" in str(exc):
             yield Answer("fine", "the registry is guarded: it answered the probe")

@@ -179,14 +179,14 @@ class GuardedWrites:
             before = self._privgate_released(name, str(version), alias) if asked else None
         for left in reversed(range(_TRIES)):
             try:
-                done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # a mixin
+                done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
                 break
             except Exception as exc:
                 if not (left and _set_meanwhile(exc)):
                     raise
         if before is not None:
             with refusing(doing):
-                withdraw = functools.partial(super().delete_registered_model_alias, name, alias)  # type: ignore[misc]
+                withdraw = functools.partial(super().delete_registered_model_alias, name, alias)  # type: ignore[misc]  # mixin
                 self._privgate_unchanged(before, withdraw)
         return done
 
@@ -198,14 +198,14 @@ class GuardedWrites:
         archive_existing_versions: bool,  # noqa: FBT001  MLflow's
     ) -> Any:
         """Move to a stage; a protected one needs a statement."""
-        doing, move = f"stage {stage!r} of {name!r} version {version}", super().transition_model_version_stage  # type: ignore[misc]
+        doing, move = f"stage {stage!r} of {name!r} version {version}", super().transition_model_version_stage  # type: ignore[misc]  # mixin
         with refusing(doing):
             asked = statement.fold(stage) in self.privgate_watch.guard().stages
             before = self._privgate_released(name, str(version), stage) if asked else None
         done = move(name, version, stage, archive_existing_versions)
         if before is not None:
             with refusing(doing):
-                self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003
+                self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
         return done
 
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
@@ -215,7 +215,7 @@ class GuardedWrites:
                 tags = kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []
                 text = next((t.value for t in tags if t.key == TAG), "")
                 self._privgate_check(Row(name, "", source, self._privgate_storage(source)), text, None)
-        return super().create_model_version(name, source, *args, **kwargs)  # type: ignore[misc]
+        return super().create_model_version(name, source, *args, **kwargs)  # type: ignore[misc]  # mixin
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
         """Rename; never onto a protected name, and never what is in production: aliases move with the name."""
@@ -223,7 +223,7 @@ class GuardedWrites:
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
                 raise StatementError("protected models are not renamed; copy a signed version instead")
-            held = super().get_registered_model(name)  # type: ignore[misc]
+            held = super().get_registered_model(name)  # type: ignore[misc]  # mixin
             if in_use := [a for a in held.aliases if statement.fold(a) in guard.aliases]:
                 raise StatementError(
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
@@ -233,7 +233,7 @@ class GuardedWrites:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"
                     )
-        return super().rename_registered_model(name, new_name)  # type: ignore[misc]
+        return super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
 
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag; one that claims to be a statement must be signed by a key that counts."""
@@ -243,18 +243,18 @@ class GuardedWrites:
                 claims = statement.Claims.read(envelope.statement)
                 moments = (claims.signed, statement.now())
                 self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
-        return super().set_model_version_tag(name, version, tag)  # type: ignore[misc]
+        return super().set_model_version_tag(name, version, tag)  # type: ignore[misc]  # mixin
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
         """Delete a tag; not the statement of a version that is released."""
         if key == TAG:
             with refusing(f"deleting the statement of {name!r} version {version}"):
                 guard = self.privgate_watch.guard()
-                held = super().get_model_version(name, version)  # type: ignore[misc]
+                held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
                 released = [a for a in held.aliases if statement.fold(a) in guard.aliases]
                 if released or statement.fold(held.current_stage or "") in guard.stages or guard.protects_model(name):
                     raise StatementError("the version is released on it; withdraw the version first")
-        return super().delete_model_version_tag(name, version, key)  # type: ignore[misc]
+        return super().delete_model_version_tag(name, version, key)  # type: ignore[misc]  # mixin
 
     # -- what the checks need ------------------------------------------------------------------------------------
 
@@ -265,8 +265,8 @@ class GuardedWrites:
         """
         sessions, find = (getattr(self, n, None) for n in ("ManagedSessionMaker", "_get_sql_model_version"))
         if sessions is None or find is None:
-            held = super().get_model_version(name, version)  # type: ignore[misc]
-            storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]
+            held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
+            storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]  # mixin
             row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
             return row, str(held.tags.get(TAG, ""))
         with sessions() as session:
@@ -313,14 +313,14 @@ class GuardedWrites:
         parsed = _parse_model_uri(source)
         if parsed.model_id is not None:
             return str(MlflowClient().get_logged_model(parsed.model_id).artifact_location)
-        return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]
+        return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]  # mixin
 
     def _privgate_versions(self, name: str) -> list[Any]:
         quoted = name.replace("'", "''")
         found: list[Any] = []
         token = None
         while True:
-            page = super().search_model_versions(f"name='{quoted}'", max_results=1000, page_token=token)  # type: ignore[misc]
+            page = super().search_model_versions(f"name='{quoted}'", max_results=1000, page_token=token)  # type: ignore[misc]  # mixin
             found += page
             token = page.token
             if not token:

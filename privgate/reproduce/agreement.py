@@ -80,7 +80,8 @@ def compare(one: Bool, other: Bool, sets: int) -> Compared:
         parts = one.astype(np.float64), other.astype(np.float64)
     else:
         turn = np.arange(count) % sets
-        parts = tuple(np.stack([v[turn == s].mean(axis=0) for s in range(sets)]) for v in (one, other))  # type: ignore[assignment]
+        left, right = (np.stack([v[turn == s].mean(axis=0) for s in range(sets)]) for v in (one, other))
+        parts = left, right
     width = t.ppf(0.975, sets - 1) * np.sqrt(sum(v.var(axis=0, ddof=1) for v in parts) / sets)
     p = np.ones(one.shape[1])
     for j in range(one.shape[1]):

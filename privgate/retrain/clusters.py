@@ -182,7 +182,8 @@ class JoblibPool:
             self._parallel = Parallel(n_jobs=jobs, backend=backend, batch_size=1, pre_dispatch="all")
         except ValueError as exc:
             raise UsageError(f"{backend!r} is neither a Dask address nor a backend registered with joblib") from exc
-        if getattr(self._parallel._backend, "uses_threads", False) or backend in {"sequential", "multiprocessing"}:  # noqa: SLF001
+        chosen = self._parallel._backend  # noqa: SLF001  joblib tells nowhere else
+        if getattr(chosen, "uses_threads", False) or backend in {"sequential", "multiprocessing"}:
             raise UsageError(
                 f"joblib backend {backend!r} runs training in this process or in a fork of it; "
                 "use one that starts workers of its own"

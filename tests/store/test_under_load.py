@@ -41,7 +41,7 @@ def test_nothing_slips_through_and_nothing_is_lost(tmp_path, site_type, registry
                 name = f"{'signed' if kept is signed else 'unsigned'}-{i}"
                 version = _again(lambda: registry_type(address[0], site).log(name), up)  # noqa: B023  called at once
                 if kept is signed:
-                    _again(lambda: registry_type(address[0], site).sign(name, version, tmp_path / name), up)  # noqa: B023
+                    _again(lambda: registry_type(address[0], site).sign(name, version, tmp_path / name), up)  # noqa: B023  ditto
                 kept.append((name, version))
 
         def promote(number):
