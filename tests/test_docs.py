@@ -43,3 +43,12 @@ def test_every_shipped_policy_is_named():
     from privgate.policy.locate import shipped
 
     assert all(f"`{name}`" in README for name in shipped())
+
+
+def test_every_file_that_the_guide_for_contributors_names_exists():
+    root = Path(__file__).resolve().parents[1]
+    named = re.findall(r"`([a-z_/]+\.py)`", (root / ".github/CONTRIBUTING.md").read_text())
+
+    assert len(named) > 12
+    missing = [name for name in named if not (root / name).exists() and not (root / "privgate" / name).exists()]
+    assert not missing, missing
