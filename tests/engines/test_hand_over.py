@@ -31,6 +31,21 @@ def test_tied_neighbors_are_handed_on_and_would_be_wrong_otherwise(direct, fleet
     assert direct.worst_difference(careless, estimator, subject) > 0.1
 
 
+
+def test_neighbors_that_tie_by_what_multiplied_out_squares_round_are_handed_on(direct, fleet):
+    # scikit-learn's |x|^2 - 2xy + |y|^2 keeps some 1e-7 of a squared distance this far from zero: like ones tie
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (60, 3)) / 16 + rng.normal(size=(60, 3)) * 1e-6 + 1e4
+    estimator = KNeighborsClassifier(3, algorithm="brute")
+    subject = direct.subject(estimator, X, rng.integers(0, 2, 60))
+
+    made, handed_on = k_nearest.ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+
+    assert len(handed_on) > 0
+    assert len(made.units) + len(handed_on) == 60
+    assert direct.worst_difference(made, estimator, subject) <= 1e-12
+
+
 def test_a_record_that_alone_holds_a_direction_is_handed_on_by_lda(direct, fleet, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))

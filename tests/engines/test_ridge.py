@@ -75,6 +75,16 @@ def test_a_record_that_fits_itself_is_handed_on():
     assert difference(made, RidgeClassifier(alpha=1e-3), subject) <= 1e-7
 
 
+def test_nearly_singular_kernels_are_refits_work():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 40))
+    X[15:] = X[:15] + 1e-6 * rng.normal(size=(15, 40))  # more features than records, and every record nearly twice
+    subject = subject_of(RidgeClassifier(alpha=1e-12), X, np.tile([0, 1], 15))
+
+    with pytest.raises(Declined, match="nearly singular"):
+        ENGINE.leave_out(subject, np.arange(30), (None,), None)
+
+
 def test_without_the_declared_release_there_are_no_probabilities_to_compare():
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
 
