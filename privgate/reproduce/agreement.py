@@ -114,26 +114,20 @@ def drawn(p: Float, inside: Bool, members: Bool, target_p: Float, rng: Generator
     return np.asarray((per_target.distance(target_p, p[chosen[0]], p[chosen[1]]) > 0) == members)
 
 
-def drawn_in_pairs(data: Data, record: int, inside: Bool, members: Bool, target_p: Float, rng: Generator) -> Bool:
-    """Return right guesses (R,) about one record, five shared models drawn anew for every target, each in two versions.
+def both_versions(data: Data, record: int, inside: Bool) -> tuple[Float, Float]:
+    """Return probabilities for a record of models on subsets with it and of the same without it, shapes (N, K).
 
-    The record is added to or taken from its subset of the candidate set: a pair then differs by the record alone, as in
-    the paper. Naive Bayes only, which forgets and learns a record by counting.
-
-    Parameters
-    ----------
-    data : Data
-    record : int
-    inside : bool array of shape (N, P)
-        Subsets of the shared models.
-    members : bool array of shape (R,)
-    target_p : float64 array of shape (R, K)
-    rng : Generator
+    The record is added to or taken from every subset of the candidate set: a pair differs by it alone, as in the paper.
+    Naive Bayes only, which learns and forgets a record by counting.
     """
     with_it, without = inside.copy(), inside.copy()
     with_it[:, record], without[:, record] = True, False
-    pairs = [np.exp(per_target.counted(data, record, masks)) for masks in (with_it, without)]
-    chosen = rng.random((len(members), len(inside))).argsort(axis=1)[:, : per_target.PAIRS]
+    return np.exp(per_target.counted(data, record, with_it)), np.exp(per_target.counted(data, record, without))
+
+
+def drawn_in_pairs(pairs: tuple[Float, Float], members: Bool, target_p: Float, rng: Generator) -> Bool:
+    """Return right guesses (R,) about one record, five pairs of ``both_versions`` drawn anew for every target."""
+    chosen = rng.random((len(members), len(pairs[0]))).argsort(axis=1)[:, : per_target.PAIRS]
     return np.asarray((per_target.distance(target_p, pairs[0][chosen], pairs[1][chosen]) > 0) == members)
 
 
@@ -182,8 +176,7 @@ class BothWays:
             f"{self.kind} on {self.data.name}, distance-based attack, {TARGETS} target models",
             f"{len(self.records)} random records; first column: the paper's scheme, or what chance gives",
             f"{self.sets} sets of ten models of each record's own: {each}",
-            "pairs of the paper differ by the record alone, shared models by half of the records: not the same attack,"
-            " unless the record is added to and taken from each of them",
+            "pairs of the paper differ by the record alone; shared models where it is added to and taken from each",
             "lira_online: the strongest attack on shared models, beside the paper's attack with models of its own",
         )
         return Table(f"Both schemes on the same target models, {self.kind} on {self.data.name}", rows, notes)
@@ -229,7 +222,7 @@ def both_ways(kind: str, data: Data, fleet: Fleet, say: Say, *, records: int = 1
         for n, guesses in zip(sorted({MODELS, many}), few.values(), strict=True):
             guesses[:, j] = drawn(np.exp(pool[:n, i]), inside[:n, i], members, q, rng)
         if kind == "NB":
-            paired[:, j] = drawn_in_pairs(data, int(i), inside[:MODELS], members, q, other_rng)
+            paired[:, j] = drawn_in_pairs(both_versions(data, int(i), inside[:MODELS]), members, q, other_rng)
         own[:, j] = per_target.right(kind, data, int(i), members, q, fleet, rng, sets=sets)
         if j % 10 == 9:
             say(f"{kind} on {data.name}: {j + 1} of {len(chosen)} records attacked both ways")

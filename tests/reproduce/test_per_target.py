@@ -117,12 +117,26 @@ def test_both_schemes_are_tried_on_the_same_targets(purchases, monkeypatch):
     shown = {r.what: r for r in made.table().rows}
 
     assert [name for name in made.shared if f"{name}: mean accuracy" in shown] == list(made.shared)
-    assert len(made.shared) == 4
+    assert len(made.shared) == 5
     for name, guesses in made.shared.items():
         assert guesses.shape == made.own.shape == (40, 6)
         row = shown[f"{name}: mean accuracy"]
         assert (row.published, row.obtained) == pytest.approx((made.own.mean(), guesses.mean()))
         assert guesses.mean() > made.own.mean() - 0.15
+
+
+def test_both_versions_of_a_model_differ_by_the_record_alone():
+    codes = np.random.default_rng(0).integers(0, 2, (30, 4))
+    data = Data("x", codes.astype(float), codes, np.arange(30) % 2)
+    inside = np.random.default_rng(1).random((3, 30)) < 0.5
+
+    for record in (4, 5):
+        for p, held in zip(agreement.both_versions(data, record, inside), (True, False), strict=True):
+            for mask, row in zip(inside, p, strict=True):
+                rows = np.flatnonzero(np.where(np.arange(30) == record, held, mask))
+                model = BernoulliNB().fit(data.X[rows], data.y[rows])
+                np.testing.assert_allclose(row, model.predict_proba(data.X[record : record + 1])[0], rtol=1e-10)
+    assert inside.sum() == (np.random.default_rng(1).random((3, 30)) < 0.5).sum()  # subsets stay what they were
 
 
 def test_records_that_are_alone_with_a_value_are_counted():
