@@ -15,7 +15,7 @@ from privgate.retrain.retrained import Index
 
 @dataclass(eq=False)
 class Binary:
-    """The minimiser with every record, and how to leave records out; ``logistic.Solver`` for two classes."""
+    """The minimiser with every record, and how to leave records out; ``certified.Solver`` for two classes."""
 
     problem: Objective
     S: Whitened

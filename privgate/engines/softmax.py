@@ -68,7 +68,7 @@ def minimise(X: Float, Y: Float, lam: Float, start: Float, *, gauge: bool) -> tu
 
 @dataclass(eq=False)
 class Softmax:
-    """The minimiser with every record, and how to leave records out; ``logistic.Solver`` for three classes or more."""
+    """The minimiser with every record, and how to leave records out; ``certified.Solver`` for three classes or more."""
 
     problem: Objective
     S: Minimum

@@ -12,8 +12,8 @@ from typing import Any
 from privgate import statement
 from privgate.errors import PrivgateError
 from privgate.registry.client import answering, connect
-from privgate.registry.guard import PROBE
 from privgate.registry.guard_config import Guard
+from privgate.registry.guarded_writes import PROBE
 from privgate.registry.verifying import verify
 
 _SOON = timedelta(days=14)

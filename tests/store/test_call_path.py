@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.registry import guard, watch
+from privgate.registry import guard, guarded_writes, watch
 from privgate.registry.signing import TAG
 
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_again_after_the_write_is_withdrawn(
         return failure() if 1 < len(calls) <= 1 + times else read(*arguments)
 
     monkeypatch.setattr(own.store, "_privgate_row", reading)
-    monkeypatch.setattr(guard.time, "sleep", lambda _: None)
+    monkeypatch.setattr(guarded_writes.time, "sleep", lambda _: None)
     release = own.promote
     if target == "stage":
         release = lambda: own.store.transition_model_version_stage("m", own.version, "Production", False)
