@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test test-slow bench lint fmt clean
+.PHONY: demo test test-slow bench reproduce lint fmt clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -37,6 +37,13 @@ bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/re
 	rm -f bench-results.jsonl
 	$(BIN)/pytest -m bench --timeout 3600 -s tests/bench
 	$(BIN)/python tests/bench/results_table.py
+
+DATA ?= ../shared/data
+PUBLISHED := tests/published/results.md
+reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; writes tests/published/results.md
+	mkdir -p build
+	$(BIN)/privgate reproduce all --data $(DATA) > build/reproduced.md
+	cat tests/published/heading.md build/reproduced.md > $(PUBLISHED)
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .

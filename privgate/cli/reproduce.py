@@ -9,7 +9,7 @@ from privgate.reproduce import EXPERIMENTS
 
 
 @click.command()
-@click.argument("name", type=click.Choice(list(EXPERIMENTS)), required=False)
+@click.argument("name", type=click.Choice([*EXPERIMENTS, "all"]), required=False)
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -22,7 +22,8 @@ from privgate.reproduce import EXPERIMENTS
 def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> None:  # noqa: FBT001  # click's options
     """Run an experiment of the papers and print published figures next to those obtained.
 
-    Without NAME, list the experiments with minutes of one core. What was trained is remembered.
+    Without NAME, list the experiments with minutes of one core; "all" runs one after the other. What was trained is
+    remembered.
     """
     if name is None:
         for key, (_, minutes, text) in EXPERIMENTS.items():
@@ -32,6 +33,7 @@ def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> 
     from privgate.retrain.fleet import Fleet
 
     with Fleet(jobs=jobs) as fleet:
-        for table in run(name, data, fleet, lambda line: click.echo(line, err=True)):
-            # one JSON document a line: an experiment that is interrupted has told what it had
-            click.echo(json.dumps(table.payload()) if as_json else table.text())
+        for one in EXPERIMENTS if name == "all" else (name,):
+            for table in run(one, data, fleet, lambda line: click.echo(line, err=True)):
+                # one JSON document a line: an experiment that is interrupted has told what it had
+                click.echo(json.dumps(table.payload()) if as_json else table.text())
