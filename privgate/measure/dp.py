@@ -60,14 +60,13 @@ def standing(bench: Bench, request: Request) -> Standing:
 
 
 def observed(bench: Bench, claim: Claim) -> Observation:
-    """Return what a rerun was seen to do, once a run, and say in the preconditions what contradicts the claim."""
+    """Return what a rerun was seen to do, and say in the preconditions what contradicts the claim."""
     if "dp_observation" in bench.detail:
         return Observation.from_payload(bench.detail["dp_observation"])
-    from privgate.retrain.observe import observe
+    from privgate.retrain.observe import remembered
 
     bench.fleet.activity = "observing the differential privacy of a rerun"
-    seen = observe(bench.subject, bench.fleet.limits)
-    bench.fleet.calls += seen.runs
+    seen = remembered(bench.subject, bench.fleet)
     bench.detail["dp_observation"] = seen.payload()
     bench.detail["dp_claim"] = claim.payload()
     for precondition in contradictions(claim, seen, bench.subject.data.n):

@@ -15,9 +15,10 @@ from opacus.optimizers import DPOptimizer
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
 from privgate.retrain import environment, payload, worker
+from privgate.retrain.fleet import Fleet
 from privgate.retrain.limits import Limits
 from privgate.retrain.observation import Observation
-from privgate.retrain.observe import observe, watched
+from privgate.retrain.observe import is_remembered, observe, remembered, watched
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained" / "training.py"
 
@@ -288,6 +289,30 @@ def test_the_worker_process_sees_the_same():
     subject = Subject.local(Recipe(shuffled, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
     found = observe(subject, Limits(120.0, 0))
     assert (found.sampling, found.noise_multiplier, found.runs) == ("shuffled", 1.0, 2)
+
+
+def test_what_was_seen_is_remembered_and_what_could_not_be_seen_is_tried_again(tmp_path, monkeypatch):
+    asked, answers = [], [Observation(problem="the worker died"), Observation(library="opacus", runs=2, steps=9)]
+
+    def look(subject, limits):
+        asked.append(subject.name)
+        return answers[min(len(asked), 2) - 1]
+
+    monkeypatch.setattr("privgate.retrain.observe.observe", look)
+    one, other = (
+        Subject.local(Recipe(f, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), small(), name=f.__name__)
+        for f in (shuffled, full_batch)
+    )
+    found = []
+    for subject in (one, one, one, other):
+        with Fleet(jobs=1, ledger=tmp_path) as fleet:
+            assert is_remembered(subject, fleet) is (len(found) == 2)
+            found.append(remembered(subject, fleet))
+            assert fleet.calls == (2 if subject.name == "full_batch" or len(found) == 2 else 0)
+
+    assert [f.problem for f in found] == ["the worker died", "", "", ""]
+    assert (found[2].library, found[2].steps) == ("opacus", 9)
+    assert asked == ["shuffled", "shuffled", "full_batch"]
 
 
 #: diffprivlib 0.6.6 asks newer versions of scikit-learn for names that are gone; run in the worker
