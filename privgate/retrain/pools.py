@@ -1,6 +1,7 @@
 """Worker processes: where chunks of calls run, and what comes back when one of them dies."""
 
 import queue
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -100,6 +101,9 @@ class LokyPool:
 
         if self._free:
             return self._free.pop()
+        # loky replaces a worker whose memory grew, by libraries imported late above all: nothing is lost, and nobody
+        # who waits for a verdict can do anything about it
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         made = ProcessPoolExecutor(
             max_workers=1,
             initializer=worker.start,
