@@ -112,6 +112,9 @@ def all_by_pdtp(found: Doc) -> list[Block]:
     rows = [r for r in rows if math.isfinite(r[0]) and math.isfinite(r[1])]
     if len(rows) < 2:
         return []
+    if len({r[0] for r in rows}) == 1:
+        same = f"Records whose PDTP is finite all have the same, {number(rows[0][0])} nats"
+        return [Text(f"{same}: attack accuracy is not set against it.")]
     title_ = "Attack accuracy on single records over their PDTP"
     pearson = real(found.get("pearson"))
     said = (

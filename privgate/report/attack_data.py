@@ -82,8 +82,6 @@ def thinned(curve: Curve, most: int = 200) -> Curve:
 def by_group(attack: Doc) -> list[Doc]:
     """Return an attack's figures for each label and group, whichever way they were recorded."""
     found = list(reading.rows(attack.get("by")))
-    for key, word in (("classes", "label"), ("groups", "")):
-        found += [
-            {"group": f"{word} {r.get('name')}".strip(), "accuracy": dict(r)} for r in reading.rows(attack.get(key))
-        ]
+    for key in ("classes", "groups"):
+        found += [{"group": str(r.get("name")), "accuracy": dict(r)} for r in reading.rows(attack.get(key))]
     return found

@@ -39,7 +39,7 @@ def section(doc: Doc) -> Section | None:
 
 _SEEDS = {
     "paired": "Seeds, each used with and without the person",
-    "moved_by": "Probability that another seed moves",
+    "moved_by": "Largest change of a probability by another seed",
     "noise_floor": "Noise floor of the worst answer, nats",
     "noise_median": "Noise floor of half of the answers, nats",
     "above_noise": "People above their noise floor",
