@@ -18,7 +18,7 @@ EXPERIMENTS: dict[str, tuple[str, int, str]] = {
     "long-purchase": ("long2017:run_purchase", 15, "Long et al. (2017), Tables 1-2, purchase-like synthetic data"),
     "shokri-table2": ("shokri2017:run_table_2", 5, "Shokri et al. (2017), Table II, Location and Adult"),
     "shokri-sources": ("shokri2017:run_sources", 5, "Shokri et al. (2017), Figures 8-9: where shadow data come from"),
-    "shokri-mitigations": ("shokri2017:run_mitigations", 7, "Shokri et al. (2017), Table III, synthetic data"),
+    "shokri-mitigations": ("mitigations:run", 25, "Shokri et al. (2017), Table III, synthetic data"),
     "yeom-table1": ("yeom2020:run_table_1", 3, "Yeom et al. (2020), Table 1, a small CNN on scikit-learn's digits"),
     "shared-shadows": ("shared:run", 2, "What shared shadow models cost, against one set of models a record"),
     "both-ways": ("shared:run_both_ways", 9, "Whether shared shadow models agree with one set of models a record"),

@@ -1,4 +1,4 @@
-"""Shokri et al. (2017): Table II, where shadow data come from (Figures 8 and 9), and the mitigations of Table III."""
+"""Shokri et al. (2017): Table II, and where shadow data come from (Figures 8 and 9)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.attacks import shokri
-from privgate.release import Release
 from privgate.reproduce import datasets, networks
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.networks import Settings
@@ -17,7 +16,6 @@ from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
 from privgate.statistics import membership
 from privgate.statistics.membership import Decisions
-from privgate.statistics.released import released
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -221,58 +219,3 @@ def run_sources(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         "obtained on Location for all, 20 shadow models each; marginal records are labelled by the target",
     )
     yield Table("Shokri et al. (2017), Figures 8 and 9: where shadow data come from", rows, notes)
-
-
-# -- mitigations -------------------------------------------------------------------------------------------------------
-
-
-#: row of Table III -> (what is released, published test accuracy, attack accuracy, precision, recall on Purchase)
-MITIGATIONS: dict[str, tuple[Release, float, float, float, float]] = {
-    "no mitigation": (Release(), 0.66, 0.92, 0.87, 1.00),
-    "top k = 3": (Release("top_k", k=3), 0.66, 0.92, 0.87, 0.99),
-    "top k = 1": (Release("top_k", k=1), 0.66, 0.89, 0.83, 1.00),
-    "top k = 1, label": (Release("label"), 0.66, 0.66, 0.60, 0.99),
-    "rounding d = 3": (Release("rounded", step=1e-3), 0.66, 0.92, 0.87, 0.99),
-    "rounding d = 1": (Release("rounded", step=1e-1), 0.66, 0.89, 0.83, 1.00),
-    "temperature t = 5": (Release(temperature=5.0), 0.66, 0.88, 0.86, 0.93),
-    "temperature t = 20": (Release(temperature=20.0), 0.66, 0.84, 0.83, 0.86),
-}
-#: L2 factor -> the same figures
-PENALTIES = {1e-4: (0.68, 0.87, 0.81, 0.96), 1e-3: (0.72, 0.77, 0.73, 0.86), 1e-2: (0.63, 0.53, 0.54, 0.52)}
-
-
-def run_mitigations(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
-    """Reproduce Table III on a purchase-like synthetic set: 100 classes, 600 features, 20 shadow models."""
-    del folder
-    rng = np.random.default_rng(3)
-    each = 5000
-    data = datasets.purchase_like(rng, n=4 * each, features=600, classes=100, spread=1.0)
-    say("made the synthetic set")
-    own, out, rest = split(data, (each, each, 0), rng)
-    both, members, k = np.concatenate([own, out]), np.arange(2 * each) < each, data.n_classes
-    inside = subsets(20, len(rest), each, rng)
-    rows = []
-    for decay in (0.0, *PENALTIES):
-        settings = Settings(hidden=128, epochs=30, batch=400, rate=0.003, decay=decay)
-        target = networks.train(data.X[both], data.y[both], members[None], settings, n_classes=k, seed=5, fleet=fleet)[
-            0
-        ]
-        shadow = networks.train(
-            data.X[rest], data.y[rest], inside, settings, n_classes=k, seed=50, at_once=10, fleet=fleet
-        )
-        say(f"{1 + len(inside)} networks, L2 = {decay:g}")
-        test = float((target.argmax(axis=1) == data.y[both])[~members].mean())
-        todo = {f"L2 = {decay:g}": (Release(), *PENALTIES[decay])} if decay else MITIGATIONS
-        for name, (release, *published) in todo.items():
-            seen = Answered(released(target, release), data.y[both], members)
-            decisions, _ = attack(seen, Answered(released(shadow, release), data.y[rest], inside), rng)
-            obtained = (test, decisions.accuracy, decisions.precision, decisions.recall)
-            words = ("test accuracy", "attack accuracy", "attack precision", "attack recall")
-            rows += [Row(f"{name}: {w}", p, o) for w, p, o in zip(words, published, obtained, strict=True)]
-            say(name)
-    notes = (
-        "published on Purchase-100 with 10,000 records and 256 units",
-        f"obtained on {data.name}, {each} records, 128 units",
-        "L2 is added to Adam's gradient; the paper's factor is on the loss of another optimiser",
-    )
-    yield Table("Shokri et al. (2017), Table III: mitigations", rows, notes)
