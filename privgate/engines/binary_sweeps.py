@@ -191,7 +191,7 @@ def _pull(S: Whitened, records: Index, D: Float, precision: Any, far: NDArray[np
             bend += 1
             if far.any():
                 curvature = (1 + T[far]) / bend[far] ** 2  # v(u) / v
-                lost[far] += np.maximum(1 - curvature, 0) @ (S.v[rows] * S.h[rows])
+                lost[far] += np.maximum(1 - curvature, 0) @ (S.v[rows] * S.h[: len(A)][rows])
             T /= bend
             T -= U
             pull += T @ VA[rows]

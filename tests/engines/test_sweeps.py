@@ -210,3 +210,20 @@ def test_acceleration_solves_slow_linear_problems_and_forgets_the_rows_that_left
 
     assert np.abs(quick - answer[rows]).max() < 1e-6
     assert np.abs(plain - answer).min() > 1e-5
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_records_that_are_not_trained_on_change_nothing(direct, K):
+    """Candidates share the arrays of the pool; bounds count the training records alone."""
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(90, 20)), np.arange(90) % K
+    X[::9] *= 12  # far from the others: their lost curvature is counted one by one
+    made = []
+    for candidates in (None, (rng.normal(size=(700, 20)) * 9, np.zeros(700, dtype=int))):
+        problem = regression.objective(direct.subject(LogisticRegression(C=1.0), X, y, candidates=candidates))
+        start = np.zeros(problem.X.shape[1]) if K == 2 else np.zeros((K, problem.X.shape[1]))
+        made.append((Binary if K == 2 else Softmax).solve(problem, start).shifts(np.arange(90), np.full(90, 1e-5)))
+
+    for alone, with_candidates in zip(*made, strict=True):
+        np.testing.assert_allclose(with_candidates, alone, rtol=1e-6, atol=1e-12)
+    assert np.isfinite(made[0][1]).any()
