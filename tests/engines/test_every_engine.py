@@ -165,6 +165,23 @@ def test_a_subset_of_units_gets_the_same_answers(direct, fleet, name, estimator,
     assert np.allclose(part.log_without[0], whole.log_without[0][at], rtol=0, atol=max(1e-12, tolerance))
 
 
+@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
+@pytest.mark.parametrize("seed", [7, 8])
+def test_candidates_who_are_nowhere_near_change_no_answer(direct, fleet, name, estimator, make, tolerance, seed):
+    X, y, rng = design(make, seed)
+    far, farther = (1, 1) if make is binary else (6, 3)
+    X[::9] *= far  # from the others, where bounds are wide
+    outside = np.minimum(make(rng, 700) * farther, X[1:].max(axis=0)), rng.choice(y, 700)
+    engine, units = BY_NAME[name], np.arange(len(y))
+
+    alone, left = engine.leave_out(direct.subject(estimator, X, y), units, (None,), fleet)
+    beside, left_too = engine.leave_out(direct.subject(estimator, X, y, candidates=outside), units, (None,), fleet)
+
+    assert (alone.units.tolist(), left.tolist()) == (beside.units.tolist(), left_too.tolist())
+    np.testing.assert_allclose(beside.log_without, alone.log_without, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(beside.log_with, alone.log_with, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("engine", FAST, ids=[e.name for e in FAST])
 def test_supports_says_why_for_what_it_does_not_cover(engine):
     rng = np.random.default_rng(0)

@@ -31,7 +31,6 @@ def test_tied_neighbors_are_handed_on_and_would_be_wrong_otherwise(direct, fleet
     assert direct.worst_difference(careless, estimator, subject) > 0.1
 
 
-
 def test_neighbors_that_tie_by_what_multiplied_out_squares_round_are_handed_on(direct, fleet):
     # scikit-learn's |x|^2 - 2xy + |y|^2 keeps some 1e-7 of a squared distance this far from zero: like ones tie
     rng = np.random.default_rng(0)
