@@ -40,7 +40,7 @@ bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/re
 
 DATA ?= ../shared/data
 PUBLISHED := tests/published/results.md
-reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; writes tests/published/results.md
+reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; writes tests/published/results.md
 	mkdir -p build
 	$(BIN)/privgate reproduce all --data $(DATA) > build/reproduced.md
 	cat tests/published/heading.md build/reproduced.md > $(PUBLISHED)

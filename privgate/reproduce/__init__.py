@@ -12,15 +12,15 @@ Say = Callable[[str], None]
 
 #: name -> (module:function, minutes of one core of a two-core EPYC, what is reproduced)
 EXPERIMENTS: dict[str, tuple[str, int, str]] = {
-    "long-location": ("long2017:run_location", 12, "Long et al. (2017), Tables 1-2, Figures 2-3, on Location"),
-    "long-adult": ("long2017:run_adult", 10, "Long et al. (2017), Table 2 on Adult"),
-    "adult-records": ("adult_records:run", 3, "Long et al. (2017), section 5.5: single records of Adult"),
-    "long-purchase": ("long2017:run_purchase", 15, "Long et al. (2017), Tables 1-2, purchase-like synthetic data"),
-    "shokri-table2": ("shokri2017:run_table_2", 5, "Shokri et al. (2017), Table II, Location and Adult"),
-    "shokri-sources": ("shokri2017:run_sources", 5, "Shokri et al. (2017), Figures 8-9: where shadow data come from"),
-    "shokri-mitigations": ("mitigations:run", 25, "Shokri et al. (2017), Table III, synthetic data"),
-    "yeom-table1": ("yeom2020:run_table_1", 3, "Yeom et al. (2020), Table 1, a small CNN on scikit-learn's digits"),
-    "shared-shadows": ("shared:run", 2, "What shared shadow models cost, against one set of models a record"),
+    "long-location": ("long2017:run_location", 14, "Long et al. (2017), Tables 1-2, Figures 2-3, on Location"),
+    "long-adult": ("long2017:run_adult", 5, "Long et al. (2017), Table 2 on Adult"),
+    "adult-records": ("adult_records:run", 2, "Long et al. (2017), section 5.5: single records of Adult"),
+    "long-purchase": ("long2017:run_purchase", 22, "Long et al. (2017), Tables 1-2, purchase-like synthetic data"),
+    "shokri-table2": ("shokri2017:run_table_2", 2, "Shokri et al. (2017), Table II, Location and Adult"),
+    "shokri-sources": ("shokri2017:run_sources", 3, "Shokri et al. (2017), Figures 8-9: where shadow data come from"),
+    "shokri-mitigations": ("mitigations:run", 17, "Shokri et al. (2017), Table III, synthetic data"),
+    "yeom-table1": ("yeom2020:run_table_1", 2, "Yeom et al. (2020), Table 1, a small CNN on scikit-learn's digits"),
+    "shared-shadows": ("shared:run", 1, "What shared shadow models cost, against one set of models a record"),
     "both-ways": ("shared:run_both_ways", 9, "Whether shared shadow models agree with one set of models a record"),
 }
 

@@ -60,4 +60,6 @@ def shown(value: float | None) -> str:
     """Return a number as tables print it; "-" for none."""
     if value is None:
         return "-"
-    return f"{value:.4f}" if 1e-3 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if abs(value) >= 1e-3 or value == 0 else f"{value:.3g}"

@@ -13,9 +13,11 @@ from privgate.retrain.fleet import Fleet
 
 
 def test_a_table_shows_published_next_to_obtained():
-    table = Table("Paper, Table 1", (Row("accuracy", 0.5, 0.51), Row("p-value", 1e-20, None, "not run")), ("a note",))
+    rows = Row("accuracy", 0.5, 0.51), Row("p-value", 1e-20, None, "not run"), Row("times less", 20_000, 28_812.3)
+    table = Table("Paper, Table 1", rows, ("a note",))
 
     assert "| accuracy | 0.5000 | 0.5100 |  |" in table.text()
+    assert "| times less | 20,000 | 28,812 |  |" in table.text()
     assert "| p-value | 1e-20 | - | not run |" in table.text()
     assert "- a note" in table.text()
     json.dumps(table.payload(), allow_nan=False)
