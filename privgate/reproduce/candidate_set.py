@@ -97,7 +97,6 @@ def declared(settings: networks.Settings) -> Any:
     networks.torch()
     return TorchTraining(
         hidden=(settings.hidden,), activation="tanh", optimizer="adam", lr=settings.rate, epochs=settings.epochs,
-        weight_decay=settings.decay,
         batch_size=settings.batch // 2,  # of the pool, half of which trains
     )  # fmt: skip
 

@@ -41,15 +41,14 @@ class Settings:
     batch : int
         Records of the *pool* in a step: networks train on those among them that they hold, so that one order of records
         serves all networks, and a record that is left out changes nobody else's batch.
-    rate, decay : float
-        Learning rate, and L2 penalty added to the gradient.
+    rate : float
+        Learning rate.
     """
 
     hidden: int = 64
     epochs: int = 60
     batch: int = 200
     rate: float = 0.003
-    decay: float = 0.0
 
 
 def train(
@@ -142,8 +141,6 @@ def _descend(
             slopes = [x.T @ back, back.sum(dim=0), t.bmm(h.transpose(1, 2), error), error.sum(dim=1, keepdim=True)]
             scale = settings.rate * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
             for v, g, m, s in zip(weights, slopes, first, second, strict=True):
-                if settings.decay:
-                    g.add_(v, alpha=settings.decay)
                 m.mul_(0.9).add_(g, alpha=0.1)
                 s.mul_(0.999).addcmul_(g, g, value=0.001)
                 v.addcdiv_(m, s.sqrt().add_(1e-8), value=-scale)
