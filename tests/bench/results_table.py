@@ -12,13 +12,16 @@ from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.md")
 #: what makes two lines measurements of the same thing
-SAME = ("engine", "certificate", "attack", "model", "case", "data", "n", "records", "kind", "units", "expectations")
+SAME = ("engine", "certificate", "attack", "model", "models", "case", "data", "n", "records", "kind", "units",
+        "expectations")  # fmt: skip
 #: benches with columns of their own: heading, (column, key or function)
 LEAVE_ONE_OUT = ("leave-one-out", "exact maximum")
 HEADINGS = {
     "leave-one-out": "Leave-one-out of everybody next to as many refits",
     "exact maximum": "The exact maximum alone (`--mode max`) next to as many refits",
     "check": "A whole `privgate check` in units of one training",
+    "attack_scoring": "Scoring every record in every model",
+    "shared_shadows": "Shared shadow models next to the 200,000 trainings of one set a record (wanted: for 64 models)",
 }
 FIRST = ("leave-one-out", "exact maximum", "check")
 
