@@ -17,7 +17,7 @@ from privgate.engines.softmax import LARGEST
 from privgate.recipe import Recipe
 from privgate.reproduce import networks, regressions
 from privgate.reproduce.datasets import Data
-from privgate.reproduce.memory import recalled
+from privgate.reproduce.memory import batched_networks, recalled
 from privgate.retrain.fleet import Fleet
 from privgate.statistics import leakage
 from privgate.subject import Subject
@@ -154,9 +154,8 @@ def measured_pdtp(
 
     if kind != "NN":
         return made()
-    here = Path(engines.__file__).parent
-    code = digest.of_bytes(*(p.read_bytes() for p in (here / "perceptrons.py", here.parent / "torch_recipe.py")))
-    return recalled(fleet, (code, asdict(settings_of(data)), data.X[rows], data.y[rows], units, seed), made)
+    described = asdict(settings_of(data))
+    return recalled(fleet, (batched_networks(), described, data.X[rows], data.y[rows], units, seed), made)
 
 
 def too_large(data: Data, rows: Index) -> bool:

@@ -28,6 +28,14 @@ def _sources() -> str:
     return digest.of_bytes(torch.encode(), *(f.read_bytes() for f in files))
 
 
+@cache
+def batched_networks() -> str:
+    """Return a digest of the product's batched training: one of the ``parts`` of what it made."""
+    home = Path(__file__).parents[1]
+    names = "engines/torch_nets", "engines/perceptrons", "torch_perceptron", "torch_recipe", "record_keyed"
+    return digest.of_bytes(*((home / f"{n}.py").read_bytes() for n in names))
+
+
 def recalled(fleet: Fleet | None, parts: tuple[Any, ...], make: Callable[[], Array]) -> Array:
     """Return ``make()``, or what it returned when it was called with equal ``parts`` before.
 

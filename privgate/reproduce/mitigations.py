@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from privgate import digest, engines, record_keyed, torch_recipe
+from privgate import engines, torch_recipe
 from privgate.data import TrainingData
 from privgate.recipe import Recipe
 from privgate.release import Release
 from privgate.reproduce import datasets, networks
-from privgate.reproduce.memory import recalled
+from privgate.reproduce.memory import batched_networks, recalled
 from privgate.reproduce.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
 from privgate.reproduce.table import Row, Table
 from privgate.retrain.fleet import Fleet
@@ -65,12 +65,7 @@ def train(X: Float, y: Index, inside: Bool, estimator: Any, *, seed: int, fleet:
     # an engine's pool has two parts; models are trained on rows of either
     half = len(y) // 2
     subject = Subject.local(Recipe(estimator), TrainingData(X[:half], y[:half], candidates=(X[half:], y[half:])))
-    here = Path(engines.__file__).parent
-    sources = (
-        here / "torch_nets.py", here / "perceptrons.py", here.parent / "torch_perceptron.py",
-        Path(torch_recipe.__file__), Path(record_keyed.__file__),
-    )  # fmt: skip
-    parts = digest.of_bytes(*(p.read_bytes() for p in sources)), estimator.get_params(), X, y
+    parts = batched_networks(), estimator.get_params(), X, y
     made = np.empty((len(inside), len(y), len(subject.classes)))
     for i in range(len(inside)):
 
