@@ -45,14 +45,28 @@ def test_unsmoothed_neighbors_equal_the_library_where_nothing_ties():
     np.testing.assert_allclose(ours, KNeighborsClassifier(5).fit(X, y).predict_proba(Q))
 
 
-def test_equally_distant_neighbors_count_in_the_order_of_the_data():
-    model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit([[1.0], [-1.0]], [0, 1])
-    np.testing.assert_array_equal(model.predict_proba([[0.0]]), [[1.0, 0.0]])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_answers_of_neighbors_depend_on_nobody_s_position_or_memory_order(order):
+    """A tie that is broken by rounding, or by position, moves more votes than the record's own."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.integers(0, 3, (60, 5)) * 0.1, rng.integers(0, 3, (40, 5)) * 0.1
+    y = rng.integers(0, 3, 60)
+    expected = SmoothedNeighbors(n_neighbors=3).fit(X, y).predict_proba(Q)
+    for _ in range(5):
+        shuffled = rng.permutation(60)
+        got = SmoothedNeighbors(n_neighbors=3).fit(np.asarray(X[shuffled], order=order), y[shuffled])
+        np.testing.assert_array_equal(got.predict_proba(np.asarray(Q, order=order)), expected)
 
 
-def test_too_few_records_and_unknown_parameters_are_refused():
-    with pytest.raises(ValueError, match="neighbors"):
-        SmoothedNeighbors(n_neighbors=3).fit([[0.0], [1.0]], [0, 1])
+def test_equally_distant_neighbors_count_in_the_order_of_their_features():
+    for X, y in (([[1.0], [-1.0]], [0, 1]), ([[-1.0], [1.0]], [1, 0])):
+        model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit(X, y)
+        np.testing.assert_array_equal(model.predict_proba([[0.0]]), [[0.0, 1.0]])
+
+
+def test_no_neighbors_and_unknown_parameters_are_refused():
+    with pytest.raises(ValueError, match="n_neighbors"):
+        SmoothedNeighbors(n_neighbors=0).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(ValueError, match="no parameter"):
         ContingencyTable().set_params(beta=1)
     with pytest.raises(ValueError, match="features"):

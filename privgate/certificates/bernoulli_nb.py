@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import count_rounding, library
 from privgate.certificates.base import Certified
 from privgate.certificates.counts import Counts
 from privgate.certificates.discrete import certify
@@ -35,7 +35,14 @@ class BernoulliNB:
                 return "does not apply, because binarize is None and the training data hold values other than 0 and 1"
             if domain is not None and (domain.categories is None or max(domain.categories) > 2):
                 return "does not apply, because binarize is None and the domain allows values other than 0 and 1"
-        return _outside(domain, X)
+        if problem := _outside(domain, X):
+            return problem
+        if not np.isfinite(count_rounding.of_model(self.counts(subject))):
+            return (
+                "does not apply, because the library computes 1 - p from the logarithm of p, and with so little "
+                "smoothing rounding is as large as 1 - p itself; raise alpha"
+            )
+        return ""
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
@@ -64,7 +71,10 @@ class BernoulliNB:
         two = np.full(bits.shape[1], 2, dtype=np.int64)
         learnt, log_prior = library.prior(estimator)
         allowed = _reachable(subject.data.domain, threshold, bits.shape[1]).ravel()
-        return Counts(bits, subject.label_codes, len(subject.classes), two, two, allowed, alpha, learnt, log_prior)
+        K = len(subject.classes)
+        return Counts(
+            bits, subject.label_codes, K, two, two, allowed, alpha, learnt, log_prior, negated=True
+        )
 
 
 def _outside(domain: Domain | None, X: NDArray[np.float64]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.certificates import count_rounding, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.counts import Counts
 from privgate.certificates.library import Members
@@ -76,7 +77,8 @@ def certify(
     effort = effort or Effort()
     refiner = _Refiner(counts, units, *_first_bounds(counts, units, maximum_only=effort.tidy == 0), effort)
     refiner.run(limit)
-    lower, upper = refiner.lower[inverse], refiner.upper[inverse]
+    lower, upper = rounding.widened(refiner.lower, refiner.upper, count_rounding.of_changes(counts, units))
+    lower, upper = lower[inverse], upper[inverse]
     detail: dict[str, Any] = {"distinct_units": len(units), "searched_units": refiner.searched}
     if len(members):
         worst = int(np.lexsort((-lower, -upper))[0])

@@ -1,12 +1,15 @@
 """Gaussian naive Bayes: scores are quadratics of each feature, bounded over the declared box."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import library, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.discrete import attained
 from privgate.certificates.reach import Reach
+from privgate.certificates.rounding import U
 from privgate.certificates.separable import bound_nodes, changes
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
@@ -17,6 +20,10 @@ Float = NDArray[np.float64]
 _CHUNK = 2_000_000
 #: share of a sum of squares below which what is left of it has lost digits
 _CANCELS = 1e-3
+#: operations on a sum of squares, the library's and ours, for each that adds a record
+_OWN = 4
+#: how much larger than the exponent the terms are of which ours is the difference
+_EXPANDED = 16
 
 
 class GaussianNB:
@@ -63,16 +70,20 @@ class GaussianNB:
         centre = X.mean(axis=0)
         side = np.array([reach.low, reach.high]) - centre
         members = [subject.data.units[int(u)] for u in units]
-        model = _Moments(X - centre, labels, K, estimator)
+        model = _Moments(X, centre, labels, K, estimator)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         fine = np.flatnonzero([model.defined(rows) for rows in members])
         step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
-        with_ = tuple(v[None] for v in model.scores(np.zeros(0, dtype=np.int64)))
+        nobody = np.zeros(0, dtype=np.int64)
+        with_ = tuple(v[None] for v in model.scores(nobody))
+        error = model.error(nobody, side)
         for part in np.split(fine, np.arange(step, len(fine), step)):
             if len(part):
                 each = [model.scores(members[u]) for u in part]
                 without = tuple(np.array([e[k] for e in each]) for k in range(3))
-                lower[part], upper[part] = _bounds(with_, without, side, whole=reach.whole)
+                found = _bounds(with_, without, side, whole=reach.whole)
+                errors = error + np.array([model.error(members[u], side) for u in part])
+                lower[part], upper[part] = rounding.widened(*found, errors)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
         return Certified(upper, lower, attained(lower, upper), assumptions)
 
@@ -80,8 +91,10 @@ class GaussianNB:
 class _Moments:
     """Means and variances of each class, and of everything, with any records left out."""
 
-    def __init__(self, X: Float, labels: Index, n_classes: int, estimator: object) -> None:
-        self.X, self.labels, self.K = X, labels, n_classes
+    def __init__(self, raw: Float, centre: Float, labels: Index, n_classes: int, estimator: object) -> None:
+        self.X, self.labels, self.K = X, labels, n_classes = raw - centre, labels, n_classes
+        self.size = np.abs(raw).max(axis=0)
+        self.exact, self.constant = rounding.exact_sums(raw), (raw == raw[:1]).all(axis=0)
         self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]  # checked to be GaussianNB
         priors = estimator.priors  # type: ignore[attr-defined]  # ditto
         self.priors = None if priors is None else np.log(np.asarray(priors, dtype=np.float64))
@@ -99,15 +112,54 @@ class _Moments:
 
     def scores(self, rows: Index) -> tuple[Float, Float, Float]:
         """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
+        n, mean, variance, everything = self._left(rows)
+        variance = variance + self.smoothing * everything.max()
+        prior = np.log(n) if self.priors is None else self.priors
+        constant = prior - 0.5 * (np.log(variance) + mean**2 / variance).sum(axis=1)
+        return constant, mean / variance, -0.5 / variance
+
+    def _left(self, rows: Index) -> tuple[Float, Float, Float, Float]:
+        """Return (records, means, variances of each class, variances of everything) without these records."""
         mean, variance = (np.array([m[k] for m in self.moments]) for k in range(2))
         for c in set(self.labels[rows].tolist()):
             mean[c], variance[c] = self._without(self.moments[c], self.rows[c], rows[self.labels[rows] == c])
         everything = self.whole if not len(rows) else self._without(self.whole, np.arange(len(self.X)), rows)
-        variance = variance + self.smoothing * everything[1].max()
-        n = self.n - np.bincount(self.labels[rows], minlength=self.K)
-        prior = np.log(n) if self.priors is None else self.priors
-        constant = prior - 0.5 * (np.log(variance) + mean**2 / variance).sum(axis=1)
-        return constant, mean / variance, -0.5 / variance
+        return self.n - np.bincount(self.labels[rows], minlength=self.K), mean, variance, everything[1]
+
+    def error(self, rows: Index, side: Float) -> float:
+        """Return the error of every log-probability of the model without these records, nats.
+
+        A mean of n numbers is off by up to n units in the last place of the largest, and so is the deviation of the
+        query from it; the variance by its square. What matters is their size in standard deviations.
+        """
+        n, mean, variance, everything = self._left(rows)
+        deviation = np.maximum(np.abs(side[0] - mean), np.abs(side[1] - mean))
+        # the library's mean of the records as they are, and ours of the centred ones
+        off = np.where(self.exact, np.where(self.constant, 0.0, U * self.size), (n[:, None] + 8) * U * self.size)
+        off = off + (n[:, None] + 8) * U * np.abs(self.X).max(axis=0)
+        overall = np.where(self.exact, U * self.size, (len(self.X) + 8) * U * self.size)
+        overall = overall + (len(self.X) + 8) * U * np.abs(self.X).max(axis=0)
+        n_all = len(self.X)
+        spread = np.maximum(self.moments_variance, variance)
+        floor = overall**2 + _OWN * (n_all + 8) * U * (np.maximum(self.whole[1], everything) + overall**2)
+        floor = self.smoothing * (floor.max() + 4 * U * everything.max())
+        total = variance + self.smoothing * everything.max()
+        doubt = off**2 + _OWN * (n[:, None] + 8) * U * (spread + off**2) + floor + 8 * U * total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(total > 0, doubt / total, np.inf)
+            safe = np.where(share < rounding.SHARE, 1 - share, np.nan)
+            square = deviation**2 / total
+            term = (2 * deviation * off + off**2) / (total * safe) + square * share / safe
+            size = 0.5 * (square + np.abs(np.log(total)) + 2).sum(axis=1)
+        prior = np.abs(np.log(n) if self.priors is None else self.priors) + np.log(n_all)
+        error = 0.5 * (term + rounding.of_logarithm(share)).sum(axis=1) + _EXPANDED * (len(self.size) + 12) * U * size
+        found = rounding.of_answers(error + 8 * U * prior, size + prior)
+        return float(np.nan_to_num(found, nan=np.inf, posinf=np.inf))
+
+    @cached_property
+    def moments_variance(self) -> Float:
+        """Variances of each class with every record, shape (K, d)."""
+        return np.array([m[1] for m in self.moments])
 
     def _without(self, moments: tuple[Float, Float], held: Index, gone: Index) -> tuple[Float, Float]:
         """Return (mean, variance) of the rows ``held`` without those ``gone``, from a new fit where digits cancel."""

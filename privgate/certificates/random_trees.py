@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import library, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.discrete import attained
 from privgate.models import shares
@@ -52,7 +52,8 @@ class RandomTrees:
             else:
                 upper[k] = arithmetic(counts, left, alpha)
             lower[k] = _at(counts[own], left[own], alpha, estimator.average)
-        upper = np.maximum(upper, lower)
+        error = np.full(len(units), library.own_error(subject, alpha, len(tree)))
+        lower, upper = rounding.widened(lower, np.maximum(upper, lower), error)
         assumption = "splits are drawn from declared ranges before the data are seen; any query is allowed"
         return Certified(upper, lower, attained(lower, upper), (assumption,))
 
