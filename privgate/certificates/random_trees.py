@@ -35,7 +35,7 @@ class RandomTrees:
         del retrained, limit
         estimator = library.own_estimator(subject, "RandomTrees")
         X, labels = library.dense(subject.data.X), subject.label_codes
-        model = estimator.fit(X, labels)
+        model = estimator.fit(X, subject.data.y)
         leaves, counts, alpha = model.leaves(X), model.counts_, float(estimator.alpha)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         tree = np.arange(counts.shape[0])
