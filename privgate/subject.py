@@ -87,7 +87,9 @@ class Subject:
 
         None where labels are read off the data, as scikit-learn does, or where the data hold others.
         """
-        if not any(r.startswith("privgate.models:") for r in estimators.references(self.recipe.payload.get("estimator"))):
+        if not any(
+            r.startswith("privgate.models:") for r in estimators.references(self.recipe.payload.get("estimator"))
+        ):
             return None
         stated = getattr(self.recipe.library_estimator, "classes", None)
         if stated is None or type(self.recipe.library_estimator).__module__ != "privgate.models":
@@ -110,4 +112,4 @@ class Subject:
         """Position of each record's label in ``classes``, shape (n,)."""
         if self.declared_classes is None:
             return self.data.label_codes
-        return np.searchsorted(self.classes, self.data.y).astype(np.int64)
+        return np.asarray(np.searchsorted(self.classes, self.data.y), dtype=np.int64)

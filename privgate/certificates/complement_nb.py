@@ -14,6 +14,8 @@ Float = NDArray[np.float64]
 
 #: entries of the largest temporary array
 _CHUNK = 4_000_000
+#: so many units are told their own worst question
+_ASKED = 100
 
 
 class ComplementNB:
@@ -44,6 +46,7 @@ class ComplementNB:
         fine = np.flatnonzero([bool((n - np.bincount(labels[r], minlength=K) > 0).all()) for r in members])
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         reach, alpha, norm = library.reach(subject), library.smoothings(estimator), bool(estimator.norm)
+        questions = np.full((len(units), X.shape[1]), np.nan) if len(units) <= _ASKED else None
         off, zero = rounding.of_sums(X, table.sum(axis=0)), np.zeros((1, K))
 
         def rounded(tables: Float) -> Float:
@@ -61,10 +64,12 @@ class ComplementNB:
             if len(part):
                 without = np.broadcast_to(zero, (len(part), K)), weights
                 found = linear.any_classes(with_, without, reach)
+                if questions is not None:
+                    questions[part] = linear.most_telling(with_, without, reach)
                 error = rounded(table[None]) + rounded(left[good])
                 lower[part], upper[part] = rounding.widened(*found, error)
         assumptions = (reach.words(), "the recipe is scikit-learn's ComplementNB, which counts and nothing else")
-        return Certified(upper, lower, attained(lower, upper), assumptions)
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
 
 
 def _weights(table: Float, alpha: Float, *, norm: bool) -> Float:

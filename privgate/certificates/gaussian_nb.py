@@ -72,6 +72,7 @@ class GaussianNB:
         members = [subject.data.units[int(u)] for u in units]
         model = _Moments(X, centre, labels, K, estimator)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        questions = np.full((len(units), X.shape[1]), np.nan)
         fine = np.flatnonzero([model.defined(rows) for rows in members])
         step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
         nobody = np.zeros(0, dtype=np.int64)
@@ -81,18 +82,20 @@ class GaussianNB:
             if len(part):
                 each = [model.scores(members[u]) for u in part]
                 without = tuple(np.array([e[k] for e in each]) for k in range(3))
-                found = _bounds(with_, without, side, whole=reach.whole)
+                least, most, where = _bounds(with_, without, side, whole=reach.whole)
                 errors = error + np.array([model.error(members[u], side) for u in part])
-                lower[part], upper[part] = rounding.widened(*found, errors)
+                lower[part], upper[part] = rounding.widened(least, most, errors)
+                questions[part] = np.clip(where + centre, reach.low, reach.high)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
-        return Certified(upper, lower, attained(lower, upper), assumptions)
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
 
 
 class _Moments:
     """Means and variances of each class, and of everything, with any records left out."""
 
     def __init__(self, raw: Float, centre: Float, labels: Index, n_classes: int, estimator: object) -> None:
-        self.X, self.labels, self.K = X, labels, n_classes = raw - centre, labels, n_classes
+        X = raw - centre
+        self.X, self.labels, self.K = X, labels, n_classes
         self.size = np.abs(raw).max(axis=0)
         self.exact, self.constant = rounding.exact_sums(raw), (raw == raw[:1]).all(axis=0)
         self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]  # checked to be GaussianNB
@@ -188,8 +191,10 @@ def _largest(linear: Float, quadratic: Float, side: Float) -> tuple[Float, Float
     return np.take_along_axis(values, top, 0)[0], np.take_along_axis(places, top, 0)[0]
 
 
-def _bounds(with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool) -> tuple[Float, Float]:
-    """Return (lower, upper) of the largest label change for N units, each of shape (N,)."""
+def _bounds(
+    with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool
+) -> tuple[Float, Float, Float]:
+    """Return (lower, upper) of the largest label change for N units, each (N,), and where the lower is, (N, d)."""
 
     def ranges(a: Float, l: Float, q: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
         pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
@@ -203,12 +208,15 @@ def _bounds(with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *
     upper = np.minimum(D[1].max(axis=(1, 2)), nodes)
     row = np.arange(len(upper))
     k, other = np.unravel_index(D[1].reshape(len(upper), -1).argmax(axis=1), D[1].shape[1:])
-    lower = np.zeros(len(upper))
+    lower, where = np.zeros(len(upper)), np.zeros((len(upper), side.shape[1]))
     for sign in (1, -1):
         line, curve = (sign * (v[row, k] - v[row, other]) for v in change[1:])
         x = _largest(line, curve, side)[1]
         s, r = (
             v[0] + np.einsum("nkd,nd->nk", v[1], x) + np.einsum("nkd,nd->nk", v[2], x**2) for v in (everything, without)
         )
-        lower = np.maximum(lower, 0.0 if whole else changes(s, r))
-    return lower, np.maximum(lower, upper)
+        value = changes(s, r)
+        where = np.where((value >= lower)[:, None], x, where)
+        lower = np.maximum(lower, value)
+    # between whole numbers nobody asks; the bound covers them all the same
+    return np.zeros(len(upper)) if whole else lower, np.maximum(lower, upper), where

@@ -56,7 +56,9 @@ def single_precision(X: Any) -> str:
     kind = np.asarray(X).dtype if not hasattr(X, "toarray") else X.dtype
     if kind.kind == "f" and kind.itemsize != 8:
         what = "single" if kind.itemsize < 8 else "extended"
-        return f"does not apply, because records are of {what} precision, in which the library then computes; pass float64"
+        return (
+            f"does not apply, because records are of {what} precision, in which the library then computes; pass float64"
+        )
     return ""
 
 

@@ -53,6 +53,21 @@ def any_classes(with_: tuple[Float, Float], without: tuple[Float, Float], reach:
     return lower, np.maximum(lower, upper)
 
 
+def most_telling(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> Float:
+    """Return where some pair of classes changes most, shape (N, d); arguments as in ``any_classes``."""
+    N, K, d = without[1].shape
+    found = np.empty((N, d))
+    for k in range(N):
+        bias, weights = (w[min(k, len(w) - 1)] - v[k] for w, v in zip(with_, without, strict=True))
+        best = -np.inf
+        for a in range(K):
+            value = bias[a] - bias + reach.maximum(weights[a] - weights)
+            b = int(value.argmax())
+            if value[b] > best:
+                best, found[k] = float(value[b]), reach.best(weights[a] - weights[b])
+    return found
+
+
 def at_corners(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> Float:
     """Return the largest label change found, shape (N,), nats: where some pair of classes changes most, then uphill."""
     change = with_[1] - without[1]

@@ -17,6 +17,8 @@ Float = NDArray[np.float64]
 
 #: entries of the largest temporary array
 _CHUNK = 4_000_000
+#: so many units are told their own worst question
+_ASKED = 100
 
 
 class MultinomialNB:
@@ -58,7 +60,13 @@ class MultinomialNB:
         if len(fine):
             lower, upper = rounding.widened(lower, upper, counts.rounding(members, fine, reach))
         assumptions = (reach.words(), "the recipe is scikit-learn's MultinomialNB, which counts and nothing else")
-        return Certified(upper, lower, attained(lower, upper), assumptions)
+        questions = None
+        if len(members) <= _ASKED:
+            questions = np.full((len(members), len(counts.alpha)), np.nan)
+            for k in np.flatnonzero(fine):
+                without = tuple(v[None] for v in counts.scores(members[k]))
+                questions[k] = linear.most_telling((all_bias[None], all_weights[None]), (without[0], without[1]), reach)
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +129,7 @@ class _Counts:
         return found + whole
 
     def _off(self, table: Float, off: Float) -> tuple[Float, Float]:
-        """Return (error, weights), shapes (N, K, d), of tables (N, K, d) whose entries are off by at most ``off`` (d,)."""
+        """Return (error, weights), shapes (N, K, d), of tables (N, K, d) whose columns are off by ``off`` (d,)."""
         smoothed = np.maximum(table, 0.0) + self.alpha
         total = smoothed.sum(axis=-1, keepdims=True)
         logs = np.log(smoothed), np.log(total)

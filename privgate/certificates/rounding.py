@@ -78,7 +78,7 @@ def of_sums(X: Float, table: Float) -> Float:
 
 def exact_sums(X: Float) -> NDArray[np.bool_]:
     """Return the columns of ``X`` (n, d) whose sums are exact in any order: whole numbers, none of them large."""
-    whole = (X == np.floor(X)).all(axis=0)
+    whole = (np.floor(X) == X).all(axis=0)
     return np.asarray(whole & (np.abs(X).sum(axis=0) < 2.0**52))
 
 
