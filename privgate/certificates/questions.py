@@ -77,14 +77,12 @@ def asked(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
     """
     like, reach = subject.data.X, _reach(subject)
     kind = np.asarray(like).dtype if not hasattr(like, "toarray") else like.dtype
-    rows = _held(np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0), kind, reach)
-    fine = np.isfinite(rows).all(axis=1)
-    if reach is not None:
-        fine &= reach.inside(rows)
+    rows = _held(np.nan_to_num(rows), kind, reach)
+    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (True if reach is None else reach.inside(rows))
     made = _container(rows[fine], like)
     back = library.dense(made)
     if back is None or not np.array_equal(back, rows[fine]):
-        fine[:] = False
+        fine = np.zeros(len(rows), dtype=bool)
         made = _container(rows[fine], like)
     return made, fine
 
