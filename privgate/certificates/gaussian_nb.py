@@ -1,6 +1,7 @@
 """Gaussian naive Bayes: scores are quadratics of each feature, bounded over the declared box."""
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,19 +76,26 @@ class GaussianNB:
         questions = np.full((len(units), X.shape[1]), np.nan)
         fine = np.flatnonzero([model.defined(rows) for rows in members])
         step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
-        nobody = np.zeros(0, dtype=np.int64)
-        with_ = tuple(v[None] for v in model.scores(nobody))
-        error = model.error(nobody, side)
+        everybody = model.left([np.zeros(0, dtype=np.int64)])
+        with_, error = model.scores_of(everybody), model.error(everybody, side)
         for part in np.split(fine, np.arange(step, len(fine), step)):
             if len(part):
-                each = [model.scores(members[u]) for u in part]
-                without = tuple(np.array([e[k] for e in each]) for k in range(3))
+                left = model.left([members[u] for u in part])
+                without = model.scores_of(left)
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
-                errors = error + np.array([model.error(members[u], side) for u in part])
-                lower[part], upper[part] = rounding.widened(least, most, errors)
+                lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
                 questions[part] = np.clip(where + centre, reach.low, reach.high)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
         return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
+
+
+class _Left(NamedTuple):
+    """Records (N, K), means (N, K, d) and variances (N, K, d) of each class, variances of everything (N, d)."""
+
+    n: Float
+    mean: Float
+    variance: Float
+    overall: Float
 
 
 class _Moments:
@@ -115,49 +123,56 @@ class _Moments:
 
     def scores(self, rows: Index) -> tuple[Float, Float, Float]:
         """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
-        n, mean, variance, everything = self._left(rows)
-        variance = variance + self.smoothing * everything.max()
-        prior = np.log(n) if self.priors is None else self.priors
-        constant = prior - 0.5 * (np.log(variance) + mean**2 / variance).sum(axis=1)
-        return constant, mean / variance, -0.5 / variance
+        constant, linear, quadratic = self.scores_of(self.left([rows]))
+        return constant[0], linear[0], quadratic[0]
+
+    def scores_of(self, left: "_Left") -> tuple[Float, Float, Float]:
+        """Return (constant (N, K), linear (N, K, d), quadratic (N, K, d)) of the log joint of N models."""
+        variance = left.variance + self.smoothing * left.overall.max(axis=1)[:, None, None]
+        prior = np.log(left.n) if self.priors is None else self.priors
+        constant = prior - 0.5 * (np.log(variance) + left.mean**2 / variance).sum(axis=2)
+        return constant, left.mean / variance, -0.5 / variance
+
+    def left(self, members: list[Index]) -> "_Left":
+        """Return what N models are made of, each without some records."""
+        each = [self._left(rows) for rows in members]
+        return _Left(*(np.array([e[k] for e in each]) for k in range(4)))
 
     def _left(self, rows: Index) -> tuple[Float, Float, Float, Float]:
-        """Return (records, means, variances of each class, variances of everything) without these records."""
         mean, variance = (np.array([m[k] for m in self.moments]) for k in range(2))
         for c in set(self.labels[rows].tolist()):
             mean[c], variance[c] = self._without(self.moments[c], self.rows[c], rows[self.labels[rows] == c])
         everything = self.whole if not len(rows) else self._without(self.whole, np.arange(len(self.X)), rows)
         return self.n - np.bincount(self.labels[rows], minlength=self.K), mean, variance, everything[1]
 
-    def error(self, rows: Index, side: Float) -> float:
-        """Return the error of every log-probability of the model without these records, nats.
+    def error(self, left: "_Left", side: Float) -> Float:
+        """Return the error of every log-probability of N models, shape (N,), nats.
 
         A mean of n numbers is off by up to n units in the last place of the largest, and so is the deviation of the
         query from it; the variance by its square. What matters is their size in standard deviations.
         """
-        n, mean, variance, everything = self._left(rows)
-        deviation = np.maximum(np.abs(side[0] - mean), np.abs(side[1] - mean))
+        deviation = np.maximum(np.abs(side[0] - left.mean), np.abs(side[1] - left.mean))
+        count, n, centred = left.n[:, :, None] + 8, len(self.X), np.abs(self.X).max(axis=0)
         # the library's mean of the records as they are, and ours of the centred ones
-        off = np.where(self.exact, np.where(self.constant, 0.0, U * self.size), (n[:, None] + 8) * U * self.size)
-        off = off + (n[:, None] + 8) * U * np.abs(self.X).max(axis=0)
-        overall = np.where(self.exact, U * self.size, (len(self.X) + 8) * U * self.size)
-        overall = overall + (len(self.X) + 8) * U * np.abs(self.X).max(axis=0)
-        n_all = len(self.X)
-        spread = np.maximum(self.moments_variance, variance)
-        floor = overall**2 + _OWN * (n_all + 8) * U * (np.maximum(self.whole[1], everything) + overall**2)
-        floor = self.smoothing * (floor.max() + 4 * U * everything.max())
-        total = variance + self.smoothing * everything.max()
-        doubt = off**2 + _OWN * (n[:, None] + 8) * U * (spread + off**2) + floor + 8 * U * total
+        off = np.where(self.exact, np.where(self.constant, 0.0, U * self.size), count * U * self.size)
+        off = off + count * U * centred
+        overall = np.where(self.exact, U * self.size, (n + 8) * U * self.size) + (n + 8) * U * centred
+        floor = overall**2 + _OWN * (n + 8) * U * (np.maximum(self.whole[1], left.overall) + overall**2)
+        highest = left.overall.max(axis=1)
+        floor = self.smoothing * (floor.max(axis=1) + 4 * U * highest)
+        total = left.variance + self.smoothing * highest[:, None, None]
+        spread = np.maximum(self.moments_variance, left.variance)
+        doubt = off**2 + _OWN * count * U * (spread + off**2) + floor[:, None, None] + 8 * U * total
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(total > 0, doubt / total, np.inf)
             safe = np.where(share < rounding.SHARE, 1 - share, np.nan)
             square = deviation**2 / total
             term = (2 * deviation * off + off**2) / (total * safe) + square * share / safe
-            size = 0.5 * (square + np.abs(np.log(total)) + 2).sum(axis=1)
-        prior = np.abs(np.log(n) if self.priors is None else self.priors) + np.log(n_all)
-        error = 0.5 * (term + rounding.of_logarithm(share)).sum(axis=1) + _EXPANDED * (len(self.size) + 12) * U * size
-        found = rounding.of_answers(error + 8 * U * prior, size + prior)
-        return float(np.nan_to_num(found, nan=np.inf, posinf=np.inf))
+            size = 0.5 * (square + np.abs(np.log(total)) + 2).sum(axis=2)
+            prior = np.abs(np.log(left.n) if self.priors is None else self.priors) + np.log(n)
+            error = 0.5 * (term + rounding.of_logarithm(share)).sum(axis=2)
+            error = error + _EXPANDED * (len(self.size) + 12) * U * size + 8 * U * prior
+            return np.nan_to_num(rounding.of_answers(error, size + prior), nan=np.inf, posinf=np.inf)
 
     @cached_property
     def moments_variance(self) -> Float:

@@ -96,6 +96,10 @@ def bernoulli(rng):
         X, queries, binarize = X * 2 - 1 + threshold, queries * 2 - 1 + threshold, float(threshold)
     elif rng.random() < 0.3:
         domain, binarize = Domain(categories=(2,) * m), None
+    elif rng.random() < 0.3:  # some features reach one side of the threshold only
+        reach = [sorted({0.0, 1.0} & {*X[:, j].tolist(), float(rng.integers(2))}) for j in range(m)]
+        domain = Domain(box=tuple((r[0], r[-1]) for r in reach))
+        queries = np.array(list(itertools.product(*reach)))
     estimator = BernoulliNB(
         alpha=_alpha(rng),
         binarize=binarize,
@@ -118,8 +122,11 @@ def categorical(rng):
         min_categories=V.tolist() if declared else None,
         **_priors(rng, y, "class_prior"),
     )
-    domain = Domain(categories=tuple(int(v) for v in V)) if declared else None
-    queries = np.array(list(itertools.product(*(range(v) for v in V))))
+    asked = np.maximum(V - rng.integers(0, 2, m), X.max(axis=0) + 1)  # less than the classifier knows
+    domain = Domain(categories=tuple(int(v) for v in asked)) if declared else None
+    queries = np.array(list(itertools.product(*(range(v) for v in (asked if declared else V)))))
+    if rng.random() < 0.1:
+        estimator.set_params(alpha=0.0)
     X = _container(rng, X.astype(float), sparse=False) if rng.random() < 0.5 else X
     return Instance(_subject(rng, estimator, X, y, domain), queries, complete=True)
 
@@ -141,6 +148,23 @@ def _documents(rng):
         [np.zeros((1, d)), np.eye(d), length * np.eye(d), np.floor(length * rng.dirichlet(np.ones(d), 60))]
     )
     domain = Domain(max_length=length)
+    if rng.random() < 0.2:
+        size = float(max(1.0, np.sqrt((X**2).sum(axis=1)).max()))
+        ends = rng.random((60, d)) + 1e-9
+        return (
+            X,
+            np.concatenate([size * np.eye(d), size * ends / np.sqrt((ends**2).sum(axis=1, keepdims=True))]),
+            Domain(norm=size),
+        )
+    if rng.random() < 0.2:
+        X = np.ceil(X)
+        V = X.max(axis=0).astype(int) + 1 + rng.integers(0, 2, d)
+        rows = np.floor(rng.random((200, d)) * V)
+        return (
+            X,
+            np.concatenate([rows, (V - 1) * rng.integers(0, 2, (30, d))]),
+            Domain(categories=tuple(int(v) for v in V)),
+        )
     if rng.random() < 0.3:
         side = max(1.0, float(X.max()))
         domain = Domain(box=((0.0, side),) * d)
@@ -162,6 +186,10 @@ def multinomial(rng):
 def complement(rng):
     X, queries, domain = _documents(rng)
     estimator = ComplementNB(alpha=_alpha(rng), norm=bool(rng.random() < 0.5))
+    if rng.random() < 0.1:
+        estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
+    if rng.random() < 0.1:
+        estimator.set_params(force_alpha=False)
     return Instance(_subject(rng, estimator, _container(rng, X, single=False), _labels(rng, len(X)), domain), queries)
 
 
