@@ -118,8 +118,7 @@ class _Moments:
         """Return whether every class keeps a record and a positive variance without these."""
         if (self.n - np.bincount(self.labels[rows], minlength=self.K) <= 0).any():
             return False
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
+        return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
 
     def scores(self, rows: Index) -> tuple[Float, Float, Float]:
         """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
@@ -130,8 +129,9 @@ class _Moments:
         """Return (constant (N, K), linear (N, K, d), quadratic (N, K, d)) of the log joint of N models."""
         variance = left.variance + self.smoothing * left.overall.max(axis=1)[:, None, None]
         prior = np.log(left.n) if self.priors is None else self.priors
-        constant = prior - 0.5 * (np.log(variance) + left.mean**2 / variance).sum(axis=2)
-        return constant, left.mean / variance, -0.5 / variance
+        with np.errstate(divide="ignore", invalid="ignore"):  # no variance at all: ``defined`` sees to it
+            constant = prior - 0.5 * (np.log(variance) + left.mean**2 / variance).sum(axis=2)
+            return constant, left.mean / variance, -0.5 / variance
 
     def left(self, members: list[Index]) -> "_Left":
         """Return what N models are made of, each without some records."""

@@ -83,8 +83,8 @@ def exact_sums(X: Float) -> NDArray[np.bool_]:
 
 
 def widened(lower: Float, upper: Float, error: Float) -> tuple[Float, Float]:
-    """Return (lower, upper) of the computed change from those of the exact one; infinite values stay."""
+    """Return (lower, upper) of the computed change from those of the exact one; infinite ones stay."""
     error = np.where(np.isnan(error), np.inf, error)
     with np.errstate(invalid="ignore"):
-        low = np.where(np.isinf(lower), lower, np.maximum(lower - error, 0.0))
-    return low, upper + error
+        low = np.where(np.isinf(lower), lower, np.fmax(lower - error, 0.0))
+    return low, np.where(np.isnan(upper), np.inf, upper + error)
