@@ -29,7 +29,20 @@ class ComplementNB:
         """Return "does not apply, because …" or an empty text."""
         if problem := library.refusal(subject, "ComplementNB"):
             return problem
-        return library.linear_domain(subject, "documents")
+        if problem := library.linear_domain(subject, "documents"):
+            return problem
+        estimator, X = library.estimator_of(subject, "ComplementNB"), library.dense(subject.data.X)
+        if X is None:
+            return "does not apply, because the features are not numbers"
+        table = np.array([X[subject.label_codes == c].sum(axis=0) for c in range(len(subject.classes))])
+        alpha = library.smoothings(estimator)
+        error, _ = _errors(table[None], alpha, rounding.of_sums(X, table.sum(axis=0)), norm=False)
+        if np.isinf(error).any():
+            return (
+                "does not apply, because the library adds the smoothing to all counts of a word before it takes a "
+                "class's own off, and so little smoothing is lost in rounding there; raise alpha"
+            )
+        return ""
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None

@@ -56,22 +56,37 @@ class GaussianNB:
             return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
         if not made.inside(X).all():
             return "does not apply, because training records lie outside the declared domain"
+        model, side = self._model(subject, X, made)
+        everybody = model.left([np.zeros(0, dtype=np.int64)])
+        if (
+            all(np.isfinite(v).all() for v in model.scores_of(everybody))
+            and np.isinf(model.error(everybody, side)).all()
+        ):
+            return (
+                "does not apply, because a feature lies so far from 0 for how little it varies that the library's "
+                "rounding of its mean is not small against its standard deviation; subtract a constant from it"
+            )
         return ""
+
+    def _model(self, subject: Subject, X: Float, reach: Reach) -> tuple["_Moments", Float]:
+        """Return the model's moments and the declared box, both centred."""
+        # far from 0 the squares would cancel; shifting everything changes no probability
+        centre = X.mean(axis=0)
+        estimator = library.estimator_of(subject, "GaussianNB")
+        model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
+        return model, np.array([reach.low, reach.high]) - centre
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
     ) -> Certified:
         """Return the bound for each of ``units``."""
         del retrained, limit
-        X, labels, K = library.dense(subject.data.X), subject.label_codes, len(subject.classes)
+        X, K = library.dense(subject.data.X), len(subject.classes)
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
-        reach, estimator = library.reach(subject), library.estimator_of(subject, "GaussianNB")
-        # far from 0 the squares would cancel; shifting everything changes no probability
-        centre = X.mean(axis=0)
-        side = np.array([reach.low, reach.high]) - centre
+        reach = library.reach(subject)
+        model, side = self._model(subject, X, reach)
         members = [subject.data.units[int(u)] for u in units]
-        model = _Moments(X, centre, labels, K, estimator)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         questions = np.full((len(units), X.shape[1]), np.nan)
         fine = np.flatnonzero([model.defined(rows) for rows in members])
@@ -84,7 +99,7 @@ class GaussianNB:
                 without = model.scores_of(left)
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
                 lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
-                questions[part] = np.clip(where + centre, reach.low, reach.high)
+                questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
         return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
 

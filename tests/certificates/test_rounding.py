@@ -36,6 +36,7 @@ def test_gaussian_means_that_cancel_are_not_certified():
         subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, rng.integers(0, 2, n), domain=Domain(box=box)))
         changed = real(subject, 0, np.array(list(itertools.product(*box))))
         assert changed <= bound("gaussian_nb", subject).upper[0]
+        assert "subtract a constant" in certificates.ALL["gaussian_nb"].applies(subject)
         worst = max(worst, changed)
     assert worst > 1e5
 
@@ -75,6 +76,7 @@ def test_complement_takes_a_count_off_the_smoothed_sum(alpha, finite):
     changed = real(subject, 0, np.array([[5.0, 0.0], [0.0, 5.0], [2.0, 3.0]]))
     assert changed <= found.upper[0] + ROUNDING_OF_TEST
     assert np.isfinite(found.upper).all() == finite
+    assert ("raise alpha" in certificates.ALL["complement_nb"].applies(subject)) != finite
 
 
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_wine])
