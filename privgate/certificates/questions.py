@@ -24,6 +24,8 @@ CORNERS = 64
 RANDOM = 64
 #: columns that are moved one by one
 _COLUMNS = 16
+#: features from which on fewer of them are
+_WIDE = 2_000
 
 
 def shared(subject: Subject, rng: Generator) -> Float:
@@ -48,26 +50,35 @@ def shared(subject: Subject, rng: Generator) -> Float:
     limit = reach.length if reach.length is not None else reach.norm
     if limit is not None:
         made.append(np.zeros((1, d)))
-        made.append(np.floor(limit) * np.eye(d)[rng.permutation(d)[:CORNERS]])
+        single = np.zeros((min(d, CORNERS), d))
+        single[np.arange(len(single)), rng.permutation(d)[: len(single)]] = np.floor(limit)
+        made.append(single)
         share = rng.dirichlet(np.full(d, 0.3), RANDOM)
         made.append(np.floor(limit * share) if reach.length is not None else limit * share)
     rows = np.concatenate(made)
     return np.floor(rows + 0.5) if reach.whole else rows
 
 
-def around(subject: Subject, unit: int) -> Float:
-    """Return a unit's own first record with constant columns, and single others, at the ends of the domain."""
+def around(subject: Subject, units: Index) -> tuple[Float, Index]:
+    """Return each unit's own first record with constant columns, and single others, at the ends of the domain.
+
+    Returns
+    -------
+    questions : float64 array of shape (Q, d)
+    owner : int64 array of shape (Q,)
+        Position in ``units``.
+    """
     X, reach = library.dense(subject.data.X), _reach(subject)
     if X is None or reach is None or reach.low is None or reach.high is None:
-        return np.zeros((0, 0 if X is None else X.shape[1]))
-    own = X[subject.data.units[unit][0]]
+        return np.zeros((0, 0 if X is None else X.shape[1])), np.zeros(0, dtype=np.int64)
+    own = X[[subject.data.units[int(u)][0] for u in units]]
     constant = np.asarray((X[0] == X).all(axis=0))
+    columns = np.flatnonzero(constant)[: max(1, min(_COLUMNS, _WIDE // len(constant)))]
     made = []
     for end in (reach.low, reach.high):
         made.append(np.where(constant, end, own))
-        made += [np.where(np.arange(len(own)) == j, end, own) for j in np.flatnonzero(constant)[:_COLUMNS]]
-        made.append(end)
-    return np.array(made)
+        made += [np.where(np.arange(len(constant)) == j, end, own) for j in columns]
+    return np.concatenate(made), np.tile(np.arange(len(units)), len(made))
 
 
 def asked(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:

@@ -71,9 +71,9 @@ class Witness:
         for k, found in self._maximisers(subject, made, chosen):
             parts.append(found)
             owner.append(np.full(len(found), k))
-        for k, unit in enumerate(made.units[chosen]):
-            parts.append(questions.around(subject, int(unit)))
-            owner.append(np.full(len(parts[-1]), k))
+        moved, whose = questions.around(subject, made.units[chosen])
+        parts.append(moved)
+        owner.append(whose)
         container, kept = questions.asked(subject, np.concatenate([p for p in parts if len(p)]))
         whose = np.concatenate(owner)[kept]
         if not len(whose):
@@ -115,6 +115,8 @@ class Witness:
                 f"{self.distrusted} disagreed with the training function, and engine and theorem share their hypotheses"
             )
             detail: dict[str, Any] = {"engine": self.distrusted}
+        elif not self.seen and np.isfinite(upper).any():
+            text, detail = "no real model answered the questions that would test it", {}
         else:
             seen = self.change(units)
             excess = np.where(np.isinf(upper), 0.0, seen - np.where(np.isinf(upper), 0.0, upper))

@@ -149,7 +149,9 @@ def test_questions_are_records_of_the_same_kind_inside_the_domain(kind):
     from privgate import Recipe, Subject
 
     subject = Subject.local(Recipe(GaussianNB()), data)
-    rows = np.concatenate([questions.shared(subject, np.random.default_rng(1)), questions.around(subject, 3)])
+    rows = np.concatenate(
+        [questions.shared(subject, np.random.default_rng(1)), questions.around(subject, np.array([3, 4]))[0]]
+    )
     asked, kept = questions.asked(subject, rows)
     assert type(asked) is type(made)
     assert kept.sum() > 60
@@ -166,4 +168,7 @@ def test_a_refusal_to_train_without_a_unit_contradicts_a_finite_bound():
     witness.told(3, np.array([np.inf]))
     assert "unit 3" in witness.objects(certificates.ALL["gaussian_nb"], np.array([2, 3]), np.array([0.5, 0.5]))
     assert witness.silenced
-    assert not Witness(()).objects(certificates.ALL["gaussian_nb"], np.array([2]), np.array([0.0]))
+    silent = Witness(())
+    assert "no real model answered" in silent.objects(certificates.ALL["gaussian_nb"], np.array([2]), np.array([0.0]))
+    silent.told(2, np.array([0.0]))
+    assert not silent.objects(certificates.ALL["gaussian_nb"], np.array([2]), np.array([0.0]))
