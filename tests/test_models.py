@@ -1,5 +1,6 @@
 """Our own classifiers: they behave as scikit-learn's would, where those exist, and travel as recipes."""
 
+import itertools
 import json
 
 import numpy as np
@@ -25,6 +26,11 @@ def test_probabilities_sum_to_one_and_labels_follow_them(model):
 
 @pytest.mark.parametrize("model", ALL, ids=lambda m: type(m).__name__)
 def test_a_recorded_recipe_gives_the_same_estimator_back(model):
+    _travels(model)
+    _travels(clone(model).set_params(classes=["a", "b", "é"]))
+
+
+def _travels(model):
     recipe = Recipe(model)
     again = Recipe.read(json.loads(json.dumps(dict(recipe.payload))), None)
     assert type(again.library_estimator) is type(model)
@@ -87,3 +93,22 @@ def test_the_trees_structure_does_not_depend_on_the_data():
 def test_an_empty_cell_without_smoothing_answers_uniformly():
     model = ContingencyTable(alpha=0.0).fit([[0], [0]], [0, 1])
     np.testing.assert_allclose(model.predict_proba([[7]]), [[0.5, 0.5]])
+
+
+def test_votes_of_neighbors_keep_the_bound_for_every_small_data_set():
+    """Mathematical reference, section 12.3: fewer records than neighbors, everybody removed, classes declared."""
+    worst = {}
+    for n, k, alpha in itertools.product((1, 2, 3, 4), (1, 2, 3, 5), (0.1, 0.582, 3.0)):
+        for y in itertools.product(range(2), repeat=n):
+            X, labels = np.arange(n, dtype=float)[:, None], np.array(y)
+            make = SmoothedNeighbors(n_neighbors=k, alpha=alpha, classes=[0, 1, 2])
+            whole = clone(make).fit(X, labels).predict_proba([[0.0], [9.0]])
+            for g in range(1, n + 1):
+                for gone in itertools.combinations(range(n), g):
+                    keep = np.setdiff1d(np.arange(n), gone)
+                    left = clone(make).fit(X[keep].reshape(-1, 1), labels[keep]).predict_proba([[0.0], [9.0]])
+                    change = np.abs(np.log(whole / left)).max()
+                    bound = np.log1p(min(g, k) / alpha)
+                    assert change <= bound + 1e-12
+                    worst[g] = max(worst.get(g, 0.0), change / bound)
+    assert worst[1] == pytest.approx(1.0)
