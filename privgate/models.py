@@ -18,6 +18,7 @@ Index = NDArray[np.int64]
 class _Classifier:
     """Parameters in and out, by the names of the constructor."""
 
+    classes: Any
     classes_: NDArray[Any]
     _estimator_type = "classifier"
 
@@ -44,8 +45,12 @@ class _Classifier:
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def _labels(self, y: Any) -> Index:
-        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
-        return np.asarray(codes, dtype=np.int64)
+        labels = np.asarray(y)
+        self.classes_ = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise ValueError(f"{int(unknown.sum())} labels are none of the {len(self.classes_)} declared classes")
+        return np.searchsorted(self.classes_, labels).astype(np.int64)
 
 
 class ContingencyTable(_Classifier):
@@ -55,10 +60,14 @@ class ContingencyTable(_Classifier):
     ----------
     alpha : float
         Added to each label's count. With 0, and for features that nobody has, every label is equally probable.
+    classes : sequence, optional
+        Every label there can be, declared before the data are seen. Read off the data if absent: then leaving out the
+        only record with a label is without limit.
     """
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, classes: Any = None) -> None:
         self.alpha = alpha
+        self.classes = classes
 
     def fit(self, X: Any, y: Any) -> Self:
         """Count labels in every cell."""
@@ -84,25 +93,35 @@ def shares(counts: Float, alpha: float) -> Float:
 
 
 class SmoothedNeighbors(_Classifier):
-    """k nearest neighbors with additive smoothing; among equally distant records the earlier ones count.
+    """k nearest neighbors with additive smoothing; equally distant records count in the order of their own features.
 
     Parameters
     ----------
     n_neighbors : int
-        k; training with fewer records is refused.
+        k; with fewer records all of them vote, and nobody stands in for those who are absent.
     alpha : float
         Added to each label's count. 0.582 or more keeps DTP at 1 or below.
+    classes : sequence, optional
+        As in ``ContingencyTable``.
+
+    Notes
+    -----
+    A record's place depends on itself and the query alone: not on its position, on memory order, or on who else is
+    there. Equal records with equal labels vote alike, so which of them comes first does not matter.
     """
 
-    def __init__(self, n_neighbors: int = 5, alpha: float = 1.0) -> None:
+    def __init__(self, n_neighbors: int = 5, alpha: float = 1.0, classes: Any = None) -> None:
         self.n_neighbors = n_neighbors
         self.alpha = alpha
+        self.classes = classes
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Keep the records, in their order."""
-        self.X_, self.codes_ = np.asarray(X, dtype=np.float64), self._labels(y)
-        if len(self.X_) < self.n_neighbors:
-            raise ValueError(f"{len(self.X_)} records cannot have {self.n_neighbors} neighbors; lower n_neighbors")
+        """Keep the records, in the order of their features, then of their labels."""
+        if self.n_neighbors < 1:
+            raise ValueError(f"n_neighbors must be at least 1, not {self.n_neighbors}")
+        features, codes = np.asarray(X, dtype=np.float64), self._labels(y)
+        order = np.lexsort((codes, *features.T[::-1]))
+        self.X_, self.codes_ = np.ascontiguousarray(features[order]), codes[order]
         return self
 
     def predict_proba(self, X: Any) -> Float:
@@ -110,11 +129,13 @@ class SmoothedNeighbors(_Classifier):
         K, queries = len(self.classes_), np.asarray(X, dtype=np.float64)
         out = np.empty((len(queries), K))
         for k, query in enumerate(queries):
-            # one query at a time, differences squared: a pair's distance must not depend on who else is asked about
-            distance = ((self.X_ - query) ** 2).sum(axis=1)
+            # feature by feature: the rounding of a distance must not depend on how many records there are
+            distance = np.zeros(len(self.X_))
+            for own, asked in zip(self.X_.T, query, strict=True):
+                distance += (own - asked) ** 2
             nearest = np.argsort(distance, kind="stable")[: self.n_neighbors]
             out[k] = np.bincount(self.codes_[nearest], minlength=K)
-        return (out + self.alpha) / (self.n_neighbors + K * self.alpha)
+        return shares(out, self.alpha)
 
 
 class RandomTrees(_Classifier):
@@ -134,6 +155,8 @@ class RandomTrees(_Classifier):
         How trees are combined; the geometric mean is normalised again.
     random_state : int
         Draws the splits.
+    classes : sequence, optional
+        As in ``ContingencyTable``.
     """
 
     def __init__(  # noqa: PLR0917  scikit-learn clones by keyword
@@ -146,6 +169,7 @@ class RandomTrees(_Classifier):
         alpha: float = 1.0,
         average: Literal["geometric", "arithmetic"] = "geometric",
         random_state: int = 0,
+        classes: Any = None,
     ) -> None:
         self.n_features = n_features
         self.low = low
@@ -155,10 +179,12 @@ class RandomTrees(_Classifier):
         self.alpha = alpha
         self.average = average
         self.random_state = random_state
+        self.classes = classes
 
     def fit(self, X: Any, y: Any) -> Self:
         """Count labels in every leaf."""
-        codes, K = self._labels(y), len(np.unique(np.asarray(y)))
+        codes = self._labels(y)
+        K = len(self.classes_)
         leaves = self.leaves(X)
         self.counts_ = np.zeros((self.n_trees, 2**self.depth, K))
         for b in range(self.n_trees):

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import digest
+from privgate import digest, estimators
 from privgate.data import TrainingData
 from privgate.recipe import Recipe
 from privgate.release import Release
@@ -77,8 +78,24 @@ class Subject:
 
     @property
     def classes(self) -> NDArray[Any]:
-        """Sorted labels of the training set, shape (K,)."""
-        return self.data.classes()
+        """Sorted labels, shape (K,): those that the recipe declares, or else those of the training set."""
+        return self.data.classes() if self.declared_classes is None else self.declared_classes
+
+    @cached_property
+    def declared_classes(self) -> NDArray[Any] | None:
+        """Sorted labels that one of ``privgate.models`` declares: leaving out the last holder of one defines a model.
+
+        None where labels are read off the data, as scikit-learn does, or where the data hold others.
+        """
+        if not any(
+            r.startswith("privgate.models:") for r in estimators.references(self.recipe.payload.get("estimator"))
+        ):
+            return None
+        stated = getattr(self.recipe.library_estimator, "classes", None)
+        if stated is None or type(self.recipe.library_estimator).__module__ != "privgate.models":
+            return None
+        declared = np.unique(np.asarray(stated))
+        return declared if np.isin(self.data.classes(), declared).all() else None
 
     @property
     def training_digest(self) -> str:
@@ -93,4 +110,6 @@ class Subject:
     @property
     def label_codes(self) -> NDArray[np.int64]:
         """Position of each record's label in ``classes``, shape (n,)."""
-        return self.data.label_codes
+        if self.declared_classes is None:
+            return self.data.label_codes
+        return np.asarray(np.searchsorted(self.classes, self.data.y), dtype=np.int64)

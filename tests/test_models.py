@@ -1,5 +1,6 @@
 """Our own classifiers: they behave as scikit-learn's would, where those exist, and travel as recipes."""
 
+import itertools
 import json
 
 import numpy as np
@@ -25,6 +26,11 @@ def test_probabilities_sum_to_one_and_labels_follow_them(model):
 
 @pytest.mark.parametrize("model", ALL, ids=lambda m: type(m).__name__)
 def test_a_recorded_recipe_gives_the_same_estimator_back(model):
+    _travels(model)
+    _travels(clone(model).set_params(classes=["a", "b", "é"]))
+
+
+def _travels(model):
     recipe = Recipe(model)
     again = Recipe.read(json.loads(json.dumps(dict(recipe.payload))), None)
     assert type(again.library_estimator) is type(model)
@@ -45,14 +51,28 @@ def test_unsmoothed_neighbors_equal_the_library_where_nothing_ties():
     np.testing.assert_allclose(ours, KNeighborsClassifier(5).fit(X, y).predict_proba(Q))
 
 
-def test_equally_distant_neighbors_count_in_the_order_of_the_data():
-    model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit([[1.0], [-1.0]], [0, 1])
-    np.testing.assert_array_equal(model.predict_proba([[0.0]]), [[1.0, 0.0]])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_answers_of_neighbors_depend_on_nobody_s_position_or_memory_order(order):
+    """A tie that is broken by rounding, or by position, moves more votes than the record's own."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.integers(0, 3, (60, 5)) * 0.1, rng.integers(0, 3, (40, 5)) * 0.1
+    y = rng.integers(0, 3, 60)
+    expected = SmoothedNeighbors(n_neighbors=3).fit(X, y).predict_proba(Q)
+    for _ in range(5):
+        shuffled = rng.permutation(60)
+        got = SmoothedNeighbors(n_neighbors=3).fit(np.asarray(X[shuffled], order=order), y[shuffled])
+        np.testing.assert_array_equal(got.predict_proba(np.asarray(Q, order=order)), expected)
 
 
-def test_too_few_records_and_unknown_parameters_are_refused():
-    with pytest.raises(ValueError, match="neighbors"):
-        SmoothedNeighbors(n_neighbors=3).fit([[0.0], [1.0]], [0, 1])
+def test_equally_distant_neighbors_count_in_the_order_of_their_features():
+    for X, y in (([[1.0], [-1.0]], [0, 1]), ([[-1.0], [1.0]], [1, 0])):
+        model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit(X, y)
+        np.testing.assert_array_equal(model.predict_proba([[0.0]]), [[0.0, 1.0]])
+
+
+def test_no_neighbors_and_unknown_parameters_are_refused():
+    with pytest.raises(ValueError, match="n_neighbors"):
+        SmoothedNeighbors(n_neighbors=0).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(ValueError, match="no parameter"):
         ContingencyTable().set_params(beta=1)
     with pytest.raises(ValueError, match="features"):
@@ -73,3 +93,22 @@ def test_the_trees_structure_does_not_depend_on_the_data():
 def test_an_empty_cell_without_smoothing_answers_uniformly():
     model = ContingencyTable(alpha=0.0).fit([[0], [0]], [0, 1])
     np.testing.assert_allclose(model.predict_proba([[7]]), [[0.5, 0.5]])
+
+
+def test_votes_of_neighbors_keep_the_bound_for_every_small_data_set():
+    """Mathematical reference, section 12.3: fewer records than neighbors, everybody removed, classes declared."""
+    worst = {}
+    for n, k, alpha in itertools.product((1, 2, 3, 4), (1, 2, 3, 5), (0.1, 0.582, 3.0)):
+        for y in itertools.product(range(2), repeat=n):
+            X, labels = np.arange(n, dtype=float)[:, None], np.array(y)
+            make = SmoothedNeighbors(n_neighbors=k, alpha=alpha, classes=[0, 1, 2])
+            whole = clone(make).fit(X, labels).predict_proba([[0.0], [9.0]])
+            for g in range(1, n + 1):
+                for gone in itertools.combinations(range(n), g):
+                    keep = np.setdiff1d(np.arange(n), gone)
+                    left = clone(make).fit(X[keep].reshape(-1, 1), labels[keep]).predict_proba([[0.0], [9.0]])
+                    change = np.abs(np.log(whole / left)).max()
+                    bound = np.log1p(min(g, k) / alpha)
+                    assert change <= bound + 1e-12
+                    worst[g] = max(worst.get(g, 0.0), change / bound)
+    assert worst[1] == pytest.approx(1.0)

@@ -21,13 +21,16 @@ class Certified:
     upper : float64 array of shape (U,)
         No query of the domain changes any label's log-probability by more; nats; inf where the theorem gives no bound.
     lower : float64 array of shape (U,)
-        Change at a real query that the certificate found, nats; 0 where it evaluates none.
+        Change of real models at a query that the certificate found, rounding taken off; nats, 0 where it has none.
     exact : bool array of shape (U,)
         Whether ``upper`` is attained.
     assumptions : tuple of str
         The hypotheses, in words, that were checked, and the domain.
     detail : mapping
         JSON values for the report.
+    questions : float64 array of shape (U, d), optional
+        Where each unit's ``lower`` is attained, or where its bound says that most is to be seen; NaN where it names no
+        question. Real models are asked there before any bound counts.
     """
 
     upper: Float
@@ -35,6 +38,7 @@ class Certified:
     exact: NDArray[np.bool_]
     assumptions: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
+    questions: Float | None = None
 
 
 class Certificate(Protocol):

@@ -1,9 +1,11 @@
 """Bernoulli naive Bayes: categorical naive Bayes with two values a feature."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import count_rounding, library
 from privgate.certificates.base import Certified
 from privgate.certificates.counts import Counts
 from privgate.certificates.discrete import certify
@@ -35,7 +37,14 @@ class BernoulliNB:
                 return "does not apply, because binarize is None and the training data hold values other than 0 and 1"
             if domain is not None and (domain.categories is None or max(domain.categories) > 2):
                 return "does not apply, because binarize is None and the domain allows values other than 0 and 1"
-        return _outside(domain, X)
+        if problem := _outside(domain, X):
+            return problem
+        if not np.isfinite(count_rounding.of_model(self.counts(subject))):
+            return (
+                "does not apply, because the library computes 1 - p from the logarithm of p, and with so little "
+                "smoothing rounding is as large as 1 - p itself; raise alpha"
+            )
+        return ""
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
@@ -51,7 +60,21 @@ class BernoulliNB:
         else:
             where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
         assumptions = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
-        return certify(self.counts(subject), members, limit=limit, assumptions=assumptions)
+        found = certify(self.counts(subject), members, limit=limit, assumptions=assumptions)
+        if found.questions is None:
+            return found
+        low, high = self._ends(subject)
+        sides = np.where(found.questions > 0, high, low)
+        return replace(found, questions=np.where(np.isnan(found.questions), np.nan, sides))
+
+    def _ends(self, subject: Subject) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return values of each feature that the classifier takes for 0 and for 1, where queries reach both."""
+        binarize, d = library.estimator_of(subject, "BernoulliNB").binarize, subject.data.X.shape[1]
+        sides = None if subject.data.domain is None else _sides(subject.data.domain, d)
+        if sides is not None:
+            return sides
+        low = 0.0 if binarize is None else np.floor(float(binarize))
+        return np.full(d, low), np.full(d, low + 1.0)
 
     def counts(self, subject: Subject) -> Counts:
         """Return the count tables of the model that the recipe trains."""
@@ -64,7 +87,8 @@ class BernoulliNB:
         two = np.full(bits.shape[1], 2, dtype=np.int64)
         learnt, log_prior = library.prior(estimator)
         allowed = _reachable(subject.data.domain, threshold, bits.shape[1]).ravel()
-        return Counts(bits, subject.label_codes, len(subject.classes), two, two, allowed, alpha, learnt, log_prior)
+        K = len(subject.classes)
+        return Counts(bits, subject.label_codes, K, two, two, allowed, alpha, learnt, log_prior, negated=True)
 
 
 def _outside(domain: Domain | None, X: NDArray[np.float64]) -> str:

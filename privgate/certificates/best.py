@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privgate import certificates
 from privgate.certificates.base import Certificate, Certified
+from privgate.certificates.witness import Witness
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
 
@@ -23,7 +24,12 @@ def applicable(subject: Subject) -> tuple[list[Certificate], list[str]]:
 
 
 def bound(
-    subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    subject: Subject,
+    units: Index,
+    retrained: Retrained | None,
+    *,
+    limit: float | None = None,
+    witness: Witness | None = None,
 ) -> tuple[Certified, NDArray[Any], list[str]]:
     """Return the best upper and lower bound of each unit.
 
@@ -36,6 +42,8 @@ def bound(
         Exactly these units, in this order; certificates that need it are left out without it.
     limit : float, optional
         Policy limit, nats: effort goes first to units that lie on both sides of it.
+    witness : Witness, optional
+        What real models were seen to do: a certificate with one bound below that is silent.
 
     Returns
     -------
@@ -67,6 +75,9 @@ def bound(
         found = certificate.bound(subject, units, retrained, limit=limit)
         if np.isnan(found.upper).any() or np.isnan(found.lower).any():
             raise FloatingPointError(f"certificate {certificate.name} returned NaN: a bug, not a bound")
+        if witness is not None and (objection := witness.objects(certificate, units, found.upper)):
+            notes.append(f"{certificate.name} {objection}")
+            continue
         better = (found.upper < upper) | (by == "")
         upper = np.where(better, found.upper, upper)
         by[better] = certificate.name
@@ -74,5 +85,8 @@ def bound(
         exact |= found.exact
         assumptions += [a for a in found.assumptions if a not in assumptions]
         detail[certificate.name] = found.detail
+    if witness is not None:
+        seen = witness.change(units)
+        lower = np.maximum(lower, np.where(np.isfinite(seen), seen, 0.0))
     # a real query above an upper bound would disprove the theorem; the larger number is the safe one
     return Certified(np.maximum(upper, lower), lower, exact, tuple(assumptions), detail), by, notes

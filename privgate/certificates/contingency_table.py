@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from privgate.certificates import library
+from privgate.certificates import library, rounding
 from privgate.certificates.base import Certified
+from privgate.certificates.discrete import attained
 from privgate.models import shares
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
@@ -41,5 +42,6 @@ class ContingencyTable:
             with np.errstate(divide="ignore", invalid="ignore"):
                 change = np.log(shares(table[cell[rows]], alpha)) - np.log(shares(left, alpha))
             value[k] = np.nan_to_num(np.abs(change), nan=0.0, posinf=np.inf).max()
+        lower, upper = rounding.widened(value, value, np.full(len(value), library.own_error(subject, alpha, 1)))
         assumption = "cells without a record answer the same whatever the data are; any query is allowed"
-        return Certified(value, value.copy(), np.ones(len(units), dtype=bool), (assumption,))
+        return Certified(upper, lower, attained(lower, upper), (assumption,))

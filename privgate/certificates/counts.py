@@ -37,6 +37,8 @@ class Counts:
         Fixed priors; uniform if absent and ``learnt_prior`` is false.
     weights : float64 array of shape (n,), optional
         How many records each row stands for; 1 if absent. Leaving out a row leaves out one of them.
+    negated : bool
+        Two values a feature, and the library takes the second one's probability off 1 in floating point.
     """
 
     codes: Index
@@ -49,6 +51,7 @@ class Counts:
     learnt_prior: bool = True
     log_prior: Float | None = None
     weights: Float | None = None
+    negated: bool = False
 
     @cached_property
     def starts(self) -> Index:

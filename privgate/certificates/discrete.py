@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.certificates import count_rounding, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.counts import Counts
 from privgate.certificates.library import Members
@@ -24,6 +25,10 @@ Index = NDArray[np.int64]
 EXACT = 1e-9
 #: domains of at most so many queries are simply enumerated
 _ENUMERABLE = 20_000
+#: so many different units are told their own worst question
+_ASKED = 100
+#: and so many of them, the largest first, if that costs a search
+_SEARCHED = 10
 #: one search node of two classes costs about as much as so many enumerated queries
 _NODE = 500
 
@@ -73,16 +78,18 @@ def certify(
         What the caller checked.
     """
     units, inverse = _distinct(counts, members)
-    effort = effort or Effort()
+    searching, effort = effort is None, effort or Effort()
     refiner = _Refiner(counts, units, *_first_bounds(counts, units, maximum_only=effort.tidy == 0), effort)
     refiner.run(limit)
-    lower, upper = refiner.lower[inverse], refiner.upper[inverse]
+    lower, upper = rounding.widened(refiner.lower, refiner.upper, count_rounding.of_changes(counts, units))
+    lower, upper = lower[inverse], upper[inverse]
     detail: dict[str, Any] = {"distinct_units": len(units), "searched_units": refiner.searched}
     if len(members):
         worst = int(np.lexsort((-lower, -upper))[0])
         query = refiner.query(int(inverse[worst]))
         detail["worst"] = {"position": worst, "query": None if query is None else query.tolist()}
-    return Certified(upper, lower, attained(lower, upper), assumptions, detail)
+    questions = refiner.questions()[inverse] if len(units) <= _ASKED and searching else None
+    return Certified(upper, lower, attained(lower, upper), assumptions, detail, questions)
 
 
 def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:
@@ -198,6 +205,15 @@ class _Refiner:
         lower, upper, _, nodes = search(tables, lower=float(self.lower[k]), budget=self.effort.nodes(K))
         self.lower[k], self.upper[k] = lower, max(lower, min(upper, float(self.upper[k])))
         return _NODE * nodes * K**2 // 4
+
+    def questions(self) -> Float:
+        """Return where each unit's lower bound is attained, shape (U, m); NaN where a search would have to find it."""
+        found = np.full((len(self.units), len(self.counts.sizes)), np.nan)
+        for rank, k in enumerate(np.argsort(-self.upper, kind="stable").tolist()):
+            if rank < _SEARCHED or self.counts.queries <= _ENUMERABLE:
+                query = self.query(k)
+                found[k] = np.nan if query is None else query
+        return found
 
     def query(self, k: int) -> Index | None:
         """Return the codes of a query that attains the lower bound, or None where it is infinite."""

@@ -1,12 +1,16 @@
 """Gaussian naive Bayes: scores are quadratics of each feature, bounded over the declared box."""
 
+from functools import cached_property
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import library, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.discrete import attained
 from privgate.certificates.reach import Reach
+from privgate.certificates.rounding import U
 from privgate.certificates.separable import bound_nodes, changes
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
@@ -17,6 +21,10 @@ Float = NDArray[np.float64]
 _CHUNK = 2_000_000
 #: share of a sum of squares below which what is left of it has lost digits
 _CANCELS = 1e-3
+#: operations on a sum of squares, the library's and ours, for each that adds a record
+_OWN = 4
+#: how much larger than the exponent the terms are of which ours is the difference
+_EXPANDED = 16
 
 
 class GaussianNB:
@@ -48,40 +56,71 @@ class GaussianNB:
             return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
         if not made.inside(X).all():
             return "does not apply, because training records lie outside the declared domain"
+        model, side = self._model(subject, X, made)
+        everybody = model.left([np.zeros(0, dtype=np.int64)])
+        if (
+            all(np.isfinite(v).all() for v in model.scores_of(everybody))
+            and np.isinf(model.error(everybody, side)).all()
+        ):
+            return (
+                "does not apply, because a feature lies so far from 0 for how little it varies that the library's "
+                "rounding of its mean is not small against its standard deviation; subtract a constant from it"
+            )
         return ""
+
+    def _model(self, subject: Subject, X: Float, reach: Reach) -> tuple["_Moments", Float]:
+        """Return the model's moments and the declared box, both centred."""
+        # far from 0 the squares would cancel; shifting everything changes no probability
+        centre = X.mean(axis=0)
+        estimator = library.estimator_of(subject, "GaussianNB")
+        model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
+        return model, np.array([reach.low, reach.high]) - centre
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
     ) -> Certified:
         """Return the bound for each of ``units``."""
         del retrained, limit
-        X, labels, K = library.dense(subject.data.X), subject.label_codes, len(subject.classes)
+        X, K = library.dense(subject.data.X), len(subject.classes)
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
-        reach, estimator = library.reach(subject), library.estimator_of(subject, "GaussianNB")
-        # far from 0 the squares would cancel; shifting everything changes no probability
-        centre = X.mean(axis=0)
-        side = np.array([reach.low, reach.high]) - centre
+        reach = library.reach(subject)
+        model, side = self._model(subject, X, reach)
         members = [subject.data.units[int(u)] for u in units]
-        model = _Moments(X - centre, labels, K, estimator)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        questions = np.full((len(units), X.shape[1]), np.nan)
         fine = np.flatnonzero([model.defined(rows) for rows in members])
         step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
-        with_ = tuple(v[None] for v in model.scores(np.zeros(0, dtype=np.int64)))
+        everybody = model.left([np.zeros(0, dtype=np.int64)])
+        with_, error = model.scores_of(everybody), model.error(everybody, side)
         for part in np.split(fine, np.arange(step, len(fine), step)):
             if len(part):
-                each = [model.scores(members[u]) for u in part]
-                without = tuple(np.array([e[k] for e in each]) for k in range(3))
-                lower[part], upper[part] = _bounds(with_, without, side, whole=reach.whole)
+                left = model.left([members[u] for u in part])
+                without = model.scores_of(left)
+                least, most, where = _bounds(with_, without, side, whole=reach.whole)
+                lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
+                questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
-        return Certified(upper, lower, attained(lower, upper), assumptions)
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
+
+
+class _Left(NamedTuple):
+    """Records (N, K), means (N, K, d) and variances (N, K, d) of each class, variances of everything (N, d)."""
+
+    n: Float
+    mean: Float
+    variance: Float
+    overall: Float
 
 
 class _Moments:
     """Means and variances of each class, and of everything, with any records left out."""
 
-    def __init__(self, X: Float, labels: Index, n_classes: int, estimator: object) -> None:
+    def __init__(self, raw: Float, centre: Float, labels: Index, n_classes: int, estimator: object) -> None:
+        X = raw - centre
         self.X, self.labels, self.K = X, labels, n_classes
+        self.size = np.abs(raw).max(axis=0)
+        self.exact, self.constant = rounding.exact_sums(raw), (raw == raw[:1]).all(axis=0)
         self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]  # checked to be GaussianNB
         priors = estimator.priors  # type: ignore[attr-defined]  # ditto
         self.priors = None if priors is None else np.log(np.asarray(priors, dtype=np.float64))
@@ -94,20 +133,66 @@ class _Moments:
         """Return whether every class keeps a record and a positive variance without these."""
         if (self.n - np.bincount(self.labels[rows], minlength=self.K) <= 0).any():
             return False
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
+        return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
 
     def scores(self, rows: Index) -> tuple[Float, Float, Float]:
         """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
+        constant, linear, quadratic = self.scores_of(self.left([rows]))
+        return constant[0], linear[0], quadratic[0]
+
+    def scores_of(self, left: "_Left") -> tuple[Float, Float, Float]:
+        """Return (constant (N, K), linear (N, K, d), quadratic (N, K, d)) of the log joint of N models."""
+        variance = left.variance + self.smoothing * left.overall.max(axis=1)[:, None, None]
+        prior = np.log(left.n) if self.priors is None else self.priors
+        with np.errstate(divide="ignore", invalid="ignore"):  # no variance at all: ``defined`` sees to it
+            constant = prior - 0.5 * (np.log(variance) + left.mean**2 / variance).sum(axis=2)
+            return constant, left.mean / variance, -0.5 / variance
+
+    def left(self, members: list[Index]) -> "_Left":
+        """Return what N models are made of, each without some records."""
+        each = [self._left(rows) for rows in members]
+        return _Left(*(np.array([e[k] for e in each]) for k in range(4)))
+
+    def _left(self, rows: Index) -> tuple[Float, Float, Float, Float]:
         mean, variance = (np.array([m[k] for m in self.moments]) for k in range(2))
         for c in set(self.labels[rows].tolist()):
             mean[c], variance[c] = self._without(self.moments[c], self.rows[c], rows[self.labels[rows] == c])
         everything = self.whole if not len(rows) else self._without(self.whole, np.arange(len(self.X)), rows)
-        variance = variance + self.smoothing * everything[1].max()
-        n = self.n - np.bincount(self.labels[rows], minlength=self.K)
-        prior = np.log(n) if self.priors is None else self.priors
-        constant = prior - 0.5 * (np.log(variance) + mean**2 / variance).sum(axis=1)
-        return constant, mean / variance, -0.5 / variance
+        return self.n - np.bincount(self.labels[rows], minlength=self.K), mean, variance, everything[1]
+
+    def error(self, left: "_Left", side: Float) -> Float:
+        """Return the error of every log-probability of N models, shape (N,), nats.
+
+        A mean of n numbers is off by up to n units in the last place of the largest, and so is the deviation of the
+        query from it; the variance by its square. What matters is their size in standard deviations.
+        """
+        deviation = np.maximum(np.abs(side[0] - left.mean), np.abs(side[1] - left.mean))
+        count, n, centred = left.n[:, :, None] + 8, len(self.X), np.abs(self.X).max(axis=0)
+        # the library's mean of the records as they are, and ours of the centred ones
+        off = np.where(self.exact, np.where(self.constant, 0.0, U * self.size), count * U * self.size)
+        off = off + count * U * centred
+        overall = np.where(self.exact, U * self.size, (n + 8) * U * self.size) + (n + 8) * U * centred
+        floor = overall**2 + _OWN * (n + 8) * U * (np.maximum(self.whole[1], left.overall) + overall**2)
+        highest = left.overall.max(axis=1)
+        floor = self.smoothing * (floor.max(axis=1) + 4 * U * highest)
+        total = left.variance + self.smoothing * highest[:, None, None]
+        spread = np.maximum(self.moments_variance, left.variance)
+        doubt = off**2 + _OWN * count * U * (spread + off**2) + floor[:, None, None] + 8 * U * total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(total > 0, doubt / total, np.inf)
+            safe = np.where(share < rounding.SHARE, 1 - share, np.nan)
+            square = deviation**2 / total
+            term = (2 * deviation * off + off**2) / (total * safe) + square * share / safe
+            size = 0.5 * (square + np.abs(np.log(total)) + 2).sum(axis=2)
+            prior = np.abs(np.log(left.n) if self.priors is None else self.priors) + np.log(n)
+            error = 0.5 * (term + rounding.of_logarithm(share)).sum(axis=2)
+            error = error + _EXPANDED * (len(self.size) + 12) * U * size + 8 * U * prior
+            return np.nan_to_num(rounding.of_answers(error, size + prior), nan=np.inf, posinf=np.inf)
+
+    @cached_property
+    def moments_variance(self) -> Float:
+        """Variances of each class with every record, shape (K, d)."""
+        return np.array([m[1] for m in self.moments])
 
     def _without(self, moments: tuple[Float, Float], held: Index, gone: Index) -> tuple[Float, Float]:
         """Return (mean, variance) of the rows ``held`` without those ``gone``, from a new fit where digits cancel."""
@@ -136,8 +221,10 @@ def _largest(linear: Float, quadratic: Float, side: Float) -> tuple[Float, Float
     return np.take_along_axis(values, top, 0)[0], np.take_along_axis(places, top, 0)[0]
 
 
-def _bounds(with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool) -> tuple[Float, Float]:
-    """Return (lower, upper) of the largest label change for N units, each of shape (N,)."""
+def _bounds(
+    with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool
+) -> tuple[Float, Float, Float]:
+    """Return (lower, upper) of the largest label change for N units, each (N,), and where the lower is, (N, d)."""
 
     def ranges(a: Float, l: Float, q: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
         pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
@@ -151,12 +238,15 @@ def _bounds(with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *
     upper = np.minimum(D[1].max(axis=(1, 2)), nodes)
     row = np.arange(len(upper))
     k, other = np.unravel_index(D[1].reshape(len(upper), -1).argmax(axis=1), D[1].shape[1:])
-    lower = np.zeros(len(upper))
+    lower, where = np.zeros(len(upper)), np.zeros((len(upper), side.shape[1]))
     for sign in (1, -1):
         line, curve = (sign * (v[row, k] - v[row, other]) for v in change[1:])
         x = _largest(line, curve, side)[1]
         s, r = (
             v[0] + np.einsum("nkd,nd->nk", v[1], x) + np.einsum("nkd,nd->nk", v[2], x**2) for v in (everything, without)
         )
-        lower = np.maximum(lower, 0.0 if whole else changes(s, r))
-    return lower, np.maximum(lower, upper)
+        value = changes(s, r)
+        where = np.where((value >= lower)[:, None], x, where)
+        lower = np.maximum(lower, value)
+    # between whole numbers nobody asks; the bound covers them all the same
+    return np.zeros(len(upper)) if whole else lower, np.maximum(lower, upper), where

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.certificates import rounding
 from privgate.certificates.reach import Reach
 from privgate.subject import Subject
 
@@ -53,9 +54,10 @@ def _misfit(estimator: Any, subject: Subject) -> str:
 def single_precision(X: Any) -> str:
     """Return why results of training in single precision are not bounded; empty for anything more precise."""
     kind = np.asarray(X).dtype if not hasattr(X, "toarray") else X.dtype
-    if kind.kind == "f" and kind.itemsize < 8:
+    if kind.kind == "f" and kind.itemsize != 8:
+        what = "single" if kind.itemsize < 8 else "extended"
         return (
-            "does not apply, because records are of single precision, in which the library then computes; pass float64"
+            f"does not apply, because records are of {what} precision, in which the library then computes; pass float64"
         )
     return ""
 
@@ -81,9 +83,25 @@ def own_estimator(subject: Subject, name: str) -> Any:
 
 def own_refusal(subject: Subject, name: str) -> str:
     """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
-    if own_estimator(subject, name) is None:
+    estimator = own_estimator(subject, name)
+    if estimator is None:
         return f"does not apply, because the recipe is not privgate.models.{name} released by predict_proba"
+    X = subject.data.X
+    if hasattr(X, "toarray") or len(getattr(X, "shape", ())) != 2:
+        return "does not apply, because the features are not a dense table"
+    if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
+        return "does not apply, because features are missing"
+    alpha, K = float(estimator.alpha), len(subject.classes)
+    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= rounding.TINY:
+        return f"does not apply, because float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
     return _inexact(subject)
+
+
+def own_error(subject: Subject, alpha: float, operations: int) -> float:
+    """Return how far rounding moves a change of smoothed shares, nats: both models, ``operations`` additions each."""
+    n, K = subject.data.n, len(subject.classes)
+    size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
+    return float(8 * (operations + K + 20) * rounding.U * (1 + size))
 
 
 def members(subject: Subject, units: Index) -> Members:
@@ -169,6 +187,8 @@ def reach(subject: Subject) -> Reach:
 
 
 def vanishes(subject: Subject, rows: Index) -> bool:
-    """Return whether a class has no record left without these."""
+    """Return whether a class has no record left without these, and is not declared either."""
+    if subject.declared_classes is not None:
+        return False
     totals = np.bincount(subject.label_codes)
     return bool((totals <= np.bincount(subject.label_codes[rows], minlength=len(totals))).any())

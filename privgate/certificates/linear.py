@@ -10,6 +10,9 @@ from privgate.certificates.separable import bound_nodes, changes
 
 Float = NDArray[np.float64]
 
+#: features up to which a worst question is looked for along each of them
+_FEATURES = 200
+
 
 def pair_ranges(bias: Float, weights: Float, reach: Reach) -> tuple[Float, Float]:
     """Return the (least, largest) ``score_k - score_l`` over the domain, each of shape (N, K, K)."""
@@ -53,6 +56,71 @@ def any_classes(with_: tuple[Float, Float], without: tuple[Float, Float], reach:
     return lower, np.maximum(lower, upper)
 
 
+def most_telling(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> Float:
+    """Return the query that tells most of those at which lower bounds are looked for, shape (N, d).
+
+    Arguments as in ``any_classes``; one unit at a time, meant for as many as are trained again.
+    """
+    found = []
+    for k in range(len(without[1])):
+        model = with_[0][min(k, len(with_[0]) - 1)], with_[1][min(k, len(with_[1]) - 1)]
+        other = without[0][k], without[1][k]
+        x = np.concatenate([_pair_queries(model, other, reach), _hull_queries(model, other, reach)])
+        if reach.low is not None and reach.high is not None and reach.stated == 1 and not reach.whole:
+            start = x[_value(model, other, x).argmax()][None]
+            one = tuple(v[None] for v in model), tuple(v[None] for v in other)
+            x = np.concatenate([x, uphill(one[0], one[1], reach.low, reach.high, start)[1]])
+            if x.shape[1] <= _FEATURES:
+                x = np.concatenate([x, _along_edges(model, other, x[_value(model, other, x).argmax()], reach)])
+        x = x[reach.inside(x)]
+        found.append(x[_value(model, other, x).argmax()] if len(x) else np.full(without[1].shape[2], np.nan))
+    return np.array(found)
+
+
+def _value(model: tuple[Float, Float], other: tuple[Float, Float], x: Float) -> Float:
+    return changes(model[0] + x @ model[1].T, other[0] + x @ other[1].T)
+
+
+def _pair_queries(model: tuple[Float, Float], other: tuple[Float, Float], reach: Reach) -> Float:
+    """Return where each pair of classes changes most, and documents of one token."""
+    change = model[1] - other[1]
+    K, d = change.shape
+    made = [reach.best(change[a] - change) for a in range(K)]
+    if reach.length is not None:
+        made += [np.zeros((1, d)), np.floor(reach.length) * np.eye(min(d, _FEATURES), d)]
+    return np.concatenate(made)
+
+
+def _hull_queries(model: tuple[Float, Float], other: tuple[Float, Float], reach: Reach) -> Float:
+    """Return the corners of a box in the order in which the hull of (change, odds) of two classes passes them."""
+    K, d = model[1].shape
+    if K != 2 or d > _FEATURES or reach.low is None or reach.high is None or reach.stated > 1:
+        return np.zeros((0, d))
+    change = (model[1] - other[1])[0] - (model[1] - other[1])[1]
+    odds = other[1][1] - other[1][0]
+    turns = np.sort(np.arctan2(-change, odds) % np.pi)
+    middle = (turns + np.append(turns[1:], turns[:1] + np.pi)) / 2
+    angle = np.concatenate([middle, middle + np.pi])[:, None]
+    return np.where(np.cos(angle) * change + np.sin(angle) * odds > 0, reach.high, reach.low)
+
+
+def _along_edges(model: tuple[Float, Float], other: tuple[Float, Float], x: Float, reach: Reach) -> Float:
+    """Return the best point on each edge of the box from ``x``, by ever finer grids, shape (d, d)."""
+    d = len(x)
+    low, high = np.array(reach.low), np.array(reach.high)
+    best = np.repeat(x[None], d, axis=0)
+    for _ in range(12):
+        share = np.linspace(0, 1, 9)
+        grid = np.repeat(best[:, None], len(share), axis=1)
+        grid[np.arange(d), :, np.arange(d)] = low[:, None] + (high - low)[:, None] * share
+        value = _value(model, other, grid.reshape(-1, d)).reshape(d, -1)
+        top = value.argmax(axis=1)
+        best = grid[np.arange(d), top]
+        width = (high - low) / 8
+        low, high = (np.clip(np.diag(best) + s * width, reach.low, reach.high) for s in (-1, 1))
+    return best
+
+
 def at_corners(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> Float:
     """Return the largest label change found, shape (N,), nats: where some pair of classes changes most, then uphill."""
     change = with_[1] - without[1]
@@ -63,14 +131,14 @@ def at_corners(with_: tuple[Float, Float], without: tuple[Float, Float], reach: 
     value = np.where(reach.inside(x), changes(s, r).reshape(N, K * K), 0.0)
     if reach.low is None or reach.high is None or reach.stated > 1 or reach.whole:
         return np.asarray(value.max(axis=1))
-    return uphill(with_, without, reach.low, reach.high, x[np.arange(N), value.argmax(axis=1)])
+    return uphill(with_, without, reach.low, reach.high, x[np.arange(N), value.argmax(axis=1)])[0]
 
 
 def uphill(
     with_: tuple[Float, Float], without: tuple[Float, Float], low: Float, high: Float, start: Float, *, steps: int = 40
-) -> Float:
-    """Return the largest label change on the way of projected ascent from ``start`` (N, d) in a box, shape (N,)."""
-    x, best = start, np.zeros(len(start))
+) -> tuple[Float, Float]:
+    """Return the largest label change (N,) on the way of projected ascent from ``start`` (N, d) in a box, and where."""
+    x, best, where = start, np.zeros(len(start)), start
     row = np.arange(len(start))
     for length in np.geomspace(0.5, 0.005, steps):
         logs, mean = [], []
@@ -81,6 +149,7 @@ def uphill(
             mean.append(np.einsum("nk,nkd->nd", np.exp(log_p), weights, optimize=True))
         change = logs[0] - logs[1]
         label = np.abs(change).argmax(axis=1)
+        where = np.where((np.abs(change)[row, label] > best)[:, None], x, where)
         best = np.maximum(best, np.abs(change)[row, label])
         slope = (with_[1][row, label] - mean[0]) - (without[1][row, label] - mean[1])
         slope = slope * (np.sign(change[row, label])[:, None] * (high - low))
@@ -88,7 +157,7 @@ def uphill(
         x = np.clip(
             x + length * (high - low) * np.divide(slope, size, out=np.zeros_like(slope), where=size > 0), low, high
         )
-    return best
+    return best, where
 
 
 def two_classes(d: tuple[Float, Float], r: tuple[Float, Float], reach: Reach) -> tuple[Float, Float]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library, linear
+from privgate.certificates import library, linear, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.discrete import attained
 from privgate.certificates.reach import Reach
+from privgate.certificates.rounding import LOG, U
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
 
@@ -16,6 +17,8 @@ Float = NDArray[np.float64]
 
 #: entries of the largest temporary array
 _CHUNK = 4_000_000
+#: so many units are told their own worst question
+_ASKED = 100
 
 
 class MultinomialNB:
@@ -54,8 +57,16 @@ class MultinomialNB:
             lower[k : k + 1], upper[k : k + 1] = linear.any_classes(
                 (all_bias[None], all_weights[None]), (bias[None], weights[None]), reach
             )
+        if len(fine):
+            lower, upper = rounding.widened(lower, upper, counts.rounding(members, fine, reach))
         assumptions = (reach.words(), "the recipe is scikit-learn's MultinomialNB, which counts and nothing else")
-        return Certified(upper, lower, attained(lower, upper), assumptions)
+        questions = None
+        if len(members) <= _ASKED:
+            questions = np.full((len(members), len(counts.alpha)), np.nan)
+            for k in np.flatnonzero(fine):
+                without = tuple(v[None] for v in counts.scores(members[k]))
+                questions[k] = linear.most_telling((all_bias[None], all_weights[None]), (without[0], without[1]), reach)
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +108,34 @@ class _Counts:
         np.subtract.at(n, self.labels[rows], 1.0)
         smoothed = np.maximum(table, 0.0) + self.alpha
         return self._prior(n), np.log(smoothed) - np.log(smoothed.sum(axis=1))[:, None]
+
+    def rounding(self, members: list[Index], fine: NDArray[np.bool_], reach: Reach) -> Float:
+        """Return how far rounding moves the change that leaving out each unit makes, shape (U,), nats."""
+        found, off = np.zeros(len(members)), rounding.of_sums(self.X, self.table.sum(axis=0))
+        prior = float(np.log(self.n.sum()) + (0.0 if self.log_prior is None else np.abs(self.log_prior).max()) + 1)
+        size = np.array([len(rows) for rows in members])
+        whole = rounding.of_linear(*self._off(self.table[None], off), reach, prior)
+        for c in range(len(self.n)):
+            place = np.flatnonzero(fine & (size == 1) & np.array([self.labels[r[0]] == c for r in members], dtype=bool))
+            step = max(1, _CHUNK // max(1, self.table.size))
+            for part in np.split(place, np.arange(step, len(place), step)):
+                left = np.repeat(self.table[None], len(part), axis=0)
+                left[:, c] -= self.X[[members[k][0] for k in part]]
+                found[part] = rounding.of_linear(*self._off(left, off), reach, prior)
+        for k in np.flatnonzero(fine & (size > 1)):
+            table = self.table.copy()
+            np.subtract.at(table, self.labels[members[k]], self.X[members[k]])
+            found[k] = rounding.of_linear(*self._off(table[None], off), reach, prior)[0]
+        return found + whole
+
+    def _off(self, table: Float, off: Float) -> tuple[Float, Float]:
+        """Return (error, weights), shapes (N, K, d), of tables (N, K, d) whose columns are off by ``off`` (d,)."""
+        smoothed = np.maximum(table, 0.0) + self.alpha
+        total = smoothed.sum(axis=-1, keepdims=True)
+        logs = np.log(smoothed), np.log(total)
+        error = rounding.of_logarithm(off / smoothed + 2 * U)
+        error = error + rounding.of_logarithm(off.sum() / total + (table.shape[-1] + 4) * U)
+        return error + 2 * LOG * (np.abs(logs[0]) + np.abs(logs[1])), logs[0] - logs[1]
 
     def one_class(self, rows: Index, y: int, reach: Reach) -> tuple[Float, Float]:
         """Return (lower, upper) for single records of class ``y``, each of shape (U,)."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.certificates import library
+from privgate.certificates import library, rounding
 from privgate.certificates.base import Certified
 from privgate.certificates.discrete import attained
 from privgate.models import shares
@@ -35,7 +35,7 @@ class RandomTrees:
         del retrained, limit
         estimator = library.own_estimator(subject, "RandomTrees")
         X, labels = library.dense(subject.data.X), subject.label_codes
-        model = estimator.fit(X, labels)
+        model = estimator.fit(X, subject.data.y)
         leaves, counts, alpha = model.leaves(X), model.counts_, float(estimator.alpha)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         tree = np.arange(counts.shape[0])
@@ -52,7 +52,8 @@ class RandomTrees:
             else:
                 upper[k] = arithmetic(counts, left, alpha)
             lower[k] = _at(counts[own], left[own], alpha, estimator.average)
-        upper = np.maximum(upper, lower)
+        error = np.full(len(units), library.own_error(subject, alpha, len(tree)))
+        lower, upper = rounding.widened(lower, np.maximum(upper, lower), error)
         assumption = "splits are drawn from declared ranges before the data are seen; any query is allowed"
         return Certified(upper, lower, attained(lower, upper), (assumption,))
 

@@ -9,10 +9,14 @@ from privgate.subject import Subject
 
 
 class SmoothedNeighbors:
-    """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor."""
+    """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor.
+
+    Or is lost, where nobody is left to vote: with e of r lost votes replaced, a label's share grows by at most
+    ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is largest where e = r.
+    """
 
     name = "smoothed_neighbors"
-    source = "mathematical reference, section 5, with its correction: order by (distance, record)"
+    source = "mathematical reference, section 5, with its correction: order by (distance, record); section 12.3"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
@@ -32,12 +36,10 @@ class SmoothedNeighbors:
         members = [subject.data.units[int(u)] for u in units]
         size = np.array([len(rows) for rows in members], dtype=np.int64)
         votes = np.minimum(size, estimator.n_neighbors)
-        upper = np.log1p(votes / float(estimator.alpha))
-        gone = (subject.data.n - size < estimator.n_neighbors) | np.array(
-            [library.vanishes(subject, rows) for rows in members], dtype=bool
-        )
+        upper = np.log1p(votes / float(estimator.alpha)) + library.own_error(subject, float(estimator.alpha), 1)
+        gone = np.array([library.vanishes(subject, rows) for rows in members], dtype=bool)
         upper[gone] = np.inf
         assumption = (
-            "any query is allowed; neighbors are ordered by distance and, where equal, by their order in the data"
+            "any query is allowed; neighbors are ordered by distance and, where equal, by their own features and label"
         )
         return Certified(upper, np.where(gone, np.inf, 0.0), gone, (assumption,))

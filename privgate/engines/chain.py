@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.engines import catalogue, complement
 from privgate.engines.base import Declined, Engine
-from privgate.engines.recheck import recheck
+from privgate.engines.recheck import Asker, recheck
 from privgate.engines.screen import screened
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
@@ -99,6 +99,7 @@ def answer(
     mode: Mode = "all",
     precision: str = "full",
     engines: tuple[Engine, ...] | None = None,
+    asker: Asker | None = None,
 ) -> Answered:
     """Return models without each unit from the first engine that covers it; always complete.
 
@@ -122,6 +123,8 @@ def answer(
         Whether an engine that knows how may compute in half the bits, with a larger ``error``; re-checked all the same.
     engines : tuple of Engine, optional
         The catalogue if absent; the last one must hand on nothing.
+    asker : Asker, optional
+        Puts further questions to the models that re-checks train.
 
     Raises
     ------
@@ -153,7 +156,7 @@ def answer(
         if getattr(engine, "complements", False):
             made, rounded = complement.as_released(made)
         if engine.name != "refit" and len(made.units):  # refits are the training function itself
-            checked = recheck(engine, subject, made, fleet, limits=limits)
+            checked = recheck(engine, subject, made, fleet, limits=limits, asker=asker)
             rechecks.append(checked)
             if checked.outcome != "passed":
                 declined[engine.name] = checked.message

@@ -5,6 +5,9 @@ than 5 % of all units are wrong (0.95^59 < 0.05); the worst units and those near
 looked at as well.
 """
 
+from dataclasses import replace
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +27,26 @@ TOLERANCE = 1e-6
 UNDERFLOW = -700.0
 
 
+class Asker(Protocol):
+    """Whoever wants the models that a re-check trains asked more: certificates, about their own bounds."""
+
+    def ask(self, subject: Subject, made: Retrained, chosen: Index) -> tuple[Subject, list[Index]]:
+        """Return the subject, questions among its candidates, and the pool rows to ask about each chosen unit."""
+        ...
+
+    def told(self, unit: int, change: Float) -> None:
+        """Take note of the largest label change, nats, at each question about a unit; infinite if training fails."""
+        ...
+
+
 def recheck(
-    engine: Engine, subject: Subject, made: Retrained, fleet: Fleet, *, limits: tuple[float, ...] = ()
+    engine: Engine,
+    subject: Subject,
+    made: Retrained,
+    fleet: Fleet,
+    *,
+    limits: tuple[float, ...] = (),
+    asker: Asker | None = None,
 ) -> Precondition:
     """Compare an engine's answer with real training on chosen units.
 
@@ -35,6 +56,8 @@ def recheck(
         What the engine answered.
     limits : tuple of float
         PDTP limits, nats.
+    asker : Asker, optional
+        Puts further questions to the same models.
 
     Returns
     -------
@@ -48,16 +71,11 @@ def recheck(
     """
     chosen = choose(subject, made, limits)
     tolerance = float(getattr(engine, "tolerance", TOLERANCE))
-    seed = made.seeds[0]
     rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
     alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
     everything = np.unique(made.row_query[alive])
-    fits = [Fit(seed, everything, left_out=np.zeros(0, dtype=np.int64))]
-    fits += [
-        Fit(seed, made.row_query[r], left_out=subject.data.units[int(made.units[k])])
-        for k, r in zip(chosen, rows, strict=True)
-    ]
-    full, *without = fleet.fits(subject, fits, label=f"re-checking {engine.name}")
+    own = [made.row_query[r] for r in rows]
+    full, without = _trained(subject, made, chosen, own, everything, fleet, asker, f"re-checking {engine.name}")
     worst, beyond, message = _with_error(made, full, everything, alive)
     wrong = ["the model with every record"] if beyond > tolerance else []
     for k, r, got in zip(chosen, rows, without, strict=True):
@@ -81,6 +99,53 @@ def recheck(
     extent = f"{len(chosen)} of {len(made.units)} units to {worst:.1e} nats"
     text = f"{engine.name} agrees with the training function on {extent}"
     return Precondition(f"recheck_{engine.name}", "passed", text, detail)
+
+
+def observe(subject: Subject, made: Retrained, fleet: Fleet, asker: Asker, *, limits: tuple[float, ...] = ()) -> None:
+    """Train without as many units as a re-check does, for the asker alone: where refits answered everything."""
+    chosen = choose(subject, made, limits)
+    nothing = np.zeros(0, dtype=np.int64)
+    _trained(subject, made, chosen, [nothing] * len(chosen), nothing, fleet, asker, "comparing certificates")
+
+
+def _trained(  # noqa: PLR0917  one call of the fleet for two askers
+    subject: Subject,
+    made: Retrained,
+    chosen: Index,
+    own: list[Index],
+    everything: Index,
+    fleet: Fleet,
+    asker: Asker | None,
+    label: str,
+) -> tuple[Answer, list[Answer]]:
+    """Return the model with every record at ``everything``, and those without each chosen unit at its ``own`` rows.
+
+    What an asker wants to know beside that is asked of the same models, and told to it.
+    """
+    extra = [everything[:0]] * len(chosen)
+    if asker is not None:
+        subject, extra = asker.ask(subject, made, chosen)
+    queries = np.unique(np.concatenate([everything, *extra]))
+    fits = [Fit(made.seeds[0], queries, left_out=np.zeros(0, dtype=np.int64))]
+    for k, mine, more in zip(chosen, own, extra, strict=True):
+        left_out = subject.data.units[int(made.units[k])]
+        fits.append(Fit(made.seeds[0], np.concatenate([mine, more]), left_out=left_out))
+    full, *without = fleet.fits(subject, fits, label=label)
+    if asker is not None and not full.problem:
+        for k, mine, more, got in zip(chosen, own, extra, without, strict=True):
+            if made.status[k] in (Status.UNDEFINED, Status.FAILED) or not len(more):
+                continue  # infinite whatever a certificate says
+            if got.problem:
+                asker.told(int(made.units[k]), np.array([np.inf]))
+            else:
+                expected = full.log_p[np.searchsorted(queries, more)]
+                asker.told(int(made.units[k]), _gaps(expected, got.log_p[len(mine) :]))
+    if full.problem:
+        return full, without
+    shown = replace(full, log_p=full.log_p[np.searchsorted(queries, everything)])
+    return shown, [
+        a if a.problem else replace(a, log_p=a.log_p[: len(mine)]) for a, mine in zip(without, own, strict=True)
+    ]
 
 
 def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = ()) -> Index:

@@ -145,7 +145,9 @@ def full_fits(subject: Subject, seeds: Seeds) -> list[Fit]:
 
 
 def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
-    """Return which units take the last record of some class with them, shape (U,)."""
+    """Return which units take the last record of some class with them, shape (U,); a declared class stays."""
+    if subject.declared_classes is not None:
+        return np.zeros(len(units), dtype=bool)
     codes, members = subject.label_codes, subject.data.units
     counts = np.bincount(codes, minlength=len(subject.classes))
     if (counts > max(len(m) for m in members)).all():

@@ -16,6 +16,7 @@ from privgate.retrain.retrained import Retrained, Shadows
 from privgate.subject import Subject
 
 if TYPE_CHECKING:
+    from privgate.certificates.witness import Witness
     from privgate.measure.attacked import Attacked
     from privgate.measure.pool import Pool
 
@@ -89,6 +90,8 @@ class Bench:
         JSON values collected for the report: plan, re-checks, certificates, attacks, curves.
     preconditions : list of Precondition
         What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
+    witness : Witness, optional
+        What re-trained models answered where certificates say that they differ most; set with ``retrained``.
     """
 
     subject: Subject
@@ -100,6 +103,7 @@ class Bench:
     suites: Mapping[str, str] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
     preconditions: list[Precondition] = field(default_factory=list)
+    witness: "Witness | None" = None
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""

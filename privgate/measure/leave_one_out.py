@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from privgate import certificates, engines
 from privgate.certificates.base import Certified
+from privgate.certificates.witness import Witness
+from privgate.engines.recheck import observe
+from privgate.evidence import Precondition
 from privgate.measure import indirect
 from privgate.measure.bench import Bench
 from privgate.release import Release
@@ -50,17 +53,25 @@ def costs_no_fits(bench: Bench) -> bool:
 def retrained(bench: Bench) -> Retrained:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
     units = bench.units
-    needs_changes = any(c.needs_retrained for c in certificates.applicable(bench.subject)[0])
+    theorems = tuple(certificates.applicable(bench.subject)[0])
+    witness = Witness(theorems) if theorems else None
     found = engines.answer(
         bench.subject,
         units,
         bench.seeds,
         bench.fleet,
         limits=bench.thresholds or (1.0,),
-        changes=needs_changes,
+        changes=any(c.needs_retrained for c in theorems),
         mode=bench.mode,
         precision=bench.limits.precision,
+        asker=witness,
     )
+    if witness is not None:
+        if not found.rechecks:  # refits answered everybody, and only about their own records
+            observe(bench.subject, found.retrained, bench.fleet, witness, limits=bench.thresholds or (1.0,))
+        failed = [p.detail["engine"] for p in found.rechecks if p.outcome != "passed"]
+        witness.distrusted = str(failed[0]) if failed else ""
+        bench.witness = witness
     bench.detail["recheck"] = [_recheck_row(dict(p.detail)) for p in found.rechecks]
     bench.detail["declined"] = dict(found.declined)
     bench.detail["engines"] = [share.payload() for share in found.shares]
@@ -173,7 +184,14 @@ def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
 def certified(bench: Bench, units: Index, found: Retrained | None) -> Certified:
     """Return the best certificate for each unit, and note which theorem spoke and why the others did not."""
     limit = bench.thresholds[-1] if bench.thresholds else None
-    bound, by, because = certificates.bound(bench.subject, units, found, limit=limit)
+    witness = bench.witness
+    bound, by, because = certificates.bound(bench.subject, units, found, limit=limit, witness=witness)
+    if witness is not None:
+        bench.detail["certificates_compared"] = {"units": len(witness.seen), "questions": witness.questions}
+        for name, (text, values) in witness.silenced.items():
+            bench.preconditions.append(
+                Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
+            )
     notes: list[dict[str, Any]] = []
     for name, certificate in certificates.ALL.items():
         spoke = int((by == name).sum())

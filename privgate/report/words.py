@@ -205,6 +205,10 @@ _CONDITIONS: Mapping[str, str] = {
 def condition(name: Any) -> str:
     """Return a precondition's name in words."""
     raw = str(name or "")
+    if raw.startswith("certificate_"):
+        return (
+            f"Real models keep within the certificate ({plain(raw.removeprefix('certificate_').replace('_', ' '), 40)})"
+        )
     if raw.startswith("recheck_"):
         return f"Fast engine agrees with retraining ({plain(raw.removeprefix('recheck_').replace('_', ' '), 40)})"
     told = _CONDITIONS.get(raw) or plain(raw.replace("_", " "), 60)

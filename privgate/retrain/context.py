@@ -15,7 +15,7 @@ from privgate.retrain.fit import Answer
 from privgate.subject import Subject
 
 #: raised whenever the same call could give another number because privgate changed
-VERSION = 1
+VERSION = 2
 
 _HEAD = struct.Struct("<cIIdI")
 _NUMERIC = ("numpy", "scipy", "scikit-learn", "pandas")

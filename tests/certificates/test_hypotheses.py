@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
@@ -147,10 +148,44 @@ def test_without_smoothing_a_query_impossible_under_every_class_is_undefined():
     assert np.isinf(found.upper).all()
 
 
-def test_fewer_records_than_neighbors_without_the_unit_is_infinite():
-    found = bound("smoothed_neighbors", subject(SmoothedNeighbors(n_neighbors=30), REAL))
-    assert np.isinf(found.upper).all()
-    assert np.isfinite(bound("smoothed_neighbors", subject(SmoothedNeighbors(n_neighbors=29), REAL)).upper).all()
+@pytest.mark.parametrize("k", [29, 30, 31, 500])
+def test_fewer_records_than_neighbors_are_bounded_too(k):
+    s = subject(SmoothedNeighbors(n_neighbors=k, alpha=0.6), REAL)
+    assert bound("smoothed_neighbors", s).upper.max() <= np.log1p(1 / 0.6) + 1e-9
+    p = clone(SmoothedNeighbors(n_neighbors=k)).fit(REAL, Y).predict_proba(REAL[:2])
+    q = clone(SmoothedNeighbors(n_neighbors=k)).fit(REAL[:1], Y[:1]).predict_proba(REAL[:2])
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert q.shape == (2, 1)
+
+
+OWN = [
+    ContingencyTable(alpha=0.5, classes=["a", "b", "c", "d"]),
+    SmoothedNeighbors(n_neighbors=3, alpha=0.5, classes=["a", "b", "c", "d"]),
+    RandomTrees(n_features=3, alpha=0.5, classes=["a", "b", "c", "d"], average="arithmetic"),
+]
+
+
+@pytest.mark.parametrize("model", OWN, ids=lambda m: type(m).__name__)
+def test_leaving_out_the_only_holder_of_a_class_is_bounded_where_the_classes_are_declared(model):
+    """Section 12.3: labels that are read off the data change every cell when one of them goes."""
+    name = {"ContingencyTable": "contingency_table", "SmoothedNeighbors": "smoothed_neighbors"}.get(
+        type(model).__name__, "random_trees"
+    )
+    y = np.where(Y == 0, "a", "b").astype(object).astype(str)
+    y[5] = "c"
+    declared = subject(model, REAL, y=y)
+    assert declared.classes.tolist() == ["a", "b", "c", "d"]
+    found = bound(name, declared)
+    assert np.isfinite(found.upper).all()
+    keep = np.arange(30) != 5
+    with_, without = clone(model).fit(REAL, y), clone(model).fit(REAL[keep], y[keep])
+    Q = np.concatenate([REAL, rng.random((100, 3))])
+    change = np.abs(np.log(with_.predict_proba(Q)) - np.log(without.predict_proba(Q))).max()
+    assert found.lower[5] <= change <= found.upper[5]
+    undeclared = bound(name, subject(clone(model).set_params(classes=None), REAL, y=y))
+    assert np.isinf(undeclared.upper[5])
+    with pytest.raises(ValueError, match="declared classes"):
+        clone(model).set_params(classes=["a", "b"]).fit(REAL, y)
 
 
 def test_neighbors_keep_dtp_1_from_a_smoothing_of_0_582():

@@ -1,0 +1,330 @@
+"""Nasty subjects: where a library's floating-point formula, memory order or encoding has surprises."""
+
+import contextlib
+import itertools
+import warnings
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from families import Instance
+from sklearn.base import clone
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.data import take
+from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+
+#: below this a released probability is 0 or a number without digits
+UNDERFLOW = -700.0
+
+
+def _size(rng):
+    return int(rng.choice([2, 3, 4, 5, rng.integers(6, 40), rng.integers(40, 400), rng.integers(400, 1500)]))
+
+
+def _labels(rng, n):
+    K = int(rng.integers(2, min(5, n) + 1))
+    y = np.concatenate([np.arange(K), rng.integers(0, K, n - K)])
+    if rng.random() < 0.2:  # nearly everybody has one label
+        y = np.concatenate([np.arange(K), np.zeros(n - K, dtype=int)])
+    y = rng.permutation(y)
+    return np.array(["no", "a b", "Z", "é", "x"])[y] if rng.random() < 0.2 else y
+
+
+def _groups(rng, n):
+    return rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
+
+
+def _alpha(rng):
+    return float(rng.choice([1.0, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-12, 1e-50, 1e-300, 1e6, 0.5]))
+
+
+def _container(rng, X, *, sparse=True, single=True):
+    """The same records in another memory order, type or container."""
+    kind = rng.integers(0, 7)
+    if kind == 0:
+        return np.asfortranarray(X)
+    if kind == 1 and sparse:
+        return sp.csr_matrix(X)
+    if kind == 2:
+        return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    if kind == 3 and single:
+        return X.astype(np.float32)
+    if kind == 4:
+        return np.concatenate([X, X], axis=1)[:, : X.shape[1]]  # not contiguous
+    if kind == 5 and (np.floor(X) == X).all() and np.abs(X).max() < 100:
+        return X.astype(np.int8)
+    return X
+
+
+def _priors(rng, y, name):
+    K = len(np.unique(y))
+    if rng.random() < 0.7:
+        return {}
+    p = rng.dirichlet(np.ones(K))
+    p = p / p.sum()
+    return {name: p.tolist()}
+
+
+def _subject(rng, estimator, X, y, domain):
+    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=_groups(rng, len(y))))
+
+
+def _flags(rng, n, m):
+    """Columns of 0 and 1, some constant, some of a single exception, some equal to others."""
+    X = (rng.random((n, m)) < rng.random(m)).astype(float)
+    for j in range(m):
+        kind = rng.integers(0, 6)
+        if kind < 2:
+            X[:, j] = float(kind)
+        elif kind == 2:
+            X[:, j] = 1.0
+            X[rng.integers(n), j] = 0.0
+        elif kind == 3:
+            X[:, j] = X[:, 0]
+    return X
+
+
+def bernoulli(rng):
+    n, m = _size(rng), int(rng.integers(1, 6))
+    X, y = _flags(rng, n, m), _labels(rng, n)
+    threshold = rng.choice([0.0, 0.5, 3.0, 1e9])
+    domain, queries = None, np.array(list(itertools.product((0.0, 1.0), repeat=m)))
+    binarize = 0.0
+    if rng.random() < 0.3:
+        X, queries, binarize = X * 2 - 1 + threshold, queries * 2 - 1 + threshold, float(threshold)
+    elif rng.random() < 0.3:
+        domain, binarize = Domain(categories=(2,) * m), None
+    elif rng.random() < 0.3:  # some features reach one side of the threshold only
+        reach = [sorted({0.0, 1.0} & {*X[:, j].tolist(), float(rng.integers(2))}) for j in range(m)]
+        domain = Domain(box=tuple((r[0], r[-1]) for r in reach))
+        queries = np.array(list(itertools.product(*reach)))
+    estimator = BernoulliNB(
+        alpha=_alpha(rng),
+        binarize=binarize,
+        fit_prior=bool(rng.random() < 0.7),
+        **_priors(rng, y, "class_prior"),
+    )
+    single = abs(threshold) < 100
+    return Instance(_subject(rng, estimator, _container(rng, X, single=single), y, domain), queries, complete=True)
+
+
+def categorical(rng):
+    n, m = _size(rng), int(rng.integers(1, 5))
+    seen = rng.integers(1, 4, m)
+    X, y = np.column_stack([rng.integers(0, v, n) for v in seen]), _labels(rng, n)
+    declared = rng.random() < 0.6
+    V = seen + rng.integers(0, 3, m) if declared else X.max(axis=0) + 1
+    estimator = CategoricalNB(
+        alpha=_alpha(rng),
+        fit_prior=bool(rng.random() < 0.7),
+        min_categories=V.tolist() if declared else None,
+        **_priors(rng, y, "class_prior"),
+    )
+    asked = np.maximum(V - rng.integers(0, 2, m), X.max(axis=0) + 1)  # less than the classifier knows
+    domain = Domain(categories=tuple(int(v) for v in asked)) if declared else None
+    queries = np.array(list(itertools.product(*(range(v) for v in (asked if declared else V)))))
+    if rng.random() < 0.1:
+        estimator.set_params(alpha=0.0)
+    X = _container(rng, X.astype(float), sparse=False) if rng.random() < 0.5 else X
+    return Instance(_subject(rng, estimator, X, y, domain), queries, complete=True)
+
+
+def _documents(rng):
+    n, d = _size(rng), int(rng.integers(2, 5))
+    length = float(rng.choice([1, 3, 50, 1e4]))
+    X = np.array(
+        [np.bincount(rng.integers(0, d, rng.integers(0, int(min(length, 60)) + 1)), minlength=d) for _ in range(n)]
+    )
+    X = X.astype(float)
+    X[:, rng.integers(d)] *= float(rng.random() < 0.5)  # a word that nobody uses
+    if rng.random() < 0.4:
+        word = rng.integers(d)
+        X[1:, word] = 0.0  # a word that one person alone uses
+    if rng.random() < 0.3:
+        X = X * 0.1  # weights that float64 does not hold exactly
+    corners = np.concatenate(
+        [np.zeros((1, d)), np.eye(d), length * np.eye(d), np.floor(length * rng.dirichlet(np.ones(d), 60))]
+    )
+    domain = Domain(max_length=length)
+    if rng.random() < 0.2:
+        size = float(max(1.0, np.sqrt((X**2).sum(axis=1)).max()))
+        ends = rng.random((60, d)) + 1e-9
+        return (
+            X,
+            np.concatenate([size * np.eye(d), size * ends / np.sqrt((ends**2).sum(axis=1, keepdims=True))]),
+            Domain(norm=size),
+        )
+    if rng.random() < 0.2:
+        X = np.ceil(X)
+        V = X.max(axis=0).astype(int) + 1 + rng.integers(0, 2, d)
+        rows = np.floor(rng.random((200, d)) * V)
+        return (
+            X,
+            np.concatenate([rows, (V - 1) * rng.integers(0, 2, (30, d))]),
+            Domain(categories=tuple(int(v) for v in V)),
+        )
+    if rng.random() < 0.3:
+        side = max(1.0, float(X.max()))
+        domain = Domain(box=((0.0, side),) * d)
+        corners = np.concatenate(
+            [side * np.array(list(itertools.product((0.0, 1.0), repeat=d))), side * rng.random((60, d))]
+        )
+    return X, corners, domain
+
+
+def multinomial(rng):
+    X, queries, domain = _documents(rng)
+    y = _labels(rng, len(X))
+    estimator = MultinomialNB(alpha=_alpha(rng), fit_prior=bool(rng.random() < 0.7), **_priors(rng, y, "class_prior"))
+    if rng.random() < 0.1:
+        estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
+    return Instance(_subject(rng, estimator, _container(rng, X, single=False), y, domain), queries)
+
+
+def complement(rng):
+    X, queries, domain = _documents(rng)
+    estimator = ComplementNB(alpha=_alpha(rng), norm=bool(rng.random() < 0.5))
+    if rng.random() < 0.1:
+        estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
+    if rng.random() < 0.1:
+        estimator.set_params(force_alpha=False)
+    return Instance(_subject(rng, estimator, _container(rng, X, single=False), _labels(rng, len(X)), domain), queries)
+
+
+def _numbers(rng):
+    n, d = _size(rng), int(rng.integers(1, 5))
+    y = _labels(rng, n)
+    X = rng.random((n, d)) if rng.random() < 0.5 else rng.normal(size=(n, d)) * 10.0 ** rng.integers(-6, 7)
+    for j in range(d):
+        kind = rng.integers(0, 6)
+        offset = float(rng.choice([0.0, 1e3, 1e6, 1718452800.1, -1e9, 0.1, 1e9 / 3]))
+        if kind == 0:
+            X[:, j] = offset
+        elif kind == 1:
+            X[:, j] += offset
+        elif kind == 2:
+            X[:, j] = np.round(X[:, j])
+    if n > 5 and rng.random() < 0.3:
+        X[rng.integers(n, size=n // 2)] = X[0]  # duplicates
+    wide = float(rng.choice([0.0, 0.5, 2.0]))
+    low, high = X.min(axis=0) - wide, X.max(axis=0) + wide
+    domain = Domain(box=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)))
+    corners = np.array(list(itertools.product(*domain.box)))
+    low, high = (np.array(v) for v in zip(*domain.box, strict=True))
+    queries = np.concatenate([corners, X[:20], low + (high - low) * rng.random((100, d))])
+    return X, y, domain, np.clip(queries, low, high)
+
+
+def gaussian(rng):
+    X, y, domain, queries = _numbers(rng)
+    smoothing = float(rng.choice([1e-9, 1e-9, 1e-9, 0.0, 1e-12, 1e-2, 1.0, 1e6]))
+    estimator = GaussianNB(var_smoothing=smoothing, **_priors(rng, y, "priors"))
+    return Instance(_subject(rng, estimator, _container(rng, X, single=False, sparse=False), y, domain), queries)
+
+
+def _declared(rng, y):
+    return [*np.unique(y).tolist(), "zz" if np.asarray(y).dtype.kind == "U" else 99] if rng.random() < 0.5 else None
+
+
+def table(rng):
+    instance = categorical(rng)
+    data = instance.subject.data
+    estimator = ContingencyTable(alpha=_alpha(rng), classes=_declared(rng, data.y))
+    return Instance(Subject.local(Recipe(estimator), data), instance.queries, complete=True)
+
+
+def neighbors(rng):
+    X, y, _, queries = _numbers(rng)
+    if rng.random() < 0.6:  # many equal distances
+        X, queries = np.round(X * 10) / 10, np.round(queries * 10) / 10
+    k = int(rng.choice([1, 2, 3, len(y) - 1, len(y), len(y) + 1]))
+    estimator = SmoothedNeighbors(n_neighbors=max(k, 1), alpha=_alpha(rng), classes=_declared(rng, y))
+    return Instance(_subject(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
+
+
+def trees(rng):
+    X, y, domain, queries = _numbers(rng)
+    low, high = (list(v) for v in zip(*domain.box, strict=True))
+    estimator = RandomTrees(
+        n_features=X.shape[1],
+        low=low,
+        high=high,
+        n_trees=int(rng.integers(1, 5)),
+        depth=int(rng.integers(1, 4)),
+        alpha=_alpha(rng),
+        average=str(rng.choice(["geometric", "arithmetic"])),
+        random_state=int(rng.integers(100)),
+        classes=_declared(rng, y),
+    )
+    return Instance(_subject(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
+
+
+NASTY = {
+    "bernoulli_nb": bernoulli,
+    "categorical_nb": categorical,
+    "multinomial_nb": multinomial,
+    "complement_nb": complement,
+    "gaussian_nb": gaussian,
+    "contingency_table": table,
+    "smoothed_neighbors": neighbors,
+    "random_trees": trees,
+}
+
+
+def log_p(model, queries, classes):
+    """What the deployed model answers, one column a class; None where it answers NaN or not at all."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        got = (
+            model.predict_log_proba(queries)
+            if hasattr(model, "predict_log_proba")
+            else np.log(model.predict_proba(queries))
+        )
+    full = np.full((len(got), len(classes)), -np.inf)
+    full[:, np.searchsorted(classes, model.classes_)] = got
+    if np.isnan(full).any():
+        return None
+    return full if hasattr(model, "predict_log_proba") else np.maximum(full, UNDERFLOW)
+
+
+def fitted(subject, rows):
+    """The library's own model of these records; None where it refuses them."""
+    with contextlib.suppress(ValueError, IndexError), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return clone(subject.recipe.library_estimator).fit(take(subject.data.X, rows), subject.data.y[rows])
+    return None
+
+
+def ask(model, queries, subject):
+    if model is None:
+        return None
+    like = subject.data.X
+    kind = np.float64 if hasattr(like, "iloc") or hasattr(like, "tocsr") else np.asarray(like).dtype
+    if np.dtype(kind).kind in "iu":
+        kind = np.float64
+    asked = pd.DataFrame(queries, columns=like.columns) if hasattr(like, "iloc") else queries.astype(kind)
+    with contextlib.suppress(ValueError, IndexError):
+        return log_p(model, asked, subject.classes)
+    return None
+
+
+def change(with_, without, queries, subject):
+    """Largest change of a label's log-probability at each query, shape (Q,); infinite where a model has no answer."""
+    answers = [ask(m, queries, subject) for m in (with_, without)]
+    if any(a is None for a in answers):
+        return np.full(len(queries), np.inf)
+    with np.errstate(invalid="ignore"):
+        return np.abs(np.where(answers[0] == answers[1], 0.0, answers[0] - answers[1])).max(axis=1)
+
+
+def ascent(with_, without, start, domain, subject, rng, *, rounds=4):
+    """Largest change found uphill from ``start`` (Q, d) by random steps inside a box."""
+    low, high = (np.array(v) for v in zip(*domain.box, strict=True))
+    best = start[change(with_, without, start, subject).argmax()]
+    for k in range(rounds):
+        near = np.clip(best + rng.normal(size=(40, len(best))) * (high - low) * 0.3 / 2**k, low, high)
+        near = np.concatenate([best[None], near])
+        best = near[change(with_, without, near, subject).argmax()]
+    return change(with_, without, best[None], subject)[0]

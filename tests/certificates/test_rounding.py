@@ -1,0 +1,118 @@
+"""What float64 does to a deployed formula is in the bound, or the regime is refused; ordinary data lose nothing."""
+
+import itertools
+
+import numpy as np
+import pytest
+from nasty import change, fitted
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB
+
+from privgate import Domain, Recipe, Subject, TrainingData, certificates
+from privgate.certificates import rounding
+from privgate.certificates.count_rounding import negated
+
+#: nats; summing changes of log-probabilities in another order
+ROUNDING_OF_TEST = 1e-9
+
+
+def bound(name, subject):
+    return certificates.ALL[name].bound(subject, np.arange(min(20, len(subject.data.units))), None)
+
+
+def real(subject, unit, queries):
+    everyone = np.arange(subject.data.n)
+    with_, without = (fitted(subject, rows) for rows in (everyone, np.delete(everyone, unit)))
+    return float(change(with_, without, queries, subject).max())
+
+
+def test_gaussian_means_that_cancel_are_not_certified():
+    """Damage needs class means that err differently, which depends on n: so n is scanned."""
+    worst = 0.0
+    for n in range(201, 260):
+        rng = np.random.default_rng(n)
+        X = np.column_stack([rng.random(n), rng.random(n), np.full(n, 1718452800.1)])
+        box = ((0.0, 1.0), (0.0, 1.0), (1718452799.6, 1718452800.6))
+        subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, rng.integers(0, 2, n), domain=Domain(box=box)))
+        changed = real(subject, 0, np.array(list(itertools.product(*box))))
+        assert changed <= bound("gaussian_nb", subject).upper[0]
+        assert "subtract a constant" in certificates.ALL["gaussian_nb"].applies(subject)
+        worst = max(worst, changed)
+    assert worst > 1e5
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e3, 1e5])
+def test_a_smaller_offset_costs_no_certificate(offset):
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.random(300), np.full(300, offset)])
+    box = Domain(box=((0.0, 1.0), (offset - 0.5, offset + 0.5)))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, np.arange(300) % 2, domain=box))
+    assert bound("gaussian_nb", subject).upper.max() < 0.1
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e-12, 1e-10, 1e-8, 1e-6, 1e-3, 1.0])
+def test_bernoulli_computes_the_absence_of_a_feature_that_everybody_has_from_its_presence(alpha):
+    n, rng = 2000, np.random.default_rng(0)
+    X = np.column_stack([np.ones((n, 3)), rng.integers(0, 2, (n, 2))])
+    subject = Subject.local(Recipe(BernoulliNB(alpha=alpha)), TrainingData(X, np.arange(n) % 2))
+    said, found = certificates.ALL["bernoulli_nb"].applies(subject), bound("bernoulli_nb", subject)
+    changed = real(subject, 0, np.array(list(itertools.product((0.0, 1.0), repeat=5))))
+    assert changed <= found.upper[0] + ROUNDING_OF_TEST
+    if alpha <= 1e-12:
+        assert changed > 1
+        assert "raise alpha" in said
+        assert np.isinf(found.upper).all()
+    if alpha >= 1e-8:
+        assert not said
+        assert found.upper.max() < 0.1
+
+
+@pytest.mark.parametrize(("alpha", "finite"), [(1e-14, False), (1e-12, True), (1.0, True)])
+def test_complement_takes_a_count_off_the_smoothed_sum(alpha, finite):
+    X = np.column_stack([np.r_[np.full(50, 2.0), np.zeros(50)], np.ones(100)])
+    domain = Domain(max_length=5)
+    subject = Subject.local(Recipe(ComplementNB(alpha=alpha)), TrainingData(X, np.arange(100) // 50, domain=domain))
+    found = bound("complement_nb", subject)
+    changed = real(subject, 0, np.array([[5.0, 0.0], [0.0, 5.0], [2.0, 3.0]]))
+    assert changed <= found.upper[0] + ROUNDING_OF_TEST
+    assert np.isfinite(found.upper).all() == finite
+    assert ("raise alpha" in certificates.ALL["complement_nb"].applies(subject)) != finite
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_wine])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_ordinary_data_are_bounded_as_tightly_as_exact_arithmetic_would(monkeypatch, load, scaled):
+    X, y = load(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0) if scaled else X
+    box = Domain(box=tuple(zip(X.min(axis=0).tolist(), X.max(axis=0).tolist(), strict=True)))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, domain=box))
+    found = bound("gaussian_nb", subject)
+    monkeypatch.setattr(rounding, "widened", lambda lower, upper, _: (lower, upper))
+    exact = bound("gaussian_nb", subject)
+    assert np.isfinite(found.upper).all()
+    assert (found.upper - exact.upper).max() < 1e-7
+    assert (exact.lower - found.lower).max() < 1e-7
+    assert (found.upper > exact.upper).all()
+
+
+def test_the_error_of_one_minus_p_is_bounded_by_the_formula_for_every_small_case():
+    """Mathematical reference, section 16, against arithmetic of 60 digits."""
+    from decimal import Decimal, getcontext
+
+    getcontext().prec = 60
+    for n, alpha in itertools.product((2, 17, 300, 2000, 12345), (1.0, 1e-3, 1e-6, 1e-8, 1e-9)):
+        for ones in {0, 1, n // 2, n - 1, n}:
+            log_p = np.log(ones + alpha) - np.log(n + 2 * alpha)
+            computed = np.log(1 - np.exp(log_p))
+            total = Decimal(n) + 2 * Decimal(alpha)
+            exact = (Decimal(n - ones) + Decimal(alpha)) / total
+            error, _ = negated(np.array([float(ones)]), np.array([float(n - ones)]), alpha)
+            assert abs(Decimal(float(computed)) - exact.ln()) <= Decimal(float(error[0])), (n, alpha, ones)
+            assert abs(Decimal(float(log_p)) - ((Decimal(ones) + Decimal(alpha)) / total).ln()) <= Decimal(
+                float(error[0])
+            )
+
+
+def test_sums_of_whole_numbers_are_exact_and_others_are_not_called_so():
+    X = np.array([[1.0, 0.5, 2.0**60], [3.0, 1.0, 1.0]])
+    np.testing.assert_array_equal(rounding.exact_sums(X), [True, False, False])
