@@ -10,7 +10,7 @@ from privgate.engines import answer
 from privgate.engines.base import Declined
 from privgate.engines.logistic import ENGINE
 
-TIGHT = {"tol": 1e-10, "max_iter": 100_000}
+TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
 
 def sample(n, d, K, seed=0, strength=3.0):
