@@ -23,7 +23,7 @@ Index = NDArray[np.int64]
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
 #: multiplications spent on refits that are looked at: all of them for small data, where trouble is
-_WORK = 2e8
+_WORK = 1e8
 #: the registered model may need at most this share of ``max_iter``, so that refits have enough
 _SHARE = 3
 #: rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
@@ -101,7 +101,7 @@ def _step(solver: str, X: Float, u: Float) -> float:
     """Return what one step of a solver costs, in multiplications; for small data it is the time of Python."""
     size = float(X.size * len(u))
     if solver == "lbfgs":
-        return max(4 * size, 1e4)
+        return max(4 * size, 2e4)
     return max(size * (u.size if solver == "newton-cholesky" else 50), 5e4)
 
 

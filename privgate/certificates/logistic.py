@@ -352,9 +352,7 @@ def short_of_minimum(subject: Subject) -> str:
     reach = library.reach(subject)
     stop = whole(Metric.of(problem, reach, problem.X))
     if not stop <= STOPPED_SHORT:
-        return (
-            f"does not apply, because the solver may stop {stop:.2g} nats short of its own minimum; {stopping.ADVICE}"
-        )
+        return f"does not apply, because its tolerance lets the solver stop far from its own minimum; {stopping.ADVICE}"
     if not np.isfinite(delivered(problem, reach, stop)):
         return (
             "does not apply, because float64 holds some probabilities of the domain in too few digits; declare a "

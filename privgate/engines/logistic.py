@@ -166,7 +166,7 @@ def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, flo
     missed = whole * float(made.reach[: problem.n].min())
     if not missed <= STOPPED_SHORT:
         raise Declined(
-            f"the solver may stop {missed:.2g} nats short of its own minimum, so leaving one out would measure the "
+            "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the "
             f"solver; {stopping.ADVICE}"
         )
     return made, stops, whole
