@@ -24,6 +24,8 @@ Index = NDArray[np.int64]
 PROMISING = ("newton-cholesky", "newton-cg")
 #: multiplications spent on refits that are looked at: all of them for small data, where trouble is
 _WORK = 1e8
+#: fewer refits than this say nothing
+_FEW = 10
 #: the registered model may need at most this share of ``max_iter``, so that refits have enough
 _SHARE = 3
 #: rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
@@ -65,7 +67,8 @@ def stopping(subject: Subject) -> Stopping:
     """Return where trainings of the recipe end, the registered model's and every refit's.
 
     The recipe is an L2-regularised softmax loss on a finite table of numbers; the caller has seen to it. Refits are run
-    and looked at, all of them where that is cheap; lbfgs is not believed unseen.
+    and looked at, all of them where that is cheap, those of the riskiest people where some are; lbfgs is not believed
+    unseen.
     """
     estimator = subject.recipe.library_estimator
     X = _table(subject, estimator)
@@ -82,7 +85,8 @@ def stopping(subject: Subject) -> Stopping:
         problem = f"tol={estimator.tol:g} is below what float64 resolves on these data; scale the features"
         return Stopping(problem, u, allowed)
     units = _riskiest(subject, X, u)
-    few = units[: int(_WORK / (steps * _step(estimator.solver, X, u)))]
+    many = int(_WORK / (steps * _step(estimator.solver, X, u)))
+    few = units[: many if many >= _FEW else 0]
     if len(few) < len(units):
         if estimator.solver not in PROMISING:
             problem = f"a refit by {estimator.solver} may stop before its gradient is small; {ADVICE}"

@@ -226,8 +226,8 @@ def stopped(inverse: Float, allowed: Float, R: float, keep: Float, length: Float
     """Return how far from its minimum a training may stop whose gradient is bounded, in the Hessian's norm, shape (B,).
 
     At the minimum without a record the Hessian is at least ``mu H``, ``mu = keep exp(-R length)``; a gradient g is
-    there at most ``|g| / sqrt(mu)`` long in the inverse norm, and self-concordance holds from the minimum's side as well:
-    ``||g|| >= (1 - exp(-R s)) / R`` at distance s.
+    there at most ``|g| / sqrt(mu)`` long in the inverse norm, and self-concordance holds from the minimum's side as
+    well: ``||g|| >= (1 - exp(-R s)) / R`` at distance s.
 
     Parameters
     ----------

@@ -22,7 +22,9 @@ def subject_of(rng):
     low, high = -np.ones(d), np.ones(d)
     X = rng.uniform(-1, 1, (n, d))
     y = _labels(rng, X, K)
-    for column, kind in enumerate(rng.choice(["", "constant", "offset", "flag", "tiny"], d, p=[0.7, 0.1, 0.1, 0.05, 0.05])):
+    for column, kind in enumerate(
+        rng.choice(["", "constant", "offset", "flag", "tiny"], d, p=[0.7, 0.1, 0.1, 0.05, 0.05])
+    ):
         if kind == "constant":
             X[:, column] = rng.choice([0.0, 1.0, 1e3, 1718452800.1])
         elif kind == "offset":
@@ -51,7 +53,9 @@ def subject_of(rng):
     X = np.asfortranarray(X) if rng.random() < 0.3 else X
     groups = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.25 else None
     domain = Domain(box=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)))
-    return Subject.local(Recipe(LogisticRegression(**settings), seed=0), TrainingData(X, y, domain=domain, groups=groups))
+    return Subject.local(
+        Recipe(LogisticRegression(**settings), seed=0), TrainingData(X, y, domain=domain, groups=groups)
+    )
 
 
 def _labels(rng, X, K):
