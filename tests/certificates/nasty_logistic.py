@@ -71,8 +71,8 @@ def _labels(rng, X, K):
 class Truth:
     """What real trainings of every unit say, shape (U,): nats, infinite where nothing can be trained.
 
-    ``change`` is the largest change found over the domain, ``ceiling`` what it cannot exceed, ``own`` the largest at the
-    unit's own records.
+    ``change`` is the largest change found over the domain, ``ceiling`` what it cannot exceed, ``own`` the largest
+    at the unit's own records.
     """
 
     change: np.ndarray

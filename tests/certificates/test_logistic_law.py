@@ -67,17 +67,17 @@ def answered(subject, units):
 
 def test_no_violation_on_nasty_subjects():
     count = collections.Counter()
-    for seed in range(40):
+    for seed in range(30):
         verify(seed, count, most=4)
-    assert count["newton"] > 50
-    assert count["engine"] > 50
+    assert count["newton"] > 30
+    assert count["engine"] > 30
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_no_violation_on_six_hundred_nasty_subjects():
+def test_no_violation_on_five_hundred_nasty_subjects():
     count = collections.Counter()
-    for seed in range(1000, 1600):
+    for seed in range(1000, 1500):
         verify(seed, count)
     print(dict(sorted(count.items())))
     assert count["newton"] > 2000
