@@ -123,7 +123,8 @@ def _trained(subject: Subject, rows: Index) -> tuple[Float, int, str]:
     estimator = subject.recipe.library_estimator
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = estimator.fit(take(subject.data.X, rows), subject.data.y[rows])
+        X = subject.data.X
+        model = estimator.fit(take(X.tocsr() if hasattr(X, "tocsr") else X, rows), subject.data.y[rows])
     u = np.column_stack([model.coef_, model.intercept_]) if estimator.fit_intercept else np.asarray(model.coef_)
     bad = [
         w

@@ -123,6 +123,14 @@ def test_probabilities_that_float64_cannot_hold_are_refused(K):
     assert "too few digits" in certificates.ALL["newton"].applies(subject(estimator, REAL, far, y=y))
 
 
+def test_logistic_regression_takes_sparse_records_in_any_form():
+    estimator = LogisticRegression(tol=1e-9, solver="newton-cholesky")
+    dense = bound("newton", subject(estimator, REAL, BOX))
+    for form in (sp.csr_matrix, sp.csc_matrix, sp.coo_matrix):
+        sparse = bound("newton", subject(estimator, form(REAL), BOX))
+        np.testing.assert_allclose(dense.upper, sparse.upper, rtol=1e-9)
+
+
 def test_what_rounding_does_to_one_minus_p_is_part_of_the_bound():
     y = (REAL[:, 0] > 0.5).astype(int)
     estimator = LogisticRegression(C=10.0, tol=1e-10, solver="newton-cholesky")
