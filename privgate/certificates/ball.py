@@ -101,11 +101,11 @@ def radius(gamma: Float, R: Float) -> tuple[Float, Float]:
     ----------
     Mathematical reference, section 6.3 (ii): ``nu = -ln(1 - R gamma) / R``, infinite from ``R gamma = 1``.
     """
+    nu = logistic.radius(gamma, R)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        nu = np.where(R * gamma < 1, -np.log1p(-R * gamma) / R, np.inf)
         q = R * nu
         rho = nu * np.where(q < 1e-4, q / 2 + q * q / 6 + q**3, (np.expm1(q) - q) / q)
-    return np.where(np.isnan(nu), np.inf, nu), np.where(np.isnan(rho), np.inf, rho)
+    return nu, np.where(np.isnan(rho), np.inf, rho)
 
 
 def one_step(down: Downdate, R: Float, rest: float) -> tuple[Float, Float, Float]:
@@ -138,8 +138,8 @@ def _gradient(down: Downdate, u: Float, part: slice) -> Float:
     return np.asarray(gradient)
 
 
-def second_step(down: Downdate, u: Float, length: Float, R: Float) -> tuple[Float, Float]:
-    """Return (parameters, radius) after a second step with the same Hessian, from the gradient where the first ended.
+def second_step(down: Downdate, u: Float, length: Float, R: Float) -> tuple[Float, Float, Float]:
+    """Return (parameters, radius, how far the minimiser is from ``u``) after a second step with the same Hessian.
 
     Between the two, ``H'`` changes by a factor of at most ``exp(R length)``, which enters ``gamma`` and ``R``. The
     minimiser ``u + v`` obeys ``H' (v + H'^-1 g) = -(mean Hessian - H') v``, hence the radius
@@ -152,4 +152,4 @@ def second_step(down: Downdate, u: Float, length: Float, R: Float) -> tuple[Floa
         bend = np.exp(np.minimum(R * length / 2, 300.0))
         nu = radius(gamma * bend, R * bend)[0] * bend
         rho = nu * np.expm1(np.minimum(R * (length + nu), 700.0))
-    return u - step, np.where(np.isnan(rho), np.inf, rho)
+    return u - step, np.where(np.isnan(rho), np.inf, rho), nu

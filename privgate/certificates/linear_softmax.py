@@ -32,14 +32,16 @@ class LinearSoftmax:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
         del limit
         reach = library.reach(subject)
-        slack = logistic.Slack.of(logistic.agreed(subject), reach)
+        problem = logistic.agreed(subject)
+        stop = logistic.delivered(problem, reach, logistic.whole(logistic.Metric.of(problem, reach, problem.X)))
         found = parameters(retrained, subject)
         upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
         if found is not None:
             with_, without, distance, known = found
             d = without[1].shape[2]
             # every pair of classes may be off by sqrt(2) of the joint error of all parameters
-            error = np.sqrt(2.0) * distance * float(np.hypot(reach.longest(d)[1], 1.0)) + slack.both
+            error = np.sqrt(2.0) * distance * float(np.hypot(reach.longest(d)[1], 1.0))
+            error += logistic.rounding(problem, *without, reach, error) + stop
             step = max(1, _CHUNK // without[1][0].size // max(1, without[1].shape[1]))
             for part in np.split(known, np.arange(step, len(known), step)):
                 if len(part):
@@ -47,11 +49,7 @@ class LinearSoftmax:
                         (with_[0][part], with_[1][part]), (without[0][part], without[1][part]), reach
                     )
                     upper[part], lower[part] = high + error[part], np.maximum(low - error[part], 0.0)
-        assumption = (
-            f"the delivered model is {slack.delivered:.2g} nats away from its own minimum, and a refit is assumed "
-            "to be at most twice as far from its own, or 1e-6"
-        )
-        return Certified(upper, lower, attained(lower, upper), (reach.words(), assumption))
+        return Certified(upper, lower, attained(lower, upper), (reach.words(), logistic.assumption(problem)))
 
 
 def parameters(

@@ -29,7 +29,8 @@ class Lipschitz:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
         del limit
         reach = library.reach(subject)
-        slack = logistic.Slack.of(logistic.agreed(subject), reach)
+        problem = logistic.agreed(subject)
+        stop = logistic.delivered(problem, reach, logistic.whole(logistic.Metric.of(problem, reach, problem.X)))
         found = parameters(retrained, subject)
         upper = np.full(len(units), np.inf)
         if found is not None:
@@ -39,6 +40,8 @@ class Lipschitz:
                 np.abs(with_[1] - without[1]).max(axis=(1, 2)), np.abs(with_[0] - without[0]).max(axis=1)
             )
             constant = (1.0 if K == 2 else 2.0) * (1.0 + reach.longest(d)[0])
-            upper[known] = (constant * (moved + error) + slack.both)[known]
-        assumptions = (reach.words(), "the Lipschitz constant is derived from the domain, not stated")
+            lost = logistic.rounding(problem, *without, reach, constant * error)
+            upper[known] = (constant * (moved + error) + lost + stop)[known]
+        derived = "the Lipschitz constant is derived from the domain, not stated"
+        assumptions = (reach.words(), logistic.assumption(problem), derived)
         return Certified(upper, np.zeros(len(units)), np.zeros(len(units), dtype=bool), assumptions)

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import stopping
 from privgate.certificates import library, linear
 from privgate.certificates.reach import Reach
 from privgate.subject import Subject
@@ -18,13 +19,15 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 #: beyond this condition number of the Hessian, inverses say nothing (mathematical reference, section 6.3)
-_CONDITION = 1e10
+CONDITION = 1e10
 #: more parameters than this make the Hessian too large to invert
 _PARAMETERS = 3000
-#: nats by which the delivered model may miss its own minimum before leave-one-out measures the solver
-STOPPED_SHORT = 0.05
-#: nats by which any refit may miss its minimum, however well the delivered model met its own
-RESOLVED = 1e-6
+#: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
+STOPPED_SHORT = 0.5
+#: relative margin for what the inverse Hessian lost to rounding (mathematical reference, section 6.3)
+MARGIN = 1e-3
+#: largest difference of two scores whose probabilities float64 holds in full
+_UNDERFLOW = 700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +50,10 @@ class Problem:
         Inverse Hessian at ``u``.
     gradient : float64 array of shape (C, p)
         What rounding left of the gradient at ``u``.
-    delivered : float64 array of shape (C, p)
-        What the library's own solver reaches.
+    allowed : float64 array of shape (p,)
+        Largest components of the gradient where a training by the library's solver ends, on these records or on fewer.
+    seen : int
+        Refits that were seen to end there.
     """
 
     X: Float
@@ -59,7 +64,8 @@ class Problem:
     u: Float
     inverse: Float
     gradient: Float
-    delivered: Float
+    allowed: Float
+    seen: int
 
     @property
     def gauge(self) -> bool:
@@ -189,8 +195,8 @@ def refusal(subject: Subject) -> str:
         return "does not apply, because class weights change with the data"
     if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
         return "does not apply, because one-versus-rest classifiers are no softmax"
-    if estimator.solver == "liblinear" and (len(subject.classes) > 2 or estimator.intercept_scaling != 1):
-        return "does not apply, because liblinear scales its intercept or trains one classifier a class"
+    if problem := stopping.refusal(estimator):
+        return f"does not apply, because {problem}"
     if subject.data.domain is None:
         return (
             "does not apply, because no domain is declared: for queries without limits DTP is infinite; declare the "
@@ -211,10 +217,6 @@ def problem_of(subject: Subject) -> Problem | str:
 
 @lru_cache(maxsize=2)
 def _solved(subject: Subject) -> Problem | str:
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
     estimator, X = library.estimator_of(subject, "LogisticRegression"), library.dense(subject.data.X)
     if X is None:
         raise ValueError("problem_of() without refusal(): the features are not numbers")
@@ -222,77 +224,141 @@ def _solved(subject: Subject) -> Problem | str:
     lam = np.full(X.shape[1], 1.0 / estimator.C)
     if intercept:
         X = np.column_stack([X, np.ones(len(X))])
-        lam = np.append(lam, 1.0 / estimator.C if estimator.solver == "liblinear" else 0.0)
+        lam = np.append(lam, 0.0)
     K = len(subject.classes)
     C = 1 if K == 2 else K
     if C * X.shape[1] > _PARAMETERS:
         return f"does not apply, because {C * X.shape[1]} parameters make the Hessian too large to invert"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap to the minimiser says it in nats
-        warnings.simplefilter("ignore", FutureWarning)
-        model = estimator.fit(subject.data.X, subject.data.y)
-    delivered = np.column_stack([model.coef_, model.intercept_]) if intercept else np.asarray(model.coef_)
-    gauge = C > 1 and intercept and lam[-1] == 0
+    stops = stopping.stopping(subject)
+    if stops.problem:
+        return f"does not apply, because {stops.problem}"
+    start, gauge = stops.u.copy(), C > 1 and intercept
     if gauge:
-        delivered[:, -1] -= delivered[:, -1].mean()
-    found = minimise(X, subject.label_codes, delivered, lam, gauge=gauge)
+        start[:, -1] -= start[:, -1].mean()
+    found = minimise(X, subject.label_codes, start, lam, gauge=gauge)
     if found is None:
         return "does not apply, because the exact minimiser could not be computed"
     u, gradient, H = found
-    if not np.linalg.cond(H) < _CONDITION:
+    if not np.linalg.cond(H) < CONDITION:
         return "does not apply, because the Hessian is too ill-conditioned (beyond 1e10)"
     p = X.shape[1]
     inverse = np.linalg.inv(H)
     inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)
-    return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, delivered)
+    return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, stops.allowed, stops.seen)
 
 
 @dataclass(frozen=True, eq=False)
-class Slack:
-    """How far the delivered model is from the minimiser.
+class Metric:
+    """What the norm of a Hessian says about records and queries.
 
     Parameters
     ----------
-    delivered : float
-        Largest difference of any log-probability over the domain, nats.
-    gradient : float
-        Euclidean norm of the gradient at the delivered parameters.
+    R : float
+        Largest change of a logit difference at any record for parameters moved by 1.
+    norm : float
+        The same at any query of the domain.
+    rest : float
+        Length, in the inverse norm, of what rounding left of the gradient.
+    stop : float
+        Length, in the inverse norm, of the largest gradient at which a training ends.
     """
 
-    delivered: float
-    gradient: float
-
-    @property
-    def both(self) -> float:
-        """How far the delivered model and a refit may be from their minima together, nats.
-
-        A refit is assumed to be no further away than twice the delivered model, or 1e-6: solvers that stop by the
-        change of their objective miss a minimum by about the root of what they resolve.
-        """
-        return self.delivered + max(2 * self.delivered, RESOLVED)
+    R: float
+    norm: float
+    rest: float
+    stop: float
 
     @classmethod
-    def of(cls, problem: Problem, reach: Reach) -> "Slack":
-        """Return the distance of ``problem.delivered`` from ``problem.u``."""
-        bias, weights = problem.softmax((problem.delivered - problem.u)[None])
-        gradient, _ = derivatives(problem.X, problem.labels, problem.delivered, problem.lam, gauge=problem.gauge)
-        return cls(float(linear.pair_ranges(bias, weights, reach)[1].max()), float(np.linalg.norm(gradient)))
+    def of(cls, problem: Problem, reach: Reach, records: Float) -> "Metric":
+        """Return the metric of ``problem.inverse`` for these records."""
+        a = problem.pairs
+        inner = np.einsum("ip,apbq,iq->iab", records, problem.inverse, records, optimize=True)
+        R = float(np.sqrt(np.einsum("ma,iab,mb->im", a, inner, a, optimize=True).max()))
+        flat = problem.inverse.reshape(problem.u.size, problem.u.size)
+        g, size = problem.gradient.ravel(), np.tile(problem.allowed, problem.C)
+        rest, stop = np.sqrt(max(float(g @ flat @ g), 0.0)), np.sqrt(float(size @ np.abs(flat) @ size)) * (1 + MARGIN)
+        return cls(R, float(problem.norms(a, reach).max()), float(rest), float(stop))
+
+
+def whole(metric: Metric) -> float:
+    """Return how far from its minimum a training on all records may stop: nats, of any log-probability.
+
+    At the minimum u* self-concordance gives ``||g|| >= (1 - exp(-R s)) / R`` in the norm there for the gradient g at
+    distance s: the inequality of section 6.3 (ii) from the other end.
+    """
+    return float(radius(np.array([metric.stop]), np.array([metric.R]))[0] * metric.norm * (1 + MARGIN))
+
+
+def radius(gradient: Float, R: Float) -> Float:
+    """Return ``-ln(1 - R gradient) / R``, infinite from ``R gradient = 1``, shape of the inputs."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        nu = np.where(R * gradient < 1, -np.log1p(-R * gradient) / R, np.inf)
+    return np.where(np.isnan(nu), np.inf, nu)
+
+
+def rounding(problem: Problem, bias: Float, weights: Float, reach: Reach, apart: Float) -> Float:
+    """Return what float64 does to released log-probabilities of N models over the domain, at most, shape (N,), nats.
+
+    Infinite where a probability has no digits left. The library computes logits as sums, a softmax by ``exp`` and a
+    quotient; of two classes it computes the second and releases the first as 1 - p.
+
+    Parameters
+    ----------
+    bias, weights : float64 arrays of shapes (N, K) and (N, K, d)
+    reach : Reach
+    apart : float64 array of shape (N,)
+        How far logit differences of the released model may be from these, nats.
+
+    References
+    ----------
+    Mathematical reference, section 16: 1 - p is relatively off by up to 1.7e-16 exp(margin).
+    """
+    eps, d = float(np.finfo(np.float64).eps), weights.shape[2]
+    span = np.abs(linear.pair_ranges(bias, weights, reach)[1]).max(axis=(1, 2)) + apart
+    logits = (d + 4) * eps * (_largest(weights, reach).max(axis=1) + np.abs(bias).max(axis=1) + apart)
+    lost = 2 * logits + eps * (span + 2 * bias.shape[1] + 8)
+    if problem.C == 1:
+        margin = linear.pair_ranges(bias, weights, reach)[1][:, 1, 0] + apart + logits
+        delta = 2.5e-16 * (1 + np.exp(np.minimum(margin, _UNDERFLOW)))
+        lost += np.where(delta < 0.5, -np.log1p(-np.minimum(delta, 0.5)), np.inf)
+    return np.where(span < _UNDERFLOW, lost, np.inf)
+
+
+def _largest(weights: Float, reach: Reach) -> Float:
+    """Return an upper bound of ``|w| . |x|`` over the domain, shape of ``weights`` without its last axis."""
+    one, two = reach.longest(weights.shape[-1])
+    bound = np.minimum(np.abs(weights).max(axis=-1) * one, np.linalg.norm(weights, axis=-1) * two)
+    if reach.low is not None and reach.high is not None:
+        bound = np.minimum(bound, np.abs(weights) @ np.maximum(np.abs(reach.low), np.abs(reach.high)))
+    return np.asarray(bound)
+
+
+def delivered(problem: Problem, reach: Reach, stop: float) -> float:
+    """Return how far released log-probabilities of a model trained on all records are from the minimiser's, nats.
+
+    ``stop`` is ``whole``'s; rounding of the release comes on top.
+    """
+    bias, weights = problem.softmax(problem.u[None])
+    return stop + float(rounding(problem, bias, weights, reach, np.array([stop]))[0])
 
 
 def short_of_minimum(subject: Subject) -> str:
-    """Return why a theorem about exact minimisers says nothing about this recipe and data; empty if it may speak."""
+    """Return why a theorem about minimisers says nothing about this recipe and data; empty if it may speak."""
     if refused := refusal(subject):
         return refused
     problem = problem_of(subject)
     if isinstance(problem, str):
         return problem
-    slack = Slack.of(problem, library.reach(subject))
-    if slack.delivered <= STOPPED_SHORT:
-        return ""
-    return (
-        f"does not apply, because the solver stops {slack.delivered:.2g} nats short of its own minimum, and the bound "
-        "is about minimisers; set tol=1e-8 and max_iter=10000 in the recipe"
-    )
+    reach = library.reach(subject)
+    stop = whole(Metric.of(problem, reach, problem.X))
+    if not stop <= STOPPED_SHORT:
+        return f"does not apply, because its tolerance lets the solver stop far from its own minimum; {stopping.ADVICE}"
+    if not np.isfinite(delivered(problem, reach, stop)):
+        return (
+            "does not apply, because float64 holds some probabilities of the domain in too few digits; declare a "
+            "narrower domain or lower C"
+        )
+    return ""
 
 
 def agreed(subject: Subject) -> Problem:
@@ -301,3 +367,11 @@ def agreed(subject: Subject) -> Problem:
     if isinstance(problem, str):
         raise TypeError(f"bound() without applies(): {problem}")
     return problem
+
+
+def assumption(problem: Problem) -> str:
+    """Return the hypothesis about the solver, in words."""
+    return (
+        "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
+        f"{problem.allowed.max():.2g} (sum over records); {problem.seen} refits were seen to"
+    )

@@ -5,7 +5,6 @@ One Newton step bounds every unit; a second one, or Newton's method, follows whe
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +13,13 @@ from privgate.certificates import ball, library, linear, logistic
 from privgate.certificates.ball import Downdate
 from privgate.certificates.base import Certified
 from privgate.certificates.discrete import attained
-from privgate.certificates.logistic import Problem
+from privgate.certificates.logistic import MARGIN, Metric, Problem
 from privgate.certificates.reach import Reach
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
 
 Float = NDArray[np.float64]
 
-#: relative margin for what the inverse Hessian lost to rounding (mathematical reference, section 6.3)
-_MARGIN = 1e-3
 #: share of a bound that may be the ball's radius before a second step is worth its time
 _LOOSE = 0.02
 #: multiplications spent on second steps that decide something, on those that only tighten, and on Newton's method
@@ -32,7 +29,7 @@ _CHUNK = 4_000_000
 
 
 class Newton:
-    """Section 6.3 (ii): exact minimisers only, so a solver that stops short of its minimum is refused."""
+    """Section 6.3 (ii), about minimisers; how far a training may stop from its own follows from its gradient test."""
 
     name = "newton"
     source = "mathematical reference, section 6.3 (ii) with its corrections"
@@ -51,47 +48,10 @@ class Newton:
         reach = library.reach(subject)
         work = _Units(problem, reach, library.members(subject, units))
         work.run(limit)
-        slack = work.slack
-        assumption = (
-            "the recipe is the minimiser of an L2-regularised softmax loss; the delivered one is at most "
-            f"{slack.delivered:.2g} nats away from it, and a refit is assumed to leave at most twice its gradient "
-            f"({slack.gradient:.2g})"
-        )
-        detail = {"slack": slack.delivered, "gradient": slack.gradient, "units": len(units), **work.spent}
+        detail = {"slack": work.whole, "gradient": float(problem.allowed.max()), "seen": problem.seen}
+        detail |= {"units": len(units), **work.spent}
         exact = attained(work.lower, work.upper)
-        return Certified(work.upper, work.lower, exact, (reach.words(), assumption), detail)
-
-
-@dataclass(frozen=True, eq=False)
-class _Metric:
-    """What the norm of a Hessian says about records and queries.
-
-    Parameters
-    ----------
-    R : float
-        Largest change of a logit difference at any record for parameters moved by 1.
-    norm : float
-        The same at any query of the domain.
-    spread : float
-        Largest Euclidean length of parameters of length 1.
-    rest : float
-        Length, in the inverse norm, of what rounding left of the gradient.
-    """
-
-    R: float
-    norm: float
-    spread: float
-    rest: float
-
-    @classmethod
-    def of(cls, problem: Problem, reach: Reach, records: Float) -> "_Metric":
-        a = problem.pairs
-        inner = np.einsum("ip,apbq,iq->iab", records, problem.inverse, records, optimize=True)
-        R = float(np.sqrt(np.einsum("ma,iab,mb->im", a, inner, a, optimize=True).max()))
-        flat = problem.inverse.reshape(problem.u.size, problem.u.size)
-        g = problem.gradient.ravel()
-        spread = float(np.sqrt(np.linalg.eigvalsh(flat)[-1]))
-        return cls(R, float(problem.norms(a, reach).max()), spread, float(np.sqrt(max(float(g @ flat @ g), 0.0))))
+        return Certified(work.upper, work.lower, exact, (reach.words(), logistic.assumption(problem)), detail)
 
 
 class _Units:
@@ -101,8 +61,8 @@ class _Units:
         self.problem, self.reach, self.members = problem, reach, members
         n = len(members)
         self.lower, self.upper, self.error = np.zeros(n), np.full(n, np.inf), np.full(n, np.inf)
-        self.slack = logistic.Slack.of(problem, reach)
-        self.metric = _Metric.of(problem, reach, problem.X)
+        self.metric = Metric.of(problem, reach, problem.X)
+        self.whole = logistic.delivered(problem, reach, logistic.whole(self.metric))
         self.sizes = np.ones(n, dtype=np.int64)
         if isinstance(members, tuple):
             self.sizes = np.array([len(rows) for rows in members], dtype=np.int64)
@@ -150,30 +110,33 @@ class _Units:
         down = Downdate.of(self.problem, np.array([self._rows(k) for k in part]))
         R = self.metric.R / down.shrink
         u, rho, length = ball.one_step(down, R, self.metric.rest)
+        far = rho
         if second:
-            u, rho = ball.second_step(down, u, length, R)
-        bend = np.exp(np.minimum(R * length, 300.0) / 2)
-        self._put(part, u, rho, self.metric, shrink=down.shrink, bend=bend)
+            u, rho, far = ball.second_step(down, u, length, R)
+        self._put(part, u, rho, self.metric, shrink=down.shrink, moved=length + far)
 
-    def _put(self, part: Index, u: Float, rho: Float, metric: _Metric, *, shrink: Float, bend: Float) -> None:
+    def _put(self, part: Index, u: Float, rho: Float, metric: Metric, *, shrink: Float, moved: Float) -> None:
         """Record bounds from parameters within ``rho`` of the minimiser.
 
-        ``bend`` bounds how much longer parameters are in the norm at the minimiser, where a refit's gradient counts.
+        ``moved`` bounds how far the minimiser is from where ``metric`` was taken: the Hessian there, where a refit's
+        gradient counts, is at least ``exp(-R moved)`` of this one.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            norm, R = metric.norm / shrink, metric.R / shrink * bend
-            refit = ball.radius(2 * self.slack.gradient * metric.spread / shrink * bend, R)[0] * bend
-            error = rho * norm + np.maximum(refit * norm, logistic.RESOLVED) + self.slack.delivered
-        good = np.isfinite(error)
+            bend = np.exp(np.minimum(metric.R / shrink * moved, 300.0) / 2) / shrink
+            refit = logistic.radius(metric.stop * bend, metric.R * bend) * bend * metric.norm
+            apart = (rho * metric.norm / shrink + refit) * (1 + MARGIN)
+        good = np.isfinite(apart)
         if not good.any():
             return
-        with_ = self.problem.softmax(self.problem.u[None])
-        lower, upper = linear.any_classes(with_, self.problem.softmax(u[good]), self.reach)
-        at = part[good]
-        better = upper * (1 + _MARGIN) + error[good] < self.upper[at]
-        self.error[at] = np.where(better, error[good], self.error[at])
-        self.upper[at] = np.minimum(self.upper[at], upper * (1 + _MARGIN) + error[good])
-        self.lower[at] = np.maximum(self.lower[at], lower * (1 - _MARGIN) - error[good])
+        with_, without = self.problem.softmax(self.problem.u[None]), self.problem.softmax(u[good])
+        lower, upper = linear.any_classes(with_, without, self.reach)
+        released = logistic.rounding(self.problem, *without, self.reach, apart[good])
+        error, at = apart[good] + released + self.whole, part[good]
+        upper = upper * (1 + MARGIN) + error
+        better = upper < self.upper[at]
+        self.error[at] = np.where(better, error, self.error[at])
+        self.upper[at] = np.minimum(self.upper[at], upper)
+        self.lower[at] = np.maximum(self.lower[at], lower * (1 - MARGIN) - error)
 
     def _open(self, limit: float | None, kept: NDArray[np.bool_]) -> Iterator[int]:
         """Yield units worth more time, each once: no bound, both sides of the limit, or the possible maximum."""
@@ -184,7 +147,7 @@ class _Units:
         for k in np.argsort(-np.where(kept, self.upper, -1.0)).tolist():
             if not kept[k] or self.upper[k] <= self.lower[kept].max(initial=0.0) * (1 + _LOOSE):
                 return
-            if not first[k] and self.error[k] > _MARGIN * self.upper[k]:
+            if not first[k] and self.error[k] > MARGIN * self.upper[k]:
                 yield k
 
     def _minimise_again(self, k: int) -> None:
@@ -195,8 +158,10 @@ class _Units:
         if found is None:
             return
         u, gradient, H = found
+        if not np.linalg.cond(H) < logistic.CONDITION:
+            return
         there = p.moved(u, np.asarray(np.linalg.inv(H)).reshape(p.inverse.shape), gradient)
-        metric = _Metric.of(there, self.reach, p.X[keep])
+        metric = Metric.of(there, self.reach, p.X[keep])
         one = np.ones(1)
         nu, _ = ball.radius(metric.rest * one, metric.R * one)
-        self._put(np.array([k]), u[None], nu, metric, shrink=one, bend=one)
+        self._put(np.array([k]), u[None], nu, metric, shrink=one, moved=nu)

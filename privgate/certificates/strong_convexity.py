@@ -29,7 +29,7 @@ class StrongConvexity:
         """Return the bound for each of ``units``."""
         del retrained, limit
         problem, reach = logistic.agreed(subject), library.reach(subject)
-        slack = logistic.Slack.of(problem, reach)
+        stop = logistic.delivered(problem, reach, logistic.whole(logistic.Metric.of(problem, reach, problem.X)))
         residual, _ = problem.at(problem.u)
         members = [subject.data.units[int(u)] for u in units]
         left = np.array([np.linalg.norm(residual[rows].T @ problem.X[rows]) for rows in members])
@@ -38,8 +38,9 @@ class StrongConvexity:
         # two vectors of a softmax may move apart by sqrt(2) of their joint length; one vector moves alone
         apart = longest * (1.0 if problem.C == 1 else np.sqrt(2.0)) / problem.lam.min()
         rest = float(np.linalg.norm(problem.gradient))
-        upper = apart * (left + rest + 2 * slack.gradient) + slack.delivered
+        # a refit's own gradient moves it as the unit's does
+        upper = apart * (left + rest + np.linalg.norm(problem.allowed) * np.sqrt(problem.C)) * (1 + logistic.MARGIN)
+        upper += logistic.rounding(problem, *problem.softmax(problem.u[None]), reach, upper) + stop
         gone = np.array([library.vanishes(subject, rows) for rows in members], dtype=bool)
         lower = np.where(gone, np.inf, 0.0)
-        assumption = f"a refit is assumed to leave at most twice the delivered model's gradient ({slack.gradient:.2g})"
-        return Certified(np.where(gone, np.inf, upper), lower, gone, (reach.words(), assumption))
+        return Certified(np.where(gone, np.inf, upper), lower, gone, (reach.words(), logistic.assumption(problem)))

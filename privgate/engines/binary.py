@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg as sl
 
 from privgate.engines import binary_sweeps, regression, waves
-from privgate.engines.binary_sweeps import Whitened
+from privgate.engines.binary_sweeps import Whitened, stopped
 from privgate.engines.regression import Float, Objective
 from privgate.retrain.retrained import Index
 
@@ -69,7 +69,26 @@ class Binary:
         delta = sl.solve_triangular(self.S.L, D.T, lower=True, trans="T", check_finite=False)
         return np.asarray(delta.T)[:, None, :]
 
-    def without(self, rows: Index) -> tuple[Float, Float, float] | None:
+    @cached_property
+    def inverse(self) -> Float:
+        """H^-1."""
+        return _inverse(self.S.L)
+
+    def length(self, delta: Float) -> Float:
+        """Return the Hessian's norm of changes of the parameters (B, 1, p), shape (B,)."""
+        return np.asarray(np.linalg.norm(delta[:, 0] @ self.S.L, axis=1))
+
+    def stops(self, allowed: Float, records: Index, length: Float) -> Float:
+        """Return how far from their minima trainings without some records may stop; see ``Solver``."""
+        off = self.S.defects[0]
+        return stopped(self.inverse, allowed, self.S.radius, (self.S.keep[records] - off) * (1 - off), length)
+
+    def stops_whole(self, allowed: Float) -> float:
+        """Return how far from its minimum a training on all records may stop, in the Hessian's norm."""
+        kept = np.array([1 - 2 * self.S.defects[0]])
+        return float(stopped(self.inverse, allowed, self.S.radius, kept, np.zeros(1))[0])
+
+    def without(self, rows: Index, allowed: Float | None = None) -> tuple[Float, Float, float] | None:
         """Return parameters (1, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
         problem = self.problem
         keep = np.ones(problem.n, dtype=bool)
@@ -85,7 +104,15 @@ class Binary:
         apart = regression.settled(X, P, problem.lam, w[None], H=(L**2).sum(axis=1), inverse=inverse)
         if not reach.max() * apart <= 1e-3:
             return None
+        if allowed is not None:
+            radius = float(reach[: problem.n][keep].max())
+            apart += float(stopped(_inverse(L), allowed, radius, np.full(1, 0.99), np.full(1, apart))[0])
         return w[None], apart * reach, apart * _spread(L)
+
+
+def _inverse(L: Float) -> Float:
+    half = sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+    return np.asarray(half.T @ half)
 
 
 def _spread(L: Float) -> float:

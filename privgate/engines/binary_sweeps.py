@@ -220,3 +220,30 @@ def radius_of(gradient: Float, R: float, mu: Float) -> Float:
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = np.where(mu > 0, R * gradient / mu, np.inf)
         return np.where(rho < 1, -np.log1p(-np.minimum(rho, 1 - 1e-16)) / R, np.inf)
+
+
+def stopped(inverse: Float, allowed: Float, R: float, keep: Float, length: Float) -> Float:
+    """Return how far from its minimum a training may stop whose gradient is bounded, in the Hessian's norm, shape (B,).
+
+    At the minimum without a record the Hessian is at least ``mu H``, ``mu = keep exp(-R length)``; a gradient g is
+    there at most ``|g| / sqrt(mu)`` long in the inverse norm, and self-concordance holds from the minimum's side as
+    well: ``||g|| >= (1 - exp(-R s)) / R`` at distance s.
+
+    Parameters
+    ----------
+    inverse : float64 array of shape (m, m)
+        H^-1, of all parameters.
+    allowed : float64 array of shape (p,)
+        Largest components of the gradient, the same for every class.
+    R : float
+        Largest change of a training record's logits for parameters moved by 1.
+    keep : float64 array of shape (B,)
+        1 - leverage of the records left out.
+    length : float64 array of shape (B,)
+        How far the minimum moves without them, at most.
+    """
+    size = np.tile(allowed, len(inverse) // len(allowed))
+    with np.errstate(over="ignore", invalid="ignore"):
+        gradient = np.full(len(keep), np.sqrt(size @ np.abs(inverse) @ size) * (1 + 1e-6))
+        mu = np.where(keep > DEGENERATE, keep * np.exp(-R * length * (1 + 1e-6)), 0.0)
+    return radius_of(gradient, R, mu)

@@ -31,10 +31,26 @@ class Solver(Protocol):
         """
         ...
 
-    def without(self, rows: Index) -> tuple[Float, Float, float] | None:
+    def length(self, delta: Float) -> Float:
+        """Return the Hessian's norm of changes of the parameters (B, C, p), shape (B,)."""
+        ...
+
+    def stops(self, allowed: Float, records: Index, length: Float) -> Float:
+        """Return how far from their minima trainings without some records may stop, in the Hessian's norm (B,).
+
+        ``allowed`` (p,) bounds the components of their gradients, ``length`` (B,) how far the minima are from ``u``.
+        """
+        ...
+
+    def stops_whole(self, allowed: Float) -> float:
+        """Return how far from its minimum a training on all records may stop, in the Hessian's norm."""
+        ...
+
+    def without(self, rows: Index, allowed: Float | None = None) -> tuple[Float, Float, float] | None:
         """Return parameters (C, p) and bounds on their error; None if it fails.
 
-        The bounds: on any logit difference at each pool row (P,), and on the parameters in the Euclidean norm.
+        The bounds: on any logit difference at each pool row (P,), and on the parameters in the Euclidean norm; with
+        ``allowed``, on the distance to wherever a training stops.
         """
         ...
 
@@ -50,7 +66,7 @@ class Solver(Protocol):
 
 
 @runtime_checkable
-class LargestFirst(Protocol):
+class LargestFirst(Solver, Protocol):
     """A two-class solver with a cheap rigorous interval for every record."""
 
     def screened(self) -> tuple[Float, Float]:
@@ -64,15 +80,22 @@ class LargestFirst(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What is filled in block by block."""
+    """What is filled in block by block.
+
+    ``reach`` (U,) is the largest change of a logit difference at a unit's queries for parameters moved by 1; ``error``
+    (U,) bounds the distance to the minimum's log-probabilities, ``stop`` (U,) what a training may miss of the minimum.
+    """
 
     units: Index
     row_unit: Index
     row_query: Index
     log_without: Float
+    allowed: Float
+    reach: Float
     error: Float
+    stop: Float
     delta: Float | None
-    delta_error: Float  # (U,) Euclidean
+    delta_error: Float  # (U,) Euclidean, of wherever a training stops
 
     def rows(self, part: Index) -> tuple[Index, Index]:
         """Return the rows of some units (positions), and which entry of ``part`` each belongs to."""
@@ -96,10 +119,11 @@ def fill_records(  # noqa: PLR0917  the same four as its neighbors, and two more
         part = todo[begin : begin + block]
         rows, at = answers.rows(part)
         query = answers.row_query[rows]
-        reach = np.full(len(part), 1e-300)
-        np.maximum.at(reach, at, solver.reach[query])
+        reach = answers.reach[part]
         delta, error = solver.shifts(records[part], wanted[begin : begin + block] / reach)
         answers.error[part] = error * reach
+        stop = solver.stops(answers.allowed, records[part], solver.length(delta) + error)
+        answers.stop[part] = stop * reach
         moved, logits = solver.u + delta, np.empty((len(rows), len(solver.u)))
         for first in range(0, len(rows), block):
             some = slice(first, first + block)
@@ -108,7 +132,7 @@ def fill_records(  # noqa: PLR0917  the same four as its neighbors, and two more
         answers.log_without[rows[sure]] = log_softmax(problem, logits[sure])
         if answers.delta is not None:
             answers.delta[part] = delta
-            answers.delta_error[part] = error * solver.spread
+            answers.delta_error[part] = (error + stop) * solver.spread
 
 
 def fill_largest(  # noqa: PLR0917  the same four as its neighbors, and two more
@@ -124,9 +148,12 @@ def fill_largest(  # noqa: PLR0917  the same four as its neighbors, and two more
     z = full[record, 1] - full[record, 0]
     answers.log_without[todo] = log_softmax(problem, (z + change[record])[:, None])[todo]
     answers.error[todo] = (radius * solver.reach[: problem.n])[record][todo]
+    length = np.abs(change) / np.maximum(solver.reach[: problem.n], 1e-300) + radius
+    stop = solver.stops(answers.allowed, record, length[record])
+    answers.stop[todo] = (stop * answers.reach)[todo]
     if answers.delta is not None:
         answers.delta[todo] = solver.one_step(record[todo])
-        answers.delta_error[todo] = radius[record][todo] * solver.spread
+        answers.delta_error[todo] = (radius[record] + stop)[todo] * solver.spread
     low, high = _pdtp_range(z, answers.log_without, answers.error)
     wanted = np.full(len(record), np.inf)
     while True:
@@ -167,12 +194,12 @@ def fill_slowly(solver: Solver, problem: Objective, subject: Subject, answers: A
     for k in todo:
         rows, _ = answers.rows(np.array([k]))
         query = answers.row_query[rows]
-        found = solver.without(subject.data.units[int(answers.units[k])])
+        found = solver.without(subject.data.units[int(answers.units[k])], answers.allowed)
         if found is None:
             continue
         u, error, euclidean = found
         answers.log_without[rows] = log_softmax(problem, problem.X[query] @ u.T)
-        answers.error[k] = error[query].max(initial=0.0)
+        answers.error[k], answers.stop[k] = error[query].max(initial=0.0), 0.0
         if answers.delta is not None:
             answers.delta[k] = u - solver.u
             answers.delta_error[k] = euclidean

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import stopping
 from privgate.engines import design, regression
 from privgate.engines.base import Cost, Declined
 from privgate.engines.certified import (
@@ -18,27 +19,27 @@ from privgate.engines.certified import (
 from privgate.engines.regression import Float, Objective
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Index, Retrained, Shadows, Status
+from privgate.stopping import Stopping
 from privgate.subject import Subject
 
-#: nats; a solver that stops further than this from its own minimum would be what leave-one-out measures
-STOPPED_SHORT = 0.01
-#: a refit may stop further from its minimum than the delivered model: 3.2 times was seen; the re-check verifies it
-SLACK = 10
+#: nats; where both trainings together may stop further than this from their minima, leave-one-out measures the solver
+STOPPED_SHORT = 0.05
 VANISHED = "without the unit one class has no record left"
 
 
 class Logistic:
     """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
 
-    Every unit's answer is within ``error`` of the exact minimiser without the unit, by a certificate (mathematical
-    reference, section 6.3 ii); added to it is ten times the largest difference that the user's own solver leaves
-    between its result and the minimiser on all records, because a refit is a run of that solver. A solver that stops
-    short by more than 0.01 nats is refitted instead, and told so (section 6.4). O(n^2 p) a sweep, by matrix products.
+    Every unit's answer is within a certified distance of the exact minimiser without the unit (mathematical reference,
+    section 6.3 ii). ``error`` adds to it how far the model with all records and a refit may stop from their own minima,
+    together, derived from the gradient at which the user's solver stops. A unit for which that is more than 0.05 nats
+    is refitted, and so are all where the solver stops by something else (section 6.4). O(n^2 p) a sweep, by matrix
+    products.
     """
 
     name = "logistic"
-    version = 4
-    hands_on = "no sweep and no Newton step could certify them"
+    version = 5
+    hands_on = "no sweep and no Newton step could certify them, or the solver's tolerance is too coarse"
     complements = True
     modes = ("max",)
     gives = ("coef", "intercept", "coef_with", "intercept_with", "coef_error")
@@ -74,17 +75,22 @@ class Logistic:
         Raises
         ------
         Declined
-            The Hessian is too ill-conditioned, or the user's solver stops too far from the minimum.
+            The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
         """
         problem = regression.objective(subject)
-        solver, slack = _solved(subject, problem)
+        solver, stops, whole = _solved(subject, problem)
         row_unit, row_query = design.unit_rows(subject, units) if queries is None else queries
         full = log_softmax(problem, problem.X @ solver.u.T)
+        reach = np.full(len(units), 1e-300)
+        np.maximum.at(reach, row_unit, solver.reach[row_query])
         answers = Answers(
             units,
             row_unit,
             row_query,
             np.full((len(row_query), problem.K), -np.inf),
+            stops.allowed,
+            reach,
+            np.full(len(units), np.inf),
             np.full(len(units), np.inf),
             np.zeros((len(units), *solver.u.shape)) if changes else None,
             np.full(len(units), np.inf),
@@ -95,10 +101,10 @@ class Logistic:
             fill_largest(solver, problem, subject, answers, todo, full)
             todo = todo[:0]
         fill_records(solver, problem, subject, answers, todo, np.full(len(todo), TOLERANCE))
-        slow = np.flatnonzero(~gone & ~(answers.error <= TOLERANCE * (1 + 1e-9)))
-        if mode == "max":
-            slow = slow[~np.isfinite(answers.error[slow])]
-        fill_slowly(solver, problem, subject, answers, slow)
+        coarse = ~(answers.stop + whole * reach <= STOPPED_SHORT)
+        slow = ~np.isfinite(answers.error) if mode == "max" else ~(answers.error <= TOLERANCE * (1 + 1e-9))
+        fill_slowly(solver, problem, subject, answers, np.flatnonzero(~gone & (slow | coarse)))
+        error = answers.error + answers.stop + whole * reach
         status = np.full(len(units), Status.CONVERGED, dtype=object)
         status[gone] = Status.UNDEFINED
         made = Retrained(
@@ -108,26 +114,34 @@ class Logistic:
             row_query=row_query,
             log_with=full[row_query][None],
             log_without=answers.log_without[None],
-            error=np.where(gone, 0.0, answers.error + SLACK * slack),
+            error=np.where(gone, 0.0, error),
             status=status,
             engine=np.full(len(units), self.name, dtype=object),
             reason={int(k): VANISHED for k in np.flatnonzero(gone)},
             changes=_changes(problem, solver, answers) if changes else {},
         )
-        kept = gone | np.isfinite(answers.error)
+        # with mode="max" a certificate may be wide, but not what a training may miss of the minimum
+        sure = np.isfinite(error) & (~coarse | (error <= STOPPED_SHORT)) if mode == "max" else error <= STOPPED_SHORT
+        kept = gone | sure
         return (made, np.zeros(0, dtype=np.int64)) if kept.all() else (made.select(kept), np.asarray(units)[~kept])
 
     def notes(self, subject: Subject) -> dict[str, float]:
         """Return how far the delivered model is from its own minimum (mathematical reference, section 6.4).
 
-        ``gradient`` is the largest component of its gradient (objective in scikit-learn's scale, divided by n C);
-        ``distance`` the largest difference of a log-probability to the minimiser's over the pool, nats.
+        ``gradient`` is the largest component of its gradient (scikit-learn's objective, divided by n C); ``distance``
+        the largest difference of a log-probability to the minimiser's over the pool, nats; ``allowed`` how large that
+        may be for any training on these records that ends by its gradient; ``seen`` how many refits were seen to.
         """
         problem = regression.objective(subject)
-        start = regression.delivered(subject, problem)
-        _, slack = _solved(subject, problem)
-        gradient = regression.gradient(problem, np.atleast_2d(start))
-        return {"gradient": float(np.abs(gradient).max()) / problem.n, "distance": slack, "allowed": STOPPED_SHORT}
+        solver, stops, whole = _solved(subject, problem)
+        theirs, ours = (log_softmax(problem, problem.X @ u.T) for u in (stops.u, solver.u))
+        gradient = regression.gradient(problem, stops.u)
+        return {
+            "gradient": float(np.abs(gradient).max()) / problem.n,
+            "distance": float(np.abs(theirs - ours).max()),
+            "allowed": float(whole * solver.reach.max()),
+            "seen": float(stops.seen),
+        }
 
     def subsets(
         self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
@@ -136,24 +150,26 @@ class Logistic:
         return None
 
 
-def _solved(subject: Subject, problem: Objective) -> tuple[Solver, float]:
-    """Return the exact minimiser and how far the user's solver stops from it, nats at the worst pool row."""
+def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, float]:
+    """Return the exact minimiser, where trainings stop, and how far from it one on all records may, in its norm."""
     from privgate.engines.binary import Binary
     from privgate.engines.softmax import Softmax
 
-    start = regression.delivered(subject, problem)
-    made: Solver | None = (Binary if problem.K == 2 else Softmax).solve(problem, start)
+    stops = stopping.stopping(subject)
+    if stops.problem:
+        raise Declined(stops.problem)
+    kind = Binary if problem.K == 2 else Softmax
+    made: Solver | None = kind.solve(problem, stops.u[0] if problem.K == 2 else stops.u)
     if made is None:
         raise Declined("the Hessian is too large or too ill-conditioned (beyond 1e10) for a certificate")
-    theirs = log_softmax(problem, problem.X @ np.atleast_2d(start).T)
-    ours = log_softmax(problem, problem.X @ made.u.T)
-    slack = float(np.abs(theirs - ours).max())
-    if not slack <= STOPPED_SHORT:
+    whole = made.stops_whole(stops.allowed)
+    missed = whole * float(made.reach[: problem.n].min())
+    if not missed <= STOPPED_SHORT:
         raise Declined(
-            f"the solver stops {slack:.2g} nats short of its own minimum, so leaving one out would measure the solver; "
-            f"set tol=1e-8 and max_iter=10000 in the recipe"
+            "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the "
+            f"solver; {stopping.ADVICE}"
         )
-    return made, slack
+    return made, stops, whole
 
 
 def _vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
@@ -169,7 +185,8 @@ def _vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
 def _changes(problem: Objective, solver: Solver, answers: Answers) -> dict[str, Float]:
     """Return parameters with and without each unit as softmax scores of K classes.
 
-    ``coef_error`` bounds the Euclidean error of all parameters without the unit together, intercepts included.
+    ``coef_error`` bounds the Euclidean distance of all parameters without the unit together, intercepts included, to
+    those of any refit, up to what no probability depends on.
     """
     delta = np.zeros((len(answers.units), *solver.u.shape)) if answers.delta is None else answers.delta
     shape = (-1,) if problem.K == 2 else solver.u.shape
@@ -180,7 +197,7 @@ def _changes(problem: Objective, solver: Solver, answers: Answers) -> dict[str, 
         "intercept": intercept[None],
         "coef_with": np.broadcast_to(coef_with, (1, *coef.shape)),
         "intercept_with": np.broadcast_to(intercept_with, (1, *intercept.shape)),
-        "coef_error": answers.delta_error[None] * max(1.0, problem.scale),
+        "coef_error": answers.delta_error[None],
     }
 
 

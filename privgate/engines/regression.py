@@ -1,7 +1,7 @@
 """The objective of L2-regularised logistic regression, minimised to machine precision by damped Newton.
 
 ``f(u) = sum_i l(y_i, X_i u) + 1/2 sum_j lam_j u_j^2``: scikit-learn's objective divided by C, intercept included as a
-column whose penalty is 0 (most solvers) or that of any other parameter (liblinear).
+column of ones whose penalty is 0.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import stopping
 from privgate.engines import design
 from privgate.retrain.retrained import Index
 from privgate.subject import Subject
@@ -34,15 +35,15 @@ class Objective:
         Number of classes; two classes have one parameter vector, more have K.
     lam : float64 array of shape (p,)
         Penalty of each parameter.
-    scale : float
-        Value of the intercept's column; 0 without an intercept.
+    intercept : bool
+        Whether the last column is the intercept's.
     """
 
     X: Float
     y: Index
     K: int
     lam: Float
-    scale: float
+    intercept: bool
 
     @property
     def n(self) -> int:
@@ -53,7 +54,7 @@ class Objective:
         """Return (coef (..., K, d), intercept (..., K)) of parameters (..., p) for two classes or (..., K, p)."""
         if self.K == 2:
             u = np.stack([np.zeros_like(u), u], axis=-2)
-        return (u[..., :-1], u[..., -1] * self.scale) if self.scale else (u, np.zeros(u.shape[:-1]))
+        return (u[..., :-1], u[..., -1]) if self.intercept else (u, np.zeros(u.shape[:-1]))
 
 
 def refusal(subject: Subject) -> str:
@@ -73,40 +74,22 @@ def refusal(subject: Subject) -> str:
         return "class weights are functions of the data or of the class"
     if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
         return "one-versus-rest classifiers are no softmax model"
-    if design.matrix(subject).dtype in (np.float32, np.float16):
+    if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
         return "records are of single precision, in which scikit-learn then computes; pass float64"
-    K = len(subject.classes)
-    if K < 2:
+    if len(subject.classes) < 2:
         return "there is one class only"
-    return "liblinear takes two classes only" if estimator.solver == "liblinear" and K > 2 else ""
+    return stopping.refusal(estimator)
 
 
 def objective(subject: Subject) -> Objective:
     """Return the objective; ``refusal`` must have been empty."""
     estimator: Any = subject.recipe.library_estimator
     X = design.matrix(subject).astype(np.float64, copy=False)
-    liblinear = estimator.solver == "liblinear"
     lam = np.full(X.shape[1], 1.0 / estimator.C)
-    scale = 0.0
     if estimator.fit_intercept:
-        scale = float(estimator.intercept_scaling) if liblinear else 1.0
-        X = np.column_stack([X, np.full(len(X), scale)])
-        lam = np.append(lam, 1.0 / estimator.C if liblinear else 0.0)
-    return Objective(X, subject.label_codes, len(subject.classes), lam, scale)
-
-
-def delivered(subject: Subject, problem: Objective) -> Float:
-    """Return the parameters that the user's own solver reaches on all records, in the objective's coordinates."""
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the gradient check says it in numbers
-        warnings.simplefilter("ignore", FutureWarning)
-        model = subject.recipe.library_estimator.fit(subject.data.X, subject.data.y)
-    u = np.column_stack([model.coef_, model.intercept_ / problem.scale]) if problem.scale else model.coef_
-    return np.asarray(u[0] if problem.K == 2 else u, dtype=np.float64)
+        X = np.column_stack([X, np.ones(len(X))])
+        lam = np.append(lam, 0.0)
+    return Objective(X, subject.label_codes, len(subject.classes), lam, bool(estimator.fit_intercept))
 
 
 def gradient(problem: Objective, u: Float) -> Float:

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg as sl
 
 from privgate.engines import regression, waves
+from privgate.engines.binary_sweeps import stopped
 from privgate.engines.regression import Float, Objective
 from privgate.engines.softmax_sweeps import Minimum, grams, inverse_of, probabilities, reach_of
 from privgate.retrain.retrained import Index
@@ -107,7 +108,23 @@ class Softmax:
         D, error = waves.settle(sweep, start, np.full(len(records), np.inf), wanted)
         return D.reshape(len(records), self.problem.K, -1), error
 
-    def without(self, rows: Index) -> tuple[Float, Float, float] | None:
+    def length(self, delta: Float) -> Float:
+        """Return the Hessian's norm of changes of the parameters (B, K, p), shape (B,)."""
+        flat = delta.reshape(len(delta), -1)
+        square = np.einsum("bq,bq->b", flat, flat @ self.S.precisions[np.float64][3])
+        return np.asarray(np.sqrt(np.maximum(square, 0)))
+
+    def stops(self, allowed: Float, records: Index, length: Float) -> Float:
+        """Return how far from their minima trainings without some records may stop; see ``Solver``."""
+        off = self.S.defects[0]
+        return stopped(self.S.inverse, allowed, self.S.radius, (self.S.keep[records] - off) * (1 - off), length)
+
+    def stops_whole(self, allowed: Float) -> float:
+        """Return how far from its minimum a training on all records may stop, in the Hessian's norm."""
+        kept = np.array([1 - 2 * self.S.defects[0]])
+        return float(stopped(self.S.inverse, allowed, self.S.radius, kept, np.zeros(1))[0])
+
+    def without(self, rows: Index, allowed: Float | None = None) -> tuple[Float, Float, float] | None:
         """Return parameters (K, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
         problem = self.problem
         keep = np.ones(problem.n, dtype=bool)
@@ -124,9 +141,12 @@ class Softmax:
         apart = regression.settled(X, P, problem.lam, u, H=(L**2).sum(axis=1), inverse=diagonal)
         if not reach.max() * apart <= 1e-3:
             return None
+        if allowed is not None:
+            radius = float(reach[: problem.n][keep].max())
+            apart += float(stopped(inverse, allowed, radius, np.full(1, 0.99), np.full(1, apart))[0])
         return u, apart * reach, apart * float(np.sqrt(diagonal.sum()))
 
 
 def _free(problem: Objective) -> bool:
     """Whether all intercepts may move together without changing the objective."""
-    return problem.scale != 0 and problem.lam[-1] == 0
+    return problem.intercept

@@ -93,7 +93,7 @@ def family(name):
 
     made, n, d, K = {
         "naive Bayes": (GaussianNB(), 10_000, 50, 10),
-        "logistic regression": (LogisticRegression(tol=1e-8, max_iter=10_000), 5000, 100, 2),
+        "logistic regression": (LogisticRegression(tol=1e-8, solver="newton-cholesky"), 5000, 100, 2),
         "CART": (DecisionTreeClassifier(max_depth=8, min_samples_leaf=5, random_state=0), 5000, 50, 2),
         "network 20-16-2": (TorchTraining(hidden=(16,), batch_size=32, epochs=30), 1000, 20, 2),
     }[name]

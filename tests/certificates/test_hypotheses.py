@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
 from privgate import Domain, Recipe, Subject, TrainingData, certificates
+from privgate.certificates import library, logistic
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 
 rng = np.random.default_rng(0)
@@ -53,8 +54,14 @@ def bound(name, s):
         ("newton", LogisticRegression(class_weight="balanced"), REAL, BOX, "class weights"),
         ("newton", LogisticRegression(l1_ratio=0.5, solver="saga"), REAL, BOX, "not L2"),
         ("newton", LogisticRegression(), REAL.astype(np.float32), BOX, "single precision"),
-        ("newton", LogisticRegression(C=1e4, max_iter=2), REAL, BOX, "stops"),
-        ("strong_convexity", LogisticRegression(tol=1e-9), REAL, BOX, "intercept is not penalised"),
+        ("newton", LogisticRegression(C=1e4, max_iter=2), REAL, BOX, "did not end by its gradient"),
+        ("newton", LogisticRegression(C=1e4, max_iter=2, solver="newton-cg"), REAL, BOX, "did not end by its gradient"),
+        ("newton", LogisticRegression(tol=0.1, solver="newton-cholesky"), REAL, BOX, "set solver='newton-cholesky'"),
+        ("newton", LogisticRegression(tol=1e-18, solver="newton-cg"), REAL, BOX, "gradient"),
+        ("newton", LogisticRegression(solver="sag"), REAL, BOX, "sag does not stop by its gradient"),
+        ("newton", LogisticRegression(solver="saga"), REAL, BOX, "saga does not stop by its gradient"),
+        ("newton", LogisticRegression(solver="liblinear"), REAL, BOX, "liblinear does not stop by its gradient"),
+        ("strong_convexity", LogisticRegression(tol=1e-9, solver="newton-cg"), REAL, BOX, "intercept is not penalised"),
         ("smoothed_neighbors", SmoothedNeighbors(alpha=0.0), REAL, None, "without smoothing"),
         ("random_trees", RandomTrees(n_features=3, alpha=0.0), REAL, None, "without smoothing"),
     ],
@@ -71,7 +78,7 @@ FULL = [
     ("multinomial_nb", MultinomialNB(), CODES, WORDS),
     ("complement_nb", ComplementNB(), CODES, WORDS),
     ("gaussian_nb", GaussianNB(var_smoothing=0.1), REAL, BOX),
-    ("newton", LogisticRegression(tol=1e-9, max_iter=5000), REAL, BOX),
+    ("newton", LogisticRegression(tol=1e-9, solver="newton-cholesky"), REAL, BOX),
     ("contingency_table", ContingencyTable(), CODES, None),
     ("smoothed_neighbors", SmoothedNeighbors(), REAL, None),
     ("random_trees", RandomTrees(n_features=3), REAL, None),
@@ -105,6 +112,42 @@ def test_sparse_and_dense_data_give_the_same(name):
     dense = bound(name, subject(estimator, X, domain))
     sparse = bound(name, subject(estimator, sp.csr_matrix(X), domain))
     np.testing.assert_array_equal(dense.upper, sparse.upper)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_probabilities_that_float64_cannot_hold_are_refused(K):
+    """Mathematical reference, section 16: 1 - p is 0 from a margin of 36.7, and exp from one of 745."""
+    y = np.digitize(REAL[:, 0], [0.5] if K == 2 else [0.3, 0.7])
+    estimator = LogisticRegression(C=10.0, tol=1e-9, solver="newton-cholesky")
+    near, far = (Domain.of_box(-size, size, 3) for size in (1.0, 100.0 if K == 2 else 1000.0))
+    assert certificates.ALL["newton"].applies(subject(estimator, REAL, near, y=y)) == ""
+    assert "too few digits" in certificates.ALL["newton"].applies(subject(estimator, REAL, far, y=y))
+
+
+def test_logistic_regression_takes_sparse_records_in_any_form():
+    estimator = LogisticRegression(tol=1e-9, solver="newton-cholesky")
+    dense = bound("newton", subject(estimator, REAL, BOX))
+    for form in (sp.csr_matrix, sp.csc_matrix, sp.coo_matrix):
+        sparse = bound("newton", subject(estimator, form(REAL), BOX))
+        np.testing.assert_allclose(dense.upper, sparse.upper, rtol=1e-9)
+
+
+def test_what_rounding_does_to_one_minus_p_is_part_of_the_bound():
+    y = (REAL[:, 0] > 0.5).astype(int)
+    estimator = LogisticRegression(C=10.0, tol=1e-10, solver="newton-cholesky")
+    full = estimator.fit(REAL, y)
+    size = 31.0 / np.abs(full.coef_).max()
+    s = subject(estimator, REAL, Domain.of_box(-size, size, 3), y=y)
+    problem = logistic.agreed(s)
+    bias, weights = problem.softmax(problem.u[None])
+    reach = library.reach(s)
+    said = logistic.rounding(problem, bias, weights, reach, np.zeros(1))[0]
+    x = reach.best(weights[:, 1] - weights[:, 0])
+    logit = float((x @ (weights[0, 1] - weights[0, 0]))[0] + bias[0, 1] - bias[0, 0])
+    released = np.log1p(-1.0 / (1.0 + np.exp(-logit)))
+    seen = abs(released + np.logaddexp(0.0, logit))
+    assert logit > 25
+    assert 1e-8 < seen <= said < 1
 
 
 def test_a_category_that_one_record_holds_alone_is_infinite_unless_it_is_declared():

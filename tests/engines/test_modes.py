@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from privgate.engines import answer
 from privgate.statistics.leakage import largest_change
 
-TIGHT = {"tol": 1e-10, "max_iter": 100_000}
+TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
 
 def sample(n, d, seed=0, strength=4.0):

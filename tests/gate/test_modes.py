@@ -21,7 +21,7 @@ RNG = np.random.default_rng(2)
 N = 80
 X = RNG.normal(size=(N, 3))
 Y = (X @ [1.0, -1.0, 0.5] + RNG.logistic(size=N) > 0).astype(int)
-LOGISTIC = Recipe(LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000), seed=1)
+LOGISTIC = Recipe(LogisticRegression(C=0.1, tol=1e-10, solver="newton-cholesky"), seed=1)
 
 HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nrules:\n'
 LARGEST = "  - metric: pdtp\n    max: {}\n"

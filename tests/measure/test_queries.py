@@ -105,7 +105,7 @@ def test_ascent_comes_near_the_certificate_of_a_linear_model_and_never_above(fle
     rng = np.random.default_rng(3)
     X = rng.random((60, 4))
     y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0.5).astype(int)
-    model = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000)
+    model = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky")
     subject = Subject.local(Recipe(model), TrainingData(X, y, domain=Domain.of_box(0, 1, 4)))
     exact, _, _ = certificates.bound(subject, np.arange(6), None)
     found = run(subject, fleet, np.arange(6), rounds=4)

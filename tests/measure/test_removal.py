@@ -104,7 +104,8 @@ def test_logistic_regression_is_certified_again_after_every_removal():
     X = rng.random((60, 2))
     y = (X[:, 0] > 0.5).astype(int)
     subject = Subject.local(
-        Recipe(LogisticRegression(C=0.5, tol=1e-10, max_iter=5000)), TrainingData(X, y, domain=Domain.of_box(0, 1, 2))
+        Recipe(LogisticRegression(C=0.5, tol=1e-10, solver="newton-cholesky")),
+        TrainingData(X, y, domain=Domain.of_box(0, 1, 2)),
     )
     found = removal.remove_risky(subject, limit=0.0, budget=3)
     assert found.meaning.startswith("certified")
