@@ -262,4 +262,11 @@ def cells(board: Attacked, scope: str, column: str | None) -> dict[str, Bool]:
 
 def payload(test: SelfTest) -> dict[str, Any]:
     """Return a self-test as JSON values."""
-    return {"planted": test.planted, "blind": test.blind, "tolerance": test.tolerance, "problem": test.problem}
+    return {
+        "planted": test.planted,
+        "votes": test.votes,
+        "labels": test.labels,
+        "blind": test.blind,
+        "tolerance": test.tolerance,
+        "problem": test.problem,
+    }
