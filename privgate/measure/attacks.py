@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure import attack_report, targets
-from privgate.measure.attacked import Attacked, Attempt, cells
+from privgate.measure.attacked import Attacked, Attempt, cells, known
 from privgate.measure.bench import Bench
 from privgate.statistics import limits
 from privgate.statistics.limits import Limits
@@ -19,7 +19,8 @@ Bool = NDArray[np.bool_]
 SMALL_CELL = 10
 
 ASSUMPTIONS = (
-    "candidates come from the same population as the training records",
+    "candidates come from the same population as the training records (looked for in features and labels)",
+    "nobody picked the candidates by what the model answers about them, which their features need not show",
     "shadow models saw random halves of the pool, drawn without regard to who was in the training set",
     "trials are the people of this pool against this one model; a model trained on other people is another question",
     "the limits are about the attacks that were run, not about every attack",
@@ -39,6 +40,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     MeasurementError
         No candidates, too few people, no shadow models, or the attack did not run.
     """
+    known(request.metric)
     if request.option("scope", "model") == "record":
         return targets.measure(bench, request)
     board = bench.attacked
@@ -79,9 +81,8 @@ def _tpr(
     board: Attacked, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
 ) -> Limits:
     fpr = float(request.option("at_fpr"))
-    return limits.tpr_limits(
-        attempt.scores[who], board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha
-    )
+    ranks = board.ranks(attempt)[who]
+    return limits.tpr_limits(ranks, board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)
 
 
 def summarized(

@@ -219,7 +219,12 @@ def test_candidates_who_are_members_are_removed_and_counted():
     own = {tuple(r) for r in np.column_stack([data.X, data.y]).tolist()}
     chance = sum(tuple(r) in own for r in np.column_stack([X, y]).tolist())
     doubled = p.removed.pop("members_with_a_double")
-    assert p.removed == {"also_in_training": 30 + chance, "repeated": 10 + repeats, "unknown_label": 1}
+    assert p.removed == {
+        "also_in_training": 30 + chance,
+        "repeated": 10 + repeats,
+        "unknown_label": 1,
+        "nearly_in_training": 0,
+    }
     assert doubled >= 30
     assert p.eligible[: len(clean.labels)].tolist() == clean.eligible.tolist()
     assert not p.eligible[len(clean.labels) :].any()
