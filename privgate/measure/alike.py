@@ -23,7 +23,7 @@ WIDTH = 64
 #: parts that a column of many values is cut into, equally full; neighbours count as equal
 PARTS = 64
 #: a twin agrees in at least this share of the columns
-ALIKE = 0.75
+ALIKE = 0.6
 #: comparisons (pairs of records times columns) a check may cost; beyond, a random sample of either side is looked at
 MOST_COMPARISONS = 1_500_000_000
 #: probability that an honest split is called too alike
@@ -31,7 +31,7 @@ LEVEL = 1e-4
 #: candidates with a twin beyond what chance explains: from this share on, no attack is judged
 MOST_TWINS = 0.05
 #: records may be left out of the trials on account of a twin if distinct members have one no oftener than this
-RARE = 0.01
+RARE = 0.002
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,9 @@ class Twins:
     clear : bool
         The excess would be seen in an honest split with probability at most 1e-4.
     rows : int64 array
-        Pool rows, candidates and members, that have a twin on the other side, where twins are rare between distinct
-        people; they are no trials. Empty where a sample was looked at.
+        Pool rows, candidates and members, that have a twin among the members, or are one, by a standard at which
+        distinct members hardly ever have one; they are no trials. Empty where only a sample was looked at, or where
+        twins are common.
     """
 
     checked: int
@@ -115,9 +116,9 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
         if p <= LEVEL and excess > found[1]:
             found = (p, excess, share, usual)
     alike = np.zeros(0, dtype=np.int64)
-    if whole and rare and found[0] <= LEVEL:
+    if whole and rare:
         hit = c >= rare
-        alike = np.unique(np.concatenate([outside[hit], nearest[hit]])).astype(np.int64)
+        alike = np.unique(np.concatenate([outside[hit], nearest[hit], inside[m >= rare]])).astype(np.int64)
     p, excess, share, usual = found
     return Twins(len(c), share, usual, excess, p <= LEVEL, alike)
 

@@ -109,6 +109,8 @@ def of(data: TrainingData) -> Pool:
         There are no candidates, too few are left on either side, or what is measured on them would not count.
     """
     pool = built(data)
+    if pool.refusal:
+        raise MeasurementError(pool.refusal)
     n = data.n
     inside, outside = len(np.unique(pool.unit[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
     if min(inside, outside) < LEAST:
@@ -116,8 +118,6 @@ def of(data: TrainingData) -> Pool:
             f"{inside} people in the training set and {outside} usable candidates are too few for a split; at least "
             f"{LEAST} of each are needed (removed: {', '.join(f'{v} {k}' for k, v in pool.removed.items())})"
         )
-    if pool.refusal:
-        raise MeasurementError(pool.refusal)
     return pool
 
 

@@ -163,6 +163,8 @@ def near_overlap(data: TrainingData) -> Precondition:
     detail = {"checked": found.checked, "share": found.share, "usual": found.usual, "removed": removed}
     if not found.clear:
         text = f"no more of {found.checked} candidates than chance explains are nearly equal to a training record"
+        if removed:
+            text = f"{text}; {removed} are left out of every attack"
         return Precondition(name, "passed", text, detail)
     text = (
         f"{found.share:.1%} of {found.checked} candidates are nearly equal to a training record, where "
