@@ -87,8 +87,6 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
     codes = coded(data)
     if codes is None:
         return None
-    from scipy.stats import hypergeom
-
     n, size = data.n, len(codes)
     owner = np.empty(size, dtype=np.int64)
     for u, rows in enumerate(data.units):
@@ -110,8 +108,7 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
         usual, share = other / len(m), hits / len(c)
         if usual <= RARE:
             rare = int(k)
-        half, pairs = -(-other // 2), -(-len(m) // 2)
-        p = float(hypergeom.sf(hits - 1, len(c) + pairs, hits + half, len(c))) * len(levels)
+        p = oftener(hits, len(c), other, len(m)) * len(levels)
         excess = max(0.0, (share - usual) / (1 - usual)) if usual < 1 else 0.0
         if p <= LEVEL and excess > found[1]:
             found = (p, excess, share, usual)
@@ -121,6 +118,17 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
         alike = np.unique(np.concatenate([outside[hit], nearest[hit], inside[m >= rare]])).astype(np.int64)
     p, excess, share, usual = found
     return Twins(len(c), share, usual, excess, p <= LEVEL, alike)
+
+
+def oftener(hits: int, among: int, usual: int, of: int) -> float:
+    """Return P(at least ``hits`` of ``among`` candidates match) if members match one another as often.
+
+    One-sided Fisher test; members' matches come in pairs, so that half of them are counted.
+    """
+    from scipy.stats import hypergeom
+
+    half, pairs = -(-usual // 2), -(-of // 2)
+    return float(hypergeom.sf(hits - 1, among + pairs, hits + half, among))
 
 
 def best(codes: Code, rows: Index, owner: Index, n: int) -> tuple[Index, Index]:

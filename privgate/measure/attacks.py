@@ -111,13 +111,19 @@ def summarized(
     said: tuple[str, ...] = ASSUMPTIONS
     if not board.bench.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
+    hidden = board.pool.hidden
+    if hidden:
+        said = (*said, f"{hidden:.1%} of the members, copies of whom are among the candidates, count as found")
     if missing:
         said = (*said, "did not run, so that no upper limit exists: " + ", ".join(a.attack.name for a in missing))
+    high = max(f[2].high for f in found)
+    # in one class or group all of them may be hidden
+    spread = 1.0 if hidden and len(where) > 1 else hidden
     return Measurement(
         request,
         value=worst.value,
         low=max(f[2].low for f in found),
-        high=1.0 if missing else max(f[2].high for f in found),
+        high=1.0 if missing else high + spread * (1 - high),
         unit="fraction",
         kind="confidence",
         confidence=float(request.option("confidence", 0.95)),

@@ -48,6 +48,9 @@ class Pool:
         How many candidates are members in all but a few digits; None where records cannot be compared.
     shift : Shift or None
         How far candidates are from members; None where there are too few people.
+    hidden : float
+        Share of the members who are no trials because copies of them, more than chance explains, are among the
+        candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found.
     """
 
     members: Bool
@@ -58,6 +61,7 @@ class Pool:
     removed: Mapping[str, int]
     twins: Twins | None = None
     shift: Shift | None = None
+    hidden: float = 0.0
 
     @property
     def refusal(self) -> str:
@@ -165,11 +169,15 @@ def _build(data: TrainingData) -> Pool:
             shared.add(name)
     unique = np.array([name not in shared for name in names])
     trial = eligible & unique
+    copied, among = _copied(names[:n], unit[:n], names[n:])
+    hidden = copied if alike.oftener(int(overlap[n:].sum()), size - n, int(among.sum()), n) <= alike.LEVEL else None
     twins = alike.twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if twins is not None:
         near[twins.rows] = True
         trial &= ~near
+        if twins.clear:
+            hidden = near[:n] if hidden is None else hidden | near[:n]
         eligible[n:] &= ~near[n:]
     removed = {
         "also_in_training": int(overlap.sum()),
@@ -179,7 +187,29 @@ def _build(data: TrainingData) -> Pool:
         "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
     }
     shift = same_population.shift(data, trial)
-    return Pool(np.arange(size) < n, eligible, trial, unit, labels, removed, twins, shift)
+    return Pool(
+        np.arange(size) < n,
+        eligible,
+        trial,
+        unit,
+        labels,
+        removed,
+        twins,
+        shift,
+        0.0 if hidden is None else float(hidden.mean()),
+    )
+
+
+def _copied(inside: list[str], owner: Index, outside: list[str]) -> tuple[Bool, Bool]:
+    """Return which members equal a candidate, and which equal another person's training record, both of shape (n,)."""
+    known = set(outside)
+    people: dict[str, set[int]] = {}
+    for name, person in zip(inside, owner.tolist(), strict=True):
+        people.setdefault(name, set()).add(person)
+    return (
+        np.array([name in known for name in inside]),
+        np.array([len(people[name]) > 1 for name in inside]),
+    )
 
 
 def features(data: TrainingData) -> NDArray[np.float64] | None:

@@ -94,7 +94,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         request,
         value=value,
         low=low,
-        high=1.0 if missing else high,
+        high=1.0 if missing or board.pool.hidden else high,
         unit="fraction",
         kind="confidence",
         confidence=1 - alpha,
@@ -104,6 +104,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         assumptions=(
             f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
             "the claim is about models that this recipe trains on random halves, not about the registered model",
+            *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
             *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
         ),
         detail={

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from privgate.attacks import BY_NAME, Signals
 from privgate.statistics.membership import auc, tpr_at_fpr
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 PEOPLE, TARGETS, NAMES = 4000, 8, ("lira_online", "lira_offline", "rmia", "rmia_offline")
 
 
@@ -70,9 +70,9 @@ def test_nothing_is_lost_against_the_published_formula_and_forests_are_seen(kind
         for t in range(TARGETS):
             part = slice(TARGETS, TARGETS + shadows)
             signals = Signals(log_p[t], data.y, log_p[part], masks[part])
-            for name in found:
+            for name, rows in found.items():
                 scores = published(signals) if name == "published" else BY_NAME[name].scores(signals, rng)
-                found[name].append([auc(scores, masks[t]), tpr_at_fpr(scores, masks[t], fpr=0.01)])
+                rows.append([auc(scores, masks[t]), tpr_at_fpr(scores, masks[t], fpr=0.01)])
         mean = {name: np.mean(v, axis=0) for name, v in found.items()}
         told = "; ".join(f"{n} AUC {a:.3f}, {100 * t:.1f} % at 1 %" for n, (a, t) in mean.items())
         print(f"Adult, {kind}, {shadows} shadow models: {told}")
