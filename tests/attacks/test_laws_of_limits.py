@@ -49,6 +49,7 @@ def test_nobody_is_accused_where_nothing_is_known_in_short(form):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("form", FORMS)
 def test_nobody_is_accused_where_nothing_is_known(form):
     runs = 1000

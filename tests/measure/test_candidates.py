@@ -277,6 +277,7 @@ def splits(kind, k, n=150):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("kind", ["numbers", "frame", "few", "sparse"])
 def test_honest_splits_are_called_dishonest_at_most_as_often_as_stated(kind):
     from scipy.stats import binomtest
