@@ -9,6 +9,7 @@ from privgate.attacks.long_frequency import LongFrequency
 from privgate.attacks.long_untargeted import LongUntargeted
 from privgate.attacks.quantile import Quantile
 from privgate.attacks.rmia import Rmia
+from privgate.attacks.rmia_offline import RmiaOffline
 from privgate.attacks.shokri import Shokri
 from privgate.attacks.yeom_loss import YeomLoss
 from privgate.attacks.yeom_threshold import YeomThreshold
@@ -19,6 +20,7 @@ ALL: tuple[Attack, ...] = (
     LiraOnline(),
     Rmia(),
     LiraOffline(),
+    RmiaOffline(),
     LongDistance(),
     LongFrequency(),
     LongUntargeted(),

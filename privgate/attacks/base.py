@@ -82,6 +82,11 @@ class Attack(Protocol):
         ...
 
     @property
+    def per_record(self) -> bool:
+        """Whether a record is judged by what other models answer on this very record, and not by one common cut."""
+        ...
+
+    @property
     def threat_model(self) -> str:
         """What the adversary sees and knows, one sentence for the report."""
         ...

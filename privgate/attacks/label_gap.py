@@ -26,6 +26,7 @@ class LabelGap:
     threat_model = "the label for the record, nothing else; trains nothing"
     needs_probabilities = False
     min_shadows = 0
+    per_record = False
     cut = 0.5
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -5,7 +5,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.attacks.base import Scorer, Signals
-from privgate.attacks.observed import moments, own_logit, usable_shadows
+from privgate.attacks.observed import moments, own_logit, resolution, usable_shadows
 
 Float = NDArray[np.float64]
 
@@ -20,7 +20,8 @@ class LiraOffline:
 
     Source: Carlini et al. (2022), "Membership Inference Attacks From First Principles", section V.B, equation (4).
 
-    Left out: queries on augmented copies; all records share one set of shadow models.
+    Left out: queries on augmented copies; all records share one set of shadow models. Logits and variances as in
+    ``lira_online``.
     """
 
     name = "lira_offline"
@@ -29,15 +30,17 @@ class LiraOffline:
     threat_model = "probabilities for the record; trains shadow models that never hold it"
     needs_probabilities = True
     min_shadows = 2
+    per_record = True
     cut = None
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Take the moments over the shadow models without each record."""
         del rng
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        learned = moments(own_logit(log_p, signals.labels), inside)
+        step = resolution(log_p, signals.labels)
+        learned = moments(own_logit(log_p, signals.labels, step=step), inside)
         spread = np.sqrt(learned.var_out)
-        return lambda target: (own_logit(target, signals.labels) - learned.mean_out) / spread
+        return lambda target: (own_logit(target, signals.labels, step=step) - learned.mean_out) / spread
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return standard deviations above the mean of models without the record, shape (P,)."""

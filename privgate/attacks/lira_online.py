@@ -5,14 +5,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.attacks.base import Scorer, Signals
-from privgate.attacks.observed import (
-    ENOUGH_FOR_VARIANCE,
-    LEAST_VARIANCE,
-    Moments,
-    moments,
-    own_logit,
-    usable_shadows,
-)
+from privgate.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -38,9 +31,7 @@ def turns(figure: Float, inside: Bool) -> Float:
         pair = np.where(inside[j], out[j : j + 2], out[j + 1 : j - 1 if j else None : -1])
         mean = (total - pair) / count
         var = (squares - pair * pair) / count - mean * mean
-        if count < ENOUGH_FOR_VARIANCE:
-            var[:] = var.mean(axis=1, keepdims=True)
-        np.maximum(var, LEAST_VARIANCE, out=var)
+        var = shrunk(var, count, var.mean(axis=1, keepdims=True))
         out[j : j + 2] = log_ratio(out[j : j + 2], Moments(mean[0], mean[1], var[0], var[1]))
     return np.asarray(out, dtype=np.float64)
 
@@ -55,7 +46,9 @@ class LiraOnline:
     Source: Carlini et al. (2022), "Membership Inference Attacks From First Principles", Algorithm 1.
 
     Left out: queries on augmented copies (their section VI.D), and shadow sets drawn anew for every record: all records
-    share one set. Below 16 models on either side the variances are pooled over records, as in their section VI.C.
+    share one set. Two things differ from the paper, because answers of 0 and 1 (forests, labels) make its logits
+    infinite: a step that the shadow models' answers show is added to both sides of the logit, and a record's variance
+    is mixed with that of all records (their section VI.C switches from one to the other).
     """
 
     name = "lira_online"
@@ -64,14 +57,16 @@ class LiraOnline:
     threat_model = "probabilities for the record; trains shadow models with and without it"
     needs_probabilities = True
     min_shadows = 2
+    per_record = True
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Take both sides' moments over the shadow models."""
         del rng
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        learned = moments(own_logit(log_p, signals.labels), inside)
-        return lambda target: log_ratio(own_logit(target, signals.labels), learned)
+        step = resolution(log_p, signals.labels)
+        learned = moments(own_logit(log_p, signals.labels, step=step), inside)
+        return lambda target: log_ratio(own_logit(target, signals.labels, step=step), learned)
 
     def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
         """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
@@ -85,9 +80,11 @@ class LiraOnline:
 
         Notes
         -----
-        The same numbers as ``fit`` on all but one pair, by subtracting the pair from sums over all: O(N P).
+        The same numbers as ``fit`` on all but one pair, by subtracting the pair from sums over all: O(N P). The step
+        of the logits, one number, is read off all models together.
         """
-        return turns(np.stack([own_logit(p, labels) for p in log_p]), inside)
+        step = resolution(log_p, labels)
+        return turns(np.stack([own_logit(p, labels, step=step) for p in log_p]), inside)
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return the log-likelihood ratio of every record, shape (P,), nats."""

@@ -30,6 +30,7 @@ class LongDistance:
     threat_model = "probabilities for the record; knows the candidate set and trains models with and without the record"
     needs_probabilities = True
     min_shadows = 1
+    per_record = True
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -38,6 +38,7 @@ class LongFrequency:
     threat_model = "binned probabilities for the record; knows the candidate set and trains models with and without it"
     needs_probabilities = True
     min_shadows = 1
+    per_record = True
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

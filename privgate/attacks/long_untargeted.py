@@ -34,6 +34,7 @@ class LongUntargeted:
     threat_model = "probabilities for the record; knows features and labels of all candidates, trains shadow models"
     needs_probabilities = True
     min_shadows = 1
+    per_record = True
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -21,27 +21,71 @@ def own_log(log_p: Float, labels: NDArray[np.int64]) -> Float:
     return np.asarray(np.maximum(own, np.log(FLOOR)), dtype=np.float64)
 
 
-def own_logit(log_p: Float, labels: NDArray[np.int64]) -> Float:
-    """Return ln p_y - ln(1 - p_y), the logit-scaled confidence, clipped to +-ln 1e30, shape (..., P).
+def confidences(log_p: Float, labels: NDArray[np.int64]) -> tuple[Float, Float]:
+    """Return (p_y, 1 - p_y) of the own label, each of shape (..., P).
 
     ``1 - p_y`` is summed from the other labels, so that a confidence of 1 - 1e-20 is told from one of 1 - 1e-25.
-
-    References
-    ----------
-    Carlini et al. (2022), section V.A and equation (5).
     """
-    own = log_p[..., np.arange(len(labels)), labels]
     p = np.exp(log_p)
-    others = p @ np.ones(p.shape[-1]) - np.exp(own)  # a product is faster than a sum along a short axis
+    own = p[..., np.arange(len(labels)), labels]
+    others = p @ np.ones(p.shape[-1]) - own  # a product is faster than a sum along a short axis
     # cancellation where the own label holds almost everything: there, add the others up one by one
     close = others < 1e-6
     if close.any():
         mask = np.broadcast_to(np.arange(log_p.shape[-1]) == labels[:, None], log_p.shape)[close]
         others[close] = np.where(mask, 0.0, p[close]).sum(axis=-1)
-    limit = -np.log(FLOOR)
-    with np.errstate(divide="ignore"):
-        logit = own - np.log(np.maximum(others, 0.0))
-    return np.asarray(np.clip(logit, -limit, limit), dtype=np.float64)
+    return own, np.maximum(others, 0.0)
+
+
+def own_logit(log_p: Float, labels: NDArray[np.int64], *, step: float = FLOOR) -> Float:
+    """Return ln(p_y + step) - ln(1 - p_y + step), the logit-scaled confidence, shape (..., P).
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (..., P, K)
+    labels : int64 array of shape (P,)
+    step : float
+        How finely the answers can be told apart near 0 and 1, see ``resolution``. A forest of 100 trees that says 1.00
+        has not said "e^69 to 1". Increasing in p_y for every step: no answer is merged with another.
+
+    References
+    ----------
+    Carlini et al. (2022), section V.A and equation (5), which is step = 0. A constant added to both counts is the
+    empirical logit of Haldane (1956) and Anscombe (1956).
+    """
+    own, others = confidences(log_p, labels)
+    return np.asarray(np.log((own + step) / (others + step)), dtype=np.float64)
+
+
+#: share of the answers nearest to 0 or 1 that lies below ``resolution``
+EDGE = 0.02
+#: answers that are looked at to find the resolution
+MOST_ANSWERS = 1 << 18
+
+
+def resolution(log_p: Float, labels: NDArray[np.int64]) -> float:
+    """Return the step below which confidences near 0 and 1 are no longer told apart, a probability above 0.
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (N, P, K)
+        Shadow models' answers; who was a member is not asked.
+    labels : int64 array of shape (P,)
+
+    Returns
+    -------
+    float
+        The 2 % quantile of ``min(p_y, 1 - p_y)``. One smallest value that more than 2 % of the answers share (0 for a
+        forest, a floor that a recipe puts under its answers) is the model's own zero and does not count.
+    """
+    thin = max(1, -(-log_p.shape[0] * log_p.shape[1] // MOST_ANSWERS))
+    nearest = np.sort(np.minimum(*confidences(log_p[:, ::thin], labels[::thin])), axis=None)
+    least = nearest[0]
+    own_zero = int(np.searchsorted(nearest, least * (1 + 1e-9), side="right"))
+    above = nearest[own_zero:] if own_zero > EDGE * len(nearest) else nearest[nearest > 0]
+    if len(above) == 0:  # one value only, as where labels are released: any step keeps the two answers apart
+        return float(max(least, 0.01))
+    return float(max(above[int(EDGE * len(above))], FLOOR))
 
 
 def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
@@ -85,13 +129,23 @@ class Moments:
     var_out: Float
 
 
-#: models on either side from which a variance a record is better than one for all (Carlini et al., section VI.C)
-ENOUGH_FOR_VARIANCE = 16
+#: how many models' worth of the pooled variance each record's own is mixed with
+POOLED_WEIGHT = 8.0
 LEAST_VARIANCE = 1e-8
 
 
+def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
+    """Return variances mixed with the pooled one: ``(count var + 8 pooled) / (count + 8)``, at least 1e-8.
+
+    Few models: nearly one variance for all, as Carlini et al. (2022), section VI.C, advise; many: each record's own. In
+    between there is no jump, and one record whose few models happen to agree gets no variance near 0.
+    """
+    mixed = (count * var + POOLED_WEIGHT * pooled) / (count + POOLED_WEIGHT)
+    return np.asarray(np.maximum(mixed, LEAST_VARIANCE), dtype=np.float64)
+
+
 def moments(figure: Float, inside: Bool) -> Moments:
-    """Return moments of ``figure`` (shape (N, P)) over shadow models; variances pooled over records for few models."""
+    """Return moments of ``figure`` (shape (N, P)) over shadow models; variances shrunk towards those of all records."""
     w = inside.astype(np.float64)
     n_in, n_out = w.sum(axis=0), (1 - w).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -99,7 +153,10 @@ def moments(figure: Float, inside: Bool) -> Moments:
         mean_out = np.einsum("np,np->p", figure, 1 - w) / n_out
         var_in = np.einsum("np,np->p", (figure - mean_in) ** 2, w) / n_in
         var_out = np.einsum("np,np->p", (figure - mean_out) ** 2, 1 - w) / n_out
-    if min(n_in.min(), n_out.min()) < ENOUGH_FOR_VARIANCE:
-        var_in = np.full_like(var_in, np.average(np.nan_to_num(var_in), weights=n_in))
-        var_out = np.full_like(var_out, np.average(np.nan_to_num(var_out), weights=n_out))
-    return Moments(mean_in, mean_out, np.maximum(var_in, LEAST_VARIANCE), np.maximum(var_out, LEAST_VARIANCE))
+    var_in, var_out = np.nan_to_num(var_in), np.nan_to_num(var_out)
+    return Moments(
+        mean_in,
+        mean_out,
+        shrunk(var_in, n_in, np.average(var_in, weights=n_in)),
+        shrunk(var_out, n_out, np.average(var_out, weights=n_out)),
+    )

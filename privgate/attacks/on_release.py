@@ -30,7 +30,7 @@ class OnRelease:
         self.name = f"{base.name} on the release"
         self.title = f"{base.title}, on what is released"
         self.source, self.min_shadows, self.cut = base.source, base.min_shadows, base.cut
-        self.needs_probabilities = base.needs_probabilities
+        self.needs_probabilities, self.per_record = base.needs_probabilities, base.per_record
         self.threat_model = f"as the declared release shows it: {base.threat_model}"
 
     def shown(self, log_p: Float) -> Float:

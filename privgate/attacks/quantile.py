@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from privgate.attacks.base import Scorer, Signals
 from privgate.attacks.long_untargeted import describe
-from privgate.attacks.observed import own_logit, usable_shadows
+from privgate.attacks.observed import own_logit, resolution, usable_shadows
 
 Float = NDArray[np.float64]
 
@@ -36,6 +36,7 @@ class Quantile:
     threat_model = "probabilities for the record; knows its features and answers for non-members"
     needs_probabilities = True
     min_shadows = 1
+    per_record = True
     cut = None
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
@@ -43,7 +44,8 @@ class Quantile:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        figure, known = own_logit(log_p, signals.labels), describe(signals)
+        step = resolution(log_p, signals.labels)
+        figure, known = own_logit(log_p, signals.labels, step=step), describe(signals)
         outside = np.flatnonzero(~inside.ravel())
         picked = rng.permutation(outside)[:MOST_ROWS]
         rows, values = known[picked % inside.shape[1]], figure.ravel()[picked]
@@ -57,7 +59,7 @@ class Quantile:
         # crossing or equal quantiles: one scale for all rather than a division by nothing
         usual = max(float(np.median(spread)), 1e-3)
         spread = np.where(spread > 0.1 * usual, spread, usual)
-        return lambda target: (own_logit(target, signals.labels) - at[MIDDLE]) / spread
+        return lambda target: (own_logit(target, signals.labels, step=step) - at[MIDDLE]) / spread
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return the standardised confidence of every record, shape (P,)."""

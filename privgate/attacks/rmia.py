@@ -57,6 +57,7 @@ class Rmia:
     threat_model = "probabilities for the record and for a sample of the population; trains shadow models"
     needs_probabilities = True
     min_shadows = 1
+    per_record = True
     cut = None
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -39,6 +39,7 @@ class Shokri:
     threat_model = "probabilities for the record; trains shadow models on similar data"
     needs_probabilities = True
     min_shadows = 1
+    per_record = False
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -28,6 +28,7 @@ class YeomLoss:
     threat_model = "probabilities for the record; knows a bound of the loss, trains nothing"
     needs_probabilities = True
     min_shadows = 0
+    per_record = False
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -31,6 +31,7 @@ class YeomThreshold:
     threat_model = "probabilities for the record; knows the average training loss, trains nothing"
     needs_probabilities = True
     min_shadows = 0
+    per_record = False
     cut = -1e-12  # a loss equal to the average training loss counts as a member's
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -72,6 +72,7 @@ class YeomThresholdKnown:
     threat_model = "probabilities for the record; knows the errors on members and on the population from own models"
     needs_probabilities = True
     min_shadows = 1
+    per_record = False
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

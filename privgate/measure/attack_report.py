@@ -70,7 +70,7 @@ def entry(board: Attacked, attempt: Attempt, alpha: float) -> dict[str, Any]:
 def _rate(board: Attacked, attempt: Attempt, fpr: float, alpha: float) -> dict[str, Any]:
     """Return TPR at one FPR with limits, or why the sample cannot resolve it."""
     try:
-        got = limits.tpr_limits(attempt.scores, board.members, fpr=fpr, low_alpha=alpha, high_alpha=alpha)
+        got = limits.tpr_limits(board.ranks(attempt), board.members, fpr=fpr, low_alpha=alpha, high_alpha=alpha)
     except MeasurementError as exc:
         return {"value": None, "problem": str(exc)}
     return {"value": got.value, "low": got.low, "high": got.high}

@@ -19,14 +19,29 @@ from privgate.measure import pool as pools
 from privgate.measure.bench import Bench
 from privgate.measure.pool import Pool
 from privgate.retrain.fit import Fit
+from privgate.statistics import limits
 from privgate.statistics.membership import Decisions, best_threshold
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Index = NDArray[np.int64]
 
+#: figures of an attack that a rule may ask for
+METRICS = ("attack_accuracy", "attack_advantage", "attack_tpr")
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
 STAND_INS = 4
+
+
+def known(metric: str) -> None:
+    """Refuse a metric that is not a figure of an attack.
+
+    Raises
+    ------
+    MeasurementError
+        It would be answered with another figure.
+    """
+    if metric not in METRICS:
+        raise MeasurementError(f"no attack is measured by {metric!r}; known: {', '.join(METRICS)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +139,10 @@ class Attacked:
         place = np.searchsorted(self.units, self.pool.unit[self.rows])
         total = np.bincount(place, scores, len(self.units))
         return np.asarray(total / np.bincount(place, minlength=len(self.units)), dtype=np.float64)
+
+    def ranks(self, attempt: Attempt) -> Float:
+        """Return an attempt's scores as ranks without ties, shape (U,): what is held to a false-positive rate."""
+        return limits.untied(attempt.scores, self.bench.generator(f"ties of {attempt.attack.name}"))
 
     @property
     def units(self) -> Index:
@@ -262,4 +281,11 @@ def cells(board: Attacked, scope: str, column: str | None) -> dict[str, Bool]:
 
 def payload(test: SelfTest) -> dict[str, Any]:
     """Return a self-test as JSON values."""
-    return {"planted": test.planted, "blind": test.blind, "tolerance": test.tolerance, "problem": test.problem}
+    return {
+        "planted": test.planted,
+        "votes": test.votes,
+        "labels": test.labels,
+        "blind": test.blind,
+        "tolerance": test.tolerance,
+        "problem": test.problem,
+    }

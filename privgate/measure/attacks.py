@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure import attack_report, targets
-from privgate.measure.attacked import Attacked, Attempt, cells
+from privgate.measure.attacked import Attacked, Attempt, cells, known
 from privgate.measure.bench import Bench
 from privgate.statistics import limits
 from privgate.statistics.limits import Limits
@@ -19,7 +19,8 @@ Bool = NDArray[np.bool_]
 SMALL_CELL = 10
 
 ASSUMPTIONS = (
-    "candidates come from the same population as the training records",
+    "candidates come from the same population as the training records (looked for in features and labels)",
+    "nobody picked the candidates by what the model answers about them, which their features need not show",
     "shadow models saw random halves of the pool, drawn without regard to who was in the training set",
     "trials are the people of this pool against this one model; a model trained on other people is another question",
     "the limits are about the attacks that were run, not about every attack",
@@ -39,6 +40,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     MeasurementError
         No candidates, too few people, no shadow models, or the attack did not run.
     """
+    known(request.metric)
     if request.option("scope", "model") == "record":
         return targets.measure(bench, request)
     board = bench.attacked
@@ -79,9 +81,8 @@ def _tpr(
     board: Attacked, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
 ) -> Limits:
     fpr = float(request.option("at_fpr"))
-    return limits.tpr_limits(
-        attempt.scores[who], board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha
-    )
+    ranks = board.ranks(attempt)[who]
+    return limits.tpr_limits(ranks, board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)
 
 
 def summarized(
@@ -110,13 +111,19 @@ def summarized(
     said: tuple[str, ...] = ASSUMPTIONS
     if not board.bench.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
+    hidden = board.pool.hidden
+    if hidden:
+        said = (*said, f"{hidden:.1%} of the members, copies of whom are among the candidates, count as found")
     if missing:
         said = (*said, "did not run, so that no upper limit exists: " + ", ".join(a.attack.name for a in missing))
+    high = max(f[2].high for f in found)
+    # in one class or group all of them may be hidden
+    spread = 1.0 if hidden and len(where) > 1 else hidden
     return Measurement(
         request,
         value=worst.value,
         low=max(f[2].low for f in found),
-        high=1.0 if missing else max(f[2].high for f in found),
+        high=1.0 if missing else high + spread * (1 - high),
         unit="fraction",
         kind="confidence",
         confidence=float(request.option("confidence", 0.95)),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.data import TrainingData, take
 from privgate.errors import MeasurementError
+from privgate.measure import alike, same_population
+from privgate.measure.alike import Twins
+from privgate.measure.same_population import Shift
 
 Index = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -40,6 +44,13 @@ class Pool:
         Class position; 0 for a label that the training set does not know (never eligible).
     removed : mapping reason -> count
         Candidates left out, and people who are no trials because somebody's record equals theirs; for the report.
+    twins : Twins or None
+        How many candidates are members in all but a few digits; None where records cannot be compared.
+    shift : Shift or None
+        How far candidates are from members; None where there are too few people.
+    hidden : float
+        Share of the members who are no trials because copies of them, more than chance explains, are among the
+        candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found.
     """
 
     members: Bool
@@ -48,6 +59,22 @@ class Pool:
     unit: Index
     labels: Index
     removed: Mapping[str, int]
+    twins: Twins | None = None
+    shift: Shift | None = None
+    hidden: float = 0.0
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing that is measured on these candidates counts; empty if it does."""
+        if self.twins is not None and self.twins.too_many:
+            return (
+                f"{self.twins.share:.1%} of the candidates are nearly equal to a training record, where "
+                f"{self.twins.usual:.1%} would be by chance: members, stored once more, are no people who were not "
+                "trained on; give other candidates"
+            )
+        if self.shift is not None and self.shift.clear:
+            return f"candidates do not come from the same population as the training records ({told(self.shift)})"
+        return ""
 
 
 def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[str]:
@@ -66,14 +93,52 @@ def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[str]:
     return [digest.of_bytes(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
 
 
+_BUILT: "WeakKeyDictionary[TrainingData, Pool]" = WeakKeyDictionary()
+
+
+def told(shift: Shift) -> str:
+    """Return in words how members and candidates are told apart."""
+    return (
+        f"told apart by features and label alone with an AUC of {shift.auc:.3f}, 0.5 is due; shares of labels differ "
+        f"by {shift.labels:.1%}"
+    )
+
+
 def of(data: TrainingData) -> Pool:
     """Return the pool of a subject's data.
 
     Raises
     ------
     MeasurementError
-        There are no candidates, or too few are left on either side.
+        There are no candidates, too few are left on either side, or what is measured on them would not count.
     """
+    pool = built(data)
+    if pool.refusal:
+        raise MeasurementError(pool.refusal)
+    n = data.n
+    inside, outside = len(np.unique(pool.unit[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
+    if min(inside, outside) < LEAST:
+        raise MeasurementError(
+            f"{inside} people in the training set and {outside} usable candidates are too few for a split; at least "
+            f"{LEAST} of each are needed (removed: {', '.join(f'{v} {k}' for k, v in pool.removed.items())})"
+        )
+    return pool
+
+
+def built(data: TrainingData) -> Pool:
+    """Return the pool, whether or not it can be used; looked at once for each data set.
+
+    Raises
+    ------
+    MeasurementError
+        There are no candidates.
+    """
+    if data not in _BUILT:
+        _BUILT[data] = _build(data)
+    return _BUILT[data]
+
+
+def _build(data: TrainingData) -> Pool:
     if data.candidates is None or len(data.candidates[1]) == 0:
         raise MeasurementError(
             "no candidates: attacks need people who were not trained on; pass TrainingData(..., candidates=(X, y))"
@@ -104,19 +169,47 @@ def of(data: TrainingData) -> Pool:
             shared.add(name)
     unique = np.array([name not in shared for name in names])
     trial = eligible & unique
-    inside, outside = len(np.unique(unit[:n][trial[:n]])), int(trial[n:].sum())
+    copied, among = _copied(names[:n], unit[:n], names[n:])
+    hidden = copied if alike.oftener(int(overlap[n:].sum()), size - n, int(among.sum()), n) <= alike.LEVEL else None
+    twins = alike.twins(data, trial)
+    near = np.zeros(size, dtype=bool)
+    if twins is not None:
+        near[twins.rows] = True
+        trial &= ~near
+        if twins.clear:
+            hidden = near[:n] if hidden is None else hidden | near[:n]
+        eligible[n:] &= ~near[n:]
     removed = {
         "also_in_training": int(overlap.sum()),
         "repeated": int((repeated & ~overlap).sum()),
         "unknown_label": int((unknown & ~overlap & ~repeated).sum()),
-        "members_with_a_double": int((~unique[:n]).sum()),
+        "nearly_in_training": int(near[n:].sum()),
+        "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
     }
-    if min(inside, outside) < LEAST:
-        raise MeasurementError(
-            f"{inside} people in the training set and {outside} usable candidates are too few for a split; at least "
-            f"{LEAST} of each are needed (removed: {', '.join(f'{v} {k}' for k, v in removed.items())})"
-        )
-    return Pool(np.arange(size) < n, eligible, trial, unit, labels, removed)
+    shift = same_population.shift(data, trial)
+    return Pool(
+        np.arange(size) < n,
+        eligible,
+        trial,
+        unit,
+        labels,
+        removed,
+        twins,
+        shift,
+        0.0 if hidden is None else float(hidden.mean()),
+    )
+
+
+def _copied(inside: list[str], owner: Index, outside: list[str]) -> tuple[Bool, Bool]:
+    """Return which members equal a candidate, and which equal another person's training record, both of shape (n,)."""
+    known = set(outside)
+    people: dict[str, set[int]] = {}
+    for name, person in zip(inside, owner.tolist(), strict=True):
+        people.setdefault(name, set()).add(person)
+    return (
+        np.array([name in known for name in inside]),
+        np.array([len(people[name]) > 1 for name in inside]),
+    )
 
 
 def features(data: TrainingData) -> NDArray[np.float64] | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privgate.data import TrainingData
 from privgate.evidence import Precondition
-from privgate.measure import fingerprints
+from privgate.measure import fingerprints, pool
 
 Index = NDArray[np.int64]
 
@@ -26,6 +26,8 @@ def preconditions(data: TrainingData) -> list[Precondition]:
         near_duplicates(data, prints),
         several_records(data),
         overlap_found(data, prints),
+        near_overlap(data),
+        same_population(data),
     ]
 
 
@@ -141,6 +143,53 @@ def overlap_found(data: TrainingData, prints: fingerprints.Print | None = None) 
         said = f"{text}: nobody is left to compare with, so no attack can be judged"
         return Precondition("overlap", "warned", said, detail)
     return Precondition("overlap", "warned", f"{text}; they are left out of every attack", detail)
+
+
+def near_overlap(data: TrainingData) -> Precondition:
+    """Look for candidates who are training records in all but a few digits or columns.
+
+    A warning and no more: rules that need candidates are inconclusive then and say so themselves, others do not.
+    """
+    name = "near_overlap"
+    if data.candidates is None or not len(data.candidates[1]):
+        return Precondition(name, "passed", "there are no candidates", {"share": 0.0})
+    found = pool.built(data).twins
+    if found is None:
+        text = (
+            "whether candidates are training records in all but a few digits was not looked at: no two can be compared"
+        )
+        return Precondition(name, "warned", text, {"share": None})
+    removed = pool.built(data).removed["nearly_in_training"]
+    detail = {"checked": found.checked, "share": found.share, "usual": found.usual, "removed": removed}
+    if not found.clear:
+        text = f"no more of {found.checked} candidates than chance explains are nearly equal to a training record"
+        if removed:
+            text = f"{text}; {removed} are left out of every attack"
+        return Precondition(name, "passed", text, detail)
+    text = (
+        f"{found.share:.1%} of {found.checked} candidates are nearly equal to a training record, where "
+        f"{found.usual:.1%} would be by chance"
+    )
+    rest = "no attack is judged by them" if found.too_many else f"{removed} are left out of every attack"
+    return Precondition(name, "warned", f"{text}; {rest}", detail)
+
+
+def same_population(data: TrainingData) -> Precondition:
+    """Compare candidates with training records, without the model; a warning as ``near_overlap``."""
+    name = "same_population"
+    if data.candidates is None or not len(data.candidates[1]):
+        return Precondition(name, "passed", "there are no candidates", {"auc": None})
+    found = pool.built(data).shift
+    if found is None:
+        text = "whether candidates come from the same population was not looked at: too few people on one side"
+        return Precondition(name, "passed", text, {"auc": None})
+    detail = {"auc": found.auc, "labels": found.labels, "p_auc": found.p_auc, "p_labels": found.p_labels}
+    if not found.seen:
+        text = f"nothing tells {found.people} training records and candidates apart (AUC {found.auc:.3f}, 0.5 is due)"
+        return Precondition(name, "passed", text, detail)
+    text = f"candidates are not from the same population as the training records: {pool.told(found)}"
+    rest = "no attack is judged by them" if found.clear else "too little to move a figure by much"
+    return Precondition(name, "warned", f"{text}; {rest}", detail)
 
 
 def _with_label(prints: fingerprints.Print, y: NDArray[Any]) -> fingerprints.Print:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure import shadows
-from privgate.measure.attacked import Attacked, Attempt
+from privgate.measure.attacked import Attacked, Attempt, known
 from privgate.measure.bench import Bench
 from privgate.measure.pool import Pool
 from privgate.retrain.retrained import Shadows, Status
@@ -58,6 +58,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     MeasurementError
         An attack did not run, or there are too few target models for the rate that was asked for.
     """
+    known(request.metric)
     board = bench.attacked
     attempts = board.wanted(str(request.option("attack", "any")))
     ran = [a for a in attempts if not a.problem]
@@ -73,7 +74,10 @@ def measure(bench: Bench, request: Request) -> Measurement:
         count = len(scores)
         scores, inside = scores[:, people], inside[:, people]
         if request.metric == "attack_tpr":
-            got = [_tpr(scores[:, j], inside[:, j], request, alpha, tries) for j in range(len(people))]
+            rng = bench.generator(f"ties of {attempt.attack.name} on targets")
+            got = [
+                _tpr(limits.untied(scores[:, j], rng), inside[:, j], request, alpha, tries) for j in range(len(people))
+            ]
             lows, highs, values = (np.array([getattr(g, k) for g in got]) for k in ("low", "high", "value"))
         else:
             right = ((scores >= attempt.threshold) == inside).sum(axis=0)
@@ -90,7 +94,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         request,
         value=value,
         low=low,
-        high=1.0 if missing else high,
+        high=1.0 if missing or board.pool.hidden else high,
         unit="fraction",
         kind="confidence",
         confidence=1 - alpha,
@@ -100,6 +104,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         assumptions=(
             f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
             "the claim is about models that this recipe trains on random halves, not about the registered model",
+            *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
             *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
         ),
         detail={

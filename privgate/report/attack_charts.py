@@ -4,7 +4,7 @@ import math
 
 from privgate import digest
 from privgate.report import charts, reading
-from privgate.report.attack_data import Curve, at_fpr, by_group, estimate, points, strength, title, told
+from privgate.report.attack_data import Curve, by_group, estimate, finds_most, points, strength, title, told
 from privgate.report.blocks import Block, Chart, Table, Text
 from privgate.report.reading import Doc
 from privgate.report.text import number, percent, plain, real
@@ -19,15 +19,16 @@ def curves(ran: list[Doc]) -> list[Block]:
     drawn = [a for a in sorted(ran, key=strength, reverse=True) if points(a)][:_CURVES]
     if not drawn:
         return []
+    most = finds_most(ran)
+    if most and points(most[0]) and not any(a is most[0] for a in drawn):
+        drawn[-1] = most[0]
     floor = _floor(drawn)
-    best = drawn[0]
     name = "Members found against people wrongly accused"
-    low = [(f, t) for f, t in at_fpr(best) if t[0].isdigit()]
     said = (
-        f"The strongest attack, {title(best)}, finds {low[0][1]} of the people in the data when "
-        f"{percent(low[0][0])} of the people outside it are wrongly accused"
-        if low
-        else f"The strongest attack is {title(best)}; the closer to the dotted line, the closer to guessing"
+        f"The attack that finds most, {title(most[0])}, finds {most[2]} of the people in the data when "
+        f"{percent(most[1])} of the people outside it are wrongly accused"
+        if most
+        else f"The strongest attack is {title(drawn[0])}; the closer to the dotted line, the closer to guessing"
     )
     curves = [{"label": title(a), "points": points(a)} for a in drawn]
     svg = charts.roc(

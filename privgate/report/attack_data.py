@@ -38,18 +38,36 @@ def told(value: Any, *, fraction: bool = True) -> str:
 
 def at_fpr(attack: Doc) -> list[tuple[float, str]]:
     """Return (fpr, true-positive rate in words), ascending in fpr."""
+    return sorted((fpr, _rate(rate)) for fpr, rate in _rates(attack))
+
+
+def _rates(attack: Doc) -> list[tuple[float, Any]]:
+    """Return (fpr, rate as a number or with its interval), however they were recorded."""
     given = attack.get("tpr_at_fpr")
-    found = []
+    found: list[tuple[float, Any]] = []
     if isinstance(given, dict):
-        found = [(real(f), _rate(t)) for f, t in given.items()]
+        found = [(real(f), t) for f, t in given.items()]
     elif isinstance(given, list):
         for row in given:
             if isinstance(row, dict):
                 point = {"value": row.get("tpr"), "low": row.get("low"), "high": row.get("high")}
-                found.append((real(row.get("fpr")), _rate({**row, **point})))
+                found.append((real(row.get("fpr")), {**row, **point}))
             elif isinstance(row, list | tuple) and len(row) >= 2:
-                found.append((real(row[0]), told(row[1])))
-    return sorted(f for f in found if not math.isnan(f[0]))
+                found.append((real(row[0]), row[1]))
+    return [f for f in found if not math.isnan(f[0])]
+
+
+def finds_most(attacks: list[Doc]) -> tuple[Doc, float, str] | None:
+    """Return the attack that finds most at the smallest false-positive rate that any resolves: (attack, fpr, words).
+
+    What is the best by AUC need not be the best at a small rate; a sentence about a rate names the best at that rate.
+    """
+    found = [(fpr, -estimate(t)[0], i, _rate(t)) for i, a in enumerate(attacks) for fpr, t in _rates(a)]
+    found = [f for f in found if f[3][:1].isdigit()]
+    if not found:
+        return None
+    fpr, _, i, words = min(found)
+    return attacks[i], fpr, words
 
 
 def _rate(value: Any) -> str:

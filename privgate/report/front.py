@@ -45,7 +45,7 @@ def view(doc: Doc) -> dict[str, Any]:
         "changes": clip(changed, room["changes"]),
         "changes_since": _since(doc),
         "density": "dense" if dense else ("roomy" if len(shown) <= 3 and not waivers else ""),
-        "not_shown": [*_not_tested(doc), *words.NOT_SHOWN],
+        "not_shown": [*_candidates(held), *_not_tested(doc), *words.NOT_SHOWN],
         "verify": verify(doc),
     }
 
@@ -278,6 +278,13 @@ def _since(doc: Doc) -> str:
     if old.get("outcome") in ("passed", "warned"):
         return "Since the last approved version"
     return f"Since version {plain(old.get('version'), 20) or 'before'}"
+
+
+def _candidates(held: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what makes the people that attacks are judged by unfit for it: said here, however many rules there are."""
+    names = ("precondition:near_overlap", "precondition:same_population")
+    told = [plain(f.get("message"), 220) for f in held if f.get("rule") in names and f.get("outcome") != "passed"]
+    return [_stop(_capital(t)) for t in told]
 
 
 def _not_tested(doc: Doc) -> list[str]:

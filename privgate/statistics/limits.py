@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
@@ -88,6 +89,27 @@ def any_threshold(scores: Float, members: Bool, *, alpha: float) -> Limits:
     distance = float(np.abs(gap).max())
     error = float(np.sqrt(np.log(4 / alpha) / 2) * (len(inside) ** -0.5 + len(outside) ** -0.5))
     return Limits((1 + distance) / 2, max(0.5, (1 + distance - error) / 2), min(1.0, (1 + distance + error) / 2))
+
+
+def untied(scores: Float, rng: Generator) -> Float:
+    """Return ranks of the scores, 0 for the smallest; equal scores are put in an order drawn by chance.
+
+    An attack with few distinct scores ("right" or "wrong") has no threshold near a small false-positive rate. Its
+    adversary can still accuse at that rate: only some of those with the highest score, chosen by chance. That finds at
+    least as many members as any threshold within the rate (the ROC's chord lies above its corners), so every attack
+    can be held to every rate.
+
+    Raises
+    ------
+    MeasurementError
+        A score is NaN: its place in an order would be made up.
+    """
+    s = np.asarray(scores, dtype=np.float64)
+    if np.isnan(s).any():
+        raise MeasurementError(f"{int(np.isnan(s).sum())} attack scores are NaN: the attack failed")
+    out = np.empty(len(s))
+    out[np.lexsort((rng.random(len(s)), s))] = np.arange(len(s))
+    return out
 
 
 def least_nonmembers(fpr: float, *, alpha: float) -> int:

@@ -5,10 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privgate.attacks import BY_NAME
-from privgate.attacks.observed import own_logit
+from privgate.attacks import BY_NAME, lira_offline, lira_online, observed, rmia_offline
+from privgate.attacks.observed import FLOOR, own_logit, resolution
+from privgate.attacks.self_test import planted
+from privgate.statistics.membership import auc
 
 SOME = range(0, 400, 13)
 
@@ -23,50 +27,124 @@ def signals(leaking):
     return replace(leaking, shadow=shadow, shadow_members=members, members=None)
 
 
-def confidence(log_p, label):
-    """Carlini et al. (2022), equation (5), by exact sums."""
+def step_of(signals):
+    """The 2 % quantile of what is left of an answer to the nearer end, by sorting all of them."""
+    nearest = []
+    for n in range(len(signals.shadow)):
+        for i, label in enumerate(signals.labels):
+            p = math.exp(signals.shadow[n, i, label])
+            nearest.append(min(p, math.fsum(math.exp(v) for k, v in enumerate(signals.shadow[n, i]) if k != label)))
+    return sorted(nearest)[int(0.02 * len(nearest))]
+
+
+def confidence(log_p, label, step):
+    """Carlini et al. (2022), equation (5), by exact sums, with ``step`` added to both sides."""
     p = [math.exp(v) for v in log_p]
-    return math.log(p[label]) - math.log(math.fsum(v for k, v in enumerate(p) if k != label))
+    return math.log(p[label] + step) - math.log(math.fsum(v for k, v in enumerate(p) if k != label) + step)
 
 
-def sides(signals, i):
-    figures = [confidence(signals.shadow[n, i], signals.labels[i]) for n in range(len(signals.shadow))]
+def sides(signals, i, step):
+    figures = [confidence(signals.shadow[n, i], signals.labels[i], step) for n in range(len(signals.shadow))]
     inside = [f for f, m in zip(figures, signals.shadow_members[:, i], strict=True) if m]
     outside = [f for f, m in zip(figures, signals.shadow_members[:, i], strict=True) if not m]
     return inside, outside
 
 
-def test_online_lira_equals_its_definition(signals):
-    got = BY_NAME["lira_online"].scores(signals, np.random.default_rng(0))
+def spread(figures, pooled):
+    """Their own variance, as if eight more models had the variance of all records."""
+    return ((len(figures) * np.var(figures) + 8 * pooled) / (len(figures) + 8)) ** 0.5
+
+
+@pytest.mark.parametrize("models", [16, 40])
+def test_lira_equals_its_definition(signals, leaking, models):
+    used = leaking.without_truth() if models == 16 else signals
+    online, offline = (BY_NAME[f"lira_{k}"].scores(used, np.random.default_rng(0)) for k in ("online", "offline"))
+    step = step_of(used)
+    every = [sides(used, i, step) for i in range(400)]
+    pooled = [np.concatenate([(np.array(e[k]) - np.mean(e[k])) ** 2 for e in every]).mean() for k in (0, 1)]
 
     for i in SOME:
-        inside, outside = sides(signals, i)
-        seen = confidence(signals.target[i], signals.labels[i])
-        want = norm.logpdf(seen, np.mean(inside), np.std(inside)) - norm.logpdf(seen, np.mean(outside), np.std(outside))
-        assert got[i] == pytest.approx(want, abs=1e-6)
+        inside, outside = every[i]
+        seen = confidence(used.target[i], used.labels[i], step)
+        within, without = spread(inside, pooled[0]), spread(outside, pooled[1])
+        want = norm.logpdf(seen, np.mean(inside), within) - norm.logpdf(seen, np.mean(outside), without)
+        assert online[i] == pytest.approx(want, abs=1e-6)
+        # equation (4): 1 - P(Z > confidence)
+        assert norm.cdf(offline[i]) == pytest.approx(1 - norm.sf(seen, np.mean(outside), without), abs=1e-6)
 
 
-def test_offline_lira_orders_as_its_definition(signals):
-    got = BY_NAME["lira_offline"].scores(signals, np.random.default_rng(0))
+def votes(rng, shape, trees=100):
+    """Shares of votes of a forest, many of them exactly 0 or 1."""
+    p = rng.binomial(trees, rng.beta(0.2, 0.2, shape)) / trees
+    return np.log(np.stack([p, 1 - p], axis=-1))
+
+
+@np.errstate(divide="ignore")
+def test_the_step_is_what_the_answers_show():
+    rng, labels = np.random.default_rng(0), np.zeros(500, dtype=int)
+    for trees in (2, 3, 10, 100, 1000):
+        assert 0.999 < resolution(votes(rng, (8, 500), trees), labels) * trees < 4
+    names = np.log(np.eye(2)[rng.integers(0, 2, (8, 500))])
+    assert resolution(names, labels) == 0.01  # two answers only: any step keeps them apart
+    forest = np.exp(votes(rng, (8, 500)))
+    for floor in (1e-15, 1e-9, 1e-5):  # a floor under the answers is no finer resolution
+        floored = np.log(np.clip(forest, floor, 1 - floor))
+        assert resolution(floored, labels) == pytest.approx(0.01, rel=0.01)
+    assert resolution(np.log(np.full((4, 9, 2), 0.5)), labels[:9]) > 0
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(1e-30, 0.5))
+def test_no_step_reverses_two_answers(p, q, step):
+    with np.errstate(divide="ignore"):
+        one, other = own_logit(np.log([[[p, 1 - p]], [[q, 1 - q]]]), np.zeros(1, dtype=int), step=step)[:, 0]
+
+    assert np.isfinite([one, other]).all()
+    assert (one - other) * (p - q) >= -1e-12
+
+
+def test_the_published_formula_is_blind_on_votes_and_ours_is_not(monkeypatch):
+    found = {}
+    for name, module in (("lira_online", lira_online), ("lira_offline", lira_offline)):
+        for published in (False, True):
+            with monkeypatch.context() as m:
+                if published:  # logits up to +-ln 1e30, one variance for all records
+                    m.setattr(module, "resolution", lambda *_: FLOOR)
+                    m.setattr(observed, "POOLED_WEIGHT", 1e9)
+                got = []
+                for k in range(4):
+                    s = planted(np.random.default_rng(k), leak=True, form="votes")
+                    got.append(auc(BY_NAME[name].scores(s.without_truth(), None), s.members))
+                found[name, published] = np.mean(got)
+
+    assert found["lira_online", False] > found["lira_online", True] + 0.1
+    assert found["lira_offline", False] > found["lira_offline", True] + 0.02
+
+
+def test_offline_rmia_equals_its_definition(signals):
+    got = BY_NAME["rmia_offline"].scores(signals, np.random.default_rng(0))
+    own = np.exp(signals.shadow[:, np.arange(400), signals.labels])
+    inside = np.array([own[signals.shadow_members[:, i], i].mean() for i in range(400)])
+    outside = np.array([own[~signals.shadow_members[:, i], i].mean() for i in range(400)])
+    a = np.linalg.lstsq((1 - outside)[:, None], 1 - inside, rcond=None)[0][0]
+    ratio = np.exp(signals.target[np.arange(400), signals.labels]) / (0.5 * ((1 + a) * outside + (1 - a)))
 
     for i in SOME:
-        _, outside = sides(signals, i)
-        seen = confidence(signals.target[i], signals.labels[i])
-        want = 1 - norm.sf(seen, np.mean(outside), np.std(outside))  # equation (4): 1 - P(Z > confidence)
-        assert norm.cdf(got[i]) == pytest.approx(want, abs=1e-6)
+        assert got[i] == pytest.approx(np.mean([ratio[i] / z >= 2.0 for z in ratio]), abs=1e-6)
 
 
-def test_few_models_share_one_variance(leaking):
-    got = BY_NAME["lira_online"].scores(leaking.without_truth(), np.random.default_rng(0))
-    per_record = [sides(leaking, i) for i in range(400)]
-    var_in = np.mean([np.var(a) for a, _ in per_record])
-    var_out = np.mean([np.var(b) for _, b in per_record])
+@pytest.mark.parametrize("name", ["lira_offline", "rmia_offline"])
+def test_offline_attacks_never_see_models_that_held_the_record(signals, name, monkeypatch):
+    i = 5
+    shadow = signals.shadow.copy()
+    shadow[signals.shadow_members[:, i], i] = np.log([0.98, 0.01, 0.01])
+    # two numbers, one for all records, may come from the record's own models
+    monkeypatch.setattr(lira_offline, "resolution", lambda *_: 1e-3)
+    monkeypatch.setattr(rmia_offline, "slope", lambda *_: 0.5)
+    one, other = (
+        BY_NAME[name].scores(s, np.random.default_rng(0))[i] for s in (signals, replace(signals, shadow=shadow))
+    )
 
-    for i in SOME:
-        inside, outside = per_record[i]
-        seen = confidence(leaking.target[i], leaking.labels[i])
-        want = norm.logpdf(seen, np.mean(inside), var_in**0.5) - norm.logpdf(seen, np.mean(outside), var_out**0.5)
-        assert got[i] == pytest.approx(want, abs=1e-6)
+    assert one == pytest.approx(other, abs=1e-9)
 
 
 def test_rmia_equals_its_definition(signals):
@@ -88,14 +166,15 @@ def test_a_logit_keeps_digits_where_the_probability_rounds_to_one():
     tiny = np.array([1e-10, 1e-18, 1e-25])
     log_p = np.stack([np.log1p(-tiny), np.log(tiny * 0.75), np.log(tiny * 0.25)], axis=-1)
 
-    assert own_logit(log_p, np.zeros(3, dtype=int)) == pytest.approx(-np.log(tiny), rel=1e-9)
-    assert own_logit(log_p, np.ones(3, dtype=int)) == pytest.approx(np.log(tiny * 0.75), rel=1e-9)
+    assert own_logit(log_p, np.zeros(3, dtype=int), step=1e-300) == pytest.approx(-np.log(tiny), rel=1e-9)
+    assert own_logit(log_p, np.ones(3, dtype=int), step=1e-300) == pytest.approx(np.log(tiny * 0.75), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["lira_online", "rmia"])
 @pytest.mark.parametrize("count", [16, 40])
-def test_every_model_in_turn_equals_leaving_its_pair_out(signals, leaking, name, count):
+def test_every_model_in_turn_equals_leaving_its_pair_out(signals, leaking, name, count, monkeypatch):
     attack = BY_NAME[name]
+    monkeypatch.setattr(lira_online, "resolution", lambda *_: 1e-3)  # read off all models together, or off the others
     used = leaking.without_truth() if count == 16 else signals
     # twins side by side
     one = [i for i in range(len(used.shadow)) if used.shadow_members[i, 0]]

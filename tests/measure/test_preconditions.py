@@ -31,6 +31,8 @@ def test_clean_data_passes_every_check():
         "near_duplicates",
         "several_records",
         "overlap",
+        "near_overlap",
+        "same_population",
     ]
     assert {p.outcome for p in checks} == {"passed"}
 

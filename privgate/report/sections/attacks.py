@@ -1,12 +1,13 @@
 """Attacks: what somebody with access to the model finds out, and which attacks were not tried."""
 
+import math
 from typing import Any
 
 from privgate.report import attack_charts, reading, words
 from privgate.report.attack_data import at_fpr, strength, title, told
 from privgate.report.blocks import Block, Heading, List, Section, Table
 from privgate.report.reading import Doc
-from privgate.report.text import number, percent, plain
+from privgate.report.text import number, percent, plain, real
 
 #: attacks whose labels and groups are drawn; those of the others are in tables
 _DRAWN = 3
@@ -82,5 +83,7 @@ def _self_test(value: Any) -> str:
     if isinstance(value, dict):
         if value.get("problem"):
             return f"failed: {plain(value['problem'], 120)}"
-        return f"AUC {number(value.get('planted'))} on a planted leak, {number(value.get('blind'))} on none"
+        kinds = [("in probabilities", "planted"), ("in shares of votes", "votes"), ("in labels", "labels")]
+        told = [f"{number(value[k])} {w}" for w, k in kinds if not math.isnan(real(value.get(k)))]
+        return f"AUC on a planted leak {', '.join(told)}; {number(value.get('blind'))} on none"
     return plain(value, 120) or "none recorded"
