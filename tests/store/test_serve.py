@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,8 +27,9 @@ SECRET = b"a secret of this test alone"
 
 
 @pytest.fixture
-def registry(quiet):
+def registry(quiet, free_port):
     """A guarded registry without anything else: a reconciler attends to everything that asks."""
+    quiet.free_port = free_port
     return quiet
 
 
@@ -172,9 +172,7 @@ def serving(registry, folder, *options, sign=True, wait=True):
     secret = folder / "secret"
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = registry.free_port()
     config, where = str(registry.site.config), registry.address
     signer = (
         f"{sys.executable} -m privgate sign {{out}} --policy {{policy}} --target={{target}} --config {config} "
@@ -357,16 +355,17 @@ def test_started_twice_it_attaches_once(registry, name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.timeout(900)
-def test_killed_at_any_point_and_the_registry_away_nothing_is_lost(tmp_path, running_mlflow, site, registry_type):
+def test_killed_at_any_point_and_the_registry_away_nothing_is_lost(
+    tmp_path, running_mlflow, site, registry_type, free_port
+):
     """Two reconcilers are killed again and again, the registry twice; in the end all is as if nothing had happened."""
     rng = np.random.default_rng(int.from_bytes(os.urandom(4), "big"))
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     folder = tmp_path / "server"
     folder.mkdir()
     where = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db", "--port", str(port))
     registry = registry_type(f"http://127.0.0.1:{port}", site)
+    registry.free_port = free_port
 
     @contextlib.contextmanager
     def up():
