@@ -60,8 +60,9 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
     PolicyError
         A suite that the policy names holds an expectation that does not exist.
     """
+    known = policy.facts(int((facts or {}).get("n_units") or 0))
     found = [
-        Remark(*policy.places[rule.name], rule.name, text) for rule in policy.rules for text in _rule(rule, policy)
+        Remark(*policy.places[rule.name], rule.name, text) for rule in policy.rules for text in _rule(rule, policy, known)
     ]
     if facts is not None:
         never = [(rule.name, rule.cannot_conclude(dict(facts))) for rule in policy.rules]
@@ -78,7 +79,9 @@ def _place(policy: Policy, *place: str | int) -> Mark:
     return policy.mark(place)
 
 
-def _rule(rule: Rule, policy: Policy) -> Iterator[str]:
+def _rule(rule: Rule, policy: Policy, known: Mapping[str, Any]) -> Iterator[str]:
+    if why := rule.vacuous(known):
+        yield f"cannot fail: {why}; it counts for nothing (the metric reaches from {rule.reaches})"
     if rule.mode == "enforce" and not rule.reason:
         yield "no 'reason' says why this limit; somebody will have to defend it"
     if rule.mode == "enforce" and not rule.source:

@@ -13,11 +13,14 @@ what counts.
       prior: 0.01
 """
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import OpenFraction
 from privgate.rules.guarantee import GuaranteeRule
 
@@ -26,6 +29,7 @@ class DeletionCapacity(GuaranteeRule):
     """The model must be able to forget at least this many records without being trained again."""
 
     title = "Records that can be erased without retraining"
+    reaches = "0 (no guarantee) to unlimited (learns nothing); records"
     direction = "min"
     metric: Literal["deletion_capacity"] = "deletion_capacity"
     min: PositiveInt = Field(description="Least number of records.")
@@ -36,6 +40,15 @@ class DeletionCapacity(GuaranteeRule):
         """Ask for the number of records."""
         options: dict[str, Any] = {"rho": self.rho, "prior": self.prior}
         return Request.of(self.metric, accept_declared_claims=self.accept_declared_claims, **options)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        if self.min < 1:
+            return "0 records can always be erased"
+        # the weakest guarantee that still covers so many: m ln(1 + e^eps odds) = ln(1/rho)
+        needed = math.expm1(-math.log(self.rho) / self.min) / (self.prior / (1 - self.prior))
+        return reach.nats(math.log(needed)) if needed > 0 else ""
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the capacity in records."""

@@ -12,12 +12,14 @@ observed and the policy accepts that. Nats.
       delta: 1e-5
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import OpenFraction
 from privgate.rules.guarantee import GuaranteeRule
 
@@ -27,6 +29,7 @@ class DpEpsilon(GuaranteeRule):
 
     tightens = {"delta": "down"}  # noqa: RUF012  declared ClassVar in the base class
     title = "Differential-privacy guarantee"
+    reaches = "0 (learns nothing) to infinity (no guarantee); nats"
     metric: Literal["dp_epsilon"] = "dp_epsilon"
     max: PositiveFloat = Field(description="Largest epsilon allowed; nats.")
     delta: OpenFraction = Field(default=1e-5, description="At this delta; well below 1 / number of records.")
@@ -40,6 +43,10 @@ class DpEpsilon(GuaranteeRule):
         if self.adjacency is not None:
             options["adjacency"] = self.adjacency
         return Request.of(self.metric, **options)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        return reach.nats(self.max) or reach.delta(self.delta, int(facts.get("n_units") or 0))
 
     def meaning(self, measurement: Measurement) -> str:
         """Return epsilon as a change of odds."""
