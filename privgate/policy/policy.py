@@ -102,8 +102,7 @@ class Policy(Document):
 
     def facts(self, n_units: int = 0) -> dict[str, Any]:
         """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown), expectations a suite."""
-        held = {name: len(json.loads(text)["expectations"]) for name, text in self.suites.items()}
-        return {"n_units": n_units, "expectations": held}
+        return {"n_units": n_units, "expectations": read.expected_of(self.suites)}
 
     def powerless(self, facts: Mapping[str, Any]) -> str:
         """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.

@@ -77,9 +77,9 @@ def apply(
     if state == "applied":
         if finding.outcome.releases:
             state, why = "not needed", "the rule does not block without it"
-        elif why := (raised := rule.with_limit(waiver.ceiling)).vacuous(facts):
-            state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {why}"
-        elif raised.judge(measurement).outcome is not Outcome.PASSED:
+        elif everything := rule.with_limit(waiver.ceiling).vacuous(facts):
+            state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {everything}"
+        elif rule.with_limit(waiver.ceiling).judge(measurement).outcome is not Outcome.PASSED:
             state, why = "above ceiling", f"it ends at {waiver.ceiling:g}, and the measurement is not within that"
     days = (waiver.expires - today).days
     soon = state == "applied" and days <= WARNING_DAYS
