@@ -15,7 +15,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "PDTP",
         (
-            "Pointwise differential training privacy: how much the model's answer for a record changes if that record "
+            "Pointwise differential training privacy: how much the model's answer about a person changes if that person "
             "is left out of training. Speaks of direct queries only."
         ),
     ),
@@ -27,13 +27,13 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
             "2.7-fold, 2 means 7.4-fold."
         ),
     ),
-    ("Noise floor", "Change seen between trainings with no record removed. Smaller changes cannot be told apart."),
-    ("Epsilon", "Upper limit on how much one record can shift the odds, for training with differential privacy."),
+    ("Noise floor", "Change seen between trainings with nobody removed. Smaller changes cannot be told apart."),
+    ("Epsilon", "Upper limit on how much one person's data can shift the odds, for training with differential privacy."),
     (
         "Certificate",
         "An upper limit that follows from a mathematical theorem whose conditions were checked on this model and data.",
     ),
-    ("Deletion capacity", "How many records can be erased on request before a full retraining is due."),
+    ("Deletion capacity", "How many people can be erased on request before a full retraining is due, at the stated chance that they were used."),
     ("Interval", "The range in which the true figure lies, with certainty or at the confidence stated."),
     ("Inconclusive", "Not enough evidence to decide, so treated as not passed."),
     (
