@@ -9,7 +9,6 @@ import click
 from privgate.cli import cli
 from privgate.errors import ExitCode, PrivgateError
 
-
 #: what the process and those it starts are told, unless their environment says otherwise
 SETTINGS = {
     # a warning of a library is no finding, and a report that goes to a pipe must stay readable

@@ -54,13 +54,21 @@ def measure(bench: Bench, request: Request) -> Measurement:
         unit="people",
         kind="bound",
         assumptions=tuple(words),
-        detail={"declared_only": rests.observation is None, "sentence": found.sentence, "epsilon": found.epsilon, "failure": found.failure},
+        detail={
+            "declared_only": rests.observation is None,
+            "sentence": found.sentence,
+            "epsilon": found.epsilon,
+            "failure": found.failure,
+        },
     )
 
 
 def _row(found: Capacity) -> dict[str, Any]:
     return {
-        "rho": found.rho, "prior": found.prior, "capacity": found.records, "failure": found.failure,
+        "rho": found.rho,
+        "prior": found.prior,
+        "capacity": found.records,
+        "failure": found.failure,
         "sentence": found.sentence,
     }
 

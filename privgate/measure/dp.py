@@ -105,7 +105,12 @@ def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
         unit="nats",
         kind="bound",
         assumptions=found.assumptions,
-        detail={**_rests(rests), "delta": held_delta(rests, found), "rdp_epsilon": found.rdp_epsilon, "accountant": found.accountant},
+        detail={
+            **_rests(rests),
+            "delta": held_delta(rests, found),
+            "rdp_epsilon": found.rdp_epsilon,
+            "accountant": found.accountant,
+        },
     )
 
 

@@ -52,10 +52,10 @@ def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]
 
 
 def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
-    """Yield a problem for every inherited waiver that a tightened rule was not granted, or that grew.
+    """Yield a problem for every inherited waiver of a rule that is tightened, and for every one that grew.
 
-    A ceiling was approved against the limit that stood above it. Where the limit is lowered, the same ceiling waives more
-    than anybody approved: it must be stated again, no higher than before.
+    A ceiling was approved against the limit that stood with it. Where the limit is lowered, the same ceiling waives
+    more than anybody approved: it must be stated again, no higher than before.
     """
     ours, theirs = ({r.name: r.judged() for r in d.rules} for d in (child, parent))
     direction = {r.name: r.direction for r in child.rules}
@@ -71,8 +71,8 @@ def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Prob
         if waiver == old and tree.mark(("waivers", i)).file != tree.file and ours[waiver.rule] != theirs[waiver.rule]:
             mark = tree.mark(("extends",))
             text = (
-                f"the inherited waiver {waiver.key} up to {waiver.ceiling:g} was approved for the rule as it was; this file "
-                "tightens the rule"
+                f"the inherited waiver {waiver.key} up to {waiver.ceiling:g} was approved for the rule as it was; this "
+                "file tightens the rule"
             )
             expected = f"the waiver stated here again, up to at most {waiver.ceiling:g}, or removed where it stands"
             yield Problem(mark.file, mark.line, f"waivers.{i}", text, expected)

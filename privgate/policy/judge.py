@@ -36,7 +36,9 @@ def judge(policy: "Policy", evidence: Evidence, today: date) -> Judged:
         finding = _weighed(rule.judge(measurement), rule, facts, powerless)
         for waiver in policy.waivers:
             if waiver.rule == rule.name:
-                finding, became = waive.apply(waiver, rule, finding, measurement, subject=evidence.subject, today=today, facts=facts)
+                finding, became = waive.apply(
+                    waiver, rule, finding, measurement, subject=evidence.subject, today=today, facts=facts
+                )
                 waivers.append(became)
         # after the waivers: they excuse a number, not too little effort behind it
         finding = _enough(policy, rule, finding, measurement, evidence)
@@ -58,7 +60,8 @@ def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: 
         outcome=worst((finding.outcome, least)),
         message=f"this rule cannot fail: {why}; {finding.message}",
         meaning=f"Cannot fail: {why}. {finding.meaning}".rstrip(),
-        advice=finding.advice or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
+        advice=finding.advice
+        or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
     )
 
 

@@ -62,7 +62,9 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
     """
     known = policy.facts(int((facts or {}).get("n_units") or 0))
     found = [
-        Remark(*policy.places[rule.name], rule.name, text) for rule in policy.rules for text in _rule(rule, policy, known)
+        Remark(*policy.places[rule.name], rule.name, text)
+        for rule in policy.rules
+        for text in _rule(rule, policy, known)
     ]
     if facts is not None:
         never = [(rule.name, rule.cannot_conclude(dict(facts))) for rule in policy.rules]

@@ -1,7 +1,7 @@
 """Whether two names are two people: what looks the same to a reader is the same person.
 
-Names are compared by what is left when compatibility forms, case, accents, spaces, signs and the tag of an e-mail address
-are taken away and letters that look alike are made one. Whoever only differs in those must write more of the name.
+Names are compared by what is left when compatibility forms, case, accents, spaces, signs and the tag of an e-mail
+address are taken away and letters that look alike are made one. Whoever only differs in those must write more.
 """
 
 import re
@@ -21,13 +21,13 @@ _STROKES = str.maketrans("i10", "llo")
 
 
 def unfit(name: str) -> str:
-    """Return why a text cannot stand for a person; empty if it can.
+    r"""Return why a text cannot stand for a person; empty if it can.
 
     Examples
     --------
-    >>> unfit("ann"), unfit("ann\\u200b")
+    >>> unfit("ann"), unfit("ann\u200b")
     ('', 'holds U+200B, which nobody sees')
-    >>> unfit("\\u0430nn"), unfit("--")
+    >>> unfit("\u0430nn"), unfit("--")
     ('mixes letters of several scripts (CYRILLIC, LATIN)', 'names nobody')
     """
     for c in name:
@@ -41,11 +41,11 @@ def unfit(name: str) -> str:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two names may be one person's.
+    r"""Whether two names may be one person's.
 
     Examples
     --------
-    >>> same("Ann Lee", "ａnn  lee"), same("Jos\\u00e9", "Jose\\u0301"), same("ann", "ANN."), same("ann", "anna")
+    >>> same("Ann Lee", "ａnn  lee"), same("Jos\u00e9", "Jose\u0301"), same("ann", "ANN."), same("ann", "anna")
     (True, True, True, False)
     """
     return bool(_skeletons(one) & _skeletons(other))

@@ -13,7 +13,7 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
 """
 
 from collections.abc import Mapping
-from typing import Any, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 

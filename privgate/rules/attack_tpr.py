@@ -41,8 +41,8 @@ class AttackTpr(MembershipRule):
         del facts
         if self.at_fpr >= reach.BLIND_RATE:
             return (
-                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, even "
-                "if every member is found"
+                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
+                "even if every member is found"
             )
         return reach.sureness(self.max)
 

@@ -1,8 +1,9 @@
 """The rule ``deletion_capacity`` asks how many people can be erased before the model must be trained again.
 
-Limit ``min`` in people, each with all records. After m deletions everybody must still believe with probability at least ``rho`` that the
-erased people were never in the data: m <= ln(1/rho) / ln(1 + e^eps p/(1-p)) (Thudi et al., 2022, corollary 2;
-mathematical reference, section 7.3), where ``prior`` is p, the largest inclusion probability among the erased people.
+Limit ``min`` in people, each with all records. After m deletions everybody must still believe with probability at least
+``rho`` that the erased people were never in the data: m <= ln(1/rho) / ln(1 + e^eps p/(1-p)) (Thudi et al., 2022,
+corollary 2; mathematical reference, section 7.3), where ``prior`` is p, the largest inclusion probability among
+the erased people.
 
 Request: ``deletion_capacity(rho=…, prior=…, accept_declared_claims=False)``. People; larger is better, so ``low`` is
 what counts.
@@ -53,9 +54,9 @@ class DeletionCapacity(GuaranteeRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the capacity in people, with its prior and its exception."""
         return (
-            f"{measurement.low:.0f} people, each used with probability at most {self.prior:g}, can be erased before a full "
-            f"retrain is due{self._exception(measurement)}, if requests do not depend on membership or model and people are "
-            "included independently"
+            f"{measurement.low:.0f} people, each used with probability at most {self.prior:g}, can be erased before a "
+            f"full retrain is due{self._exception(measurement)}, if requests do not depend on membership or model and "
+            "people are included independently"
         )
 
     @staticmethod

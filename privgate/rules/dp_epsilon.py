@@ -5,8 +5,8 @@ noise and steps of a rerun; ``accept_declared_claims`` lets a claim count that n
 
 Request: ``dp_epsilon(delta=1e-5, accept_declared_claims=False, adjacency="add_remove" | "replace_one")``; ``adjacency``
 only where the policy names one, otherwise the claim's own. ``detail["declared_only"]`` is true where nothing was
-observed and the policy accepts that, ``detail["delta"]`` the delta that the guarantee really has (0 for pure ones). Epsilon
-is for one person, whose records are a group where there are several. Nats.
+observed and the policy accepts that, ``detail["delta"]`` the delta that the guarantee really has (0 for pure ones).
+Epsilon is for one person, whose records are a group where there are several. Nats.
 
     - metric: dp_epsilon
       max: 8

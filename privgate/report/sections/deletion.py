@@ -18,8 +18,8 @@ def section(doc: Doc) -> Section | None:
     title = "People who can be erased before a full retraining"
     rho, capacity = points[-1]
     said = (
-        f"{number(capacity)} people, {_used(held)}, can be erased while a chance of at least {percent(rho)} remains that "
-        f"none of them was used in training{_except(held)}"
+        f"{number(capacity)} people, {_used(held)}, can be erased while a chance of at least {percent(rho)} remains "
+        f"that none of them was used in training{_except(held)}"
     )
     table = Table(
         title,
