@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -30,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         served = area in SERVED and {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
         item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"store", "registry"} else area))
 
+
+# the same examples every time, and none that fails because the machine is busy
+hypothesis.settings.register_profile(
+    "gate", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("gate")
 
 #: the only functions that may write a process's environment: before its threads exist, or as a worker takes its place
 WRITERS = {("__main__.py", "main"), ("environment.py", "scrub"), ("environment.py", "scrubbed")}
@@ -186,7 +193,7 @@ def _running_mlflow(
 
 
 def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 280
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:

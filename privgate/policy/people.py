@@ -13,7 +13,7 @@ _UNSEEN = frozenset(
     | {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 )
 #: scripts that one name may mix with another; letters of all others look too much alike
-_MIXED = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
+_MIXED = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MODIFIER")
 #: letters that look alike (Unicode Technical Standard 39): as capitals, and as small letters
 _CAPITALS = str.maketrans("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕЅІЈКМНОРСТУХԌԜӀ", "ABEZHIKMNOPTYXABESIJKMHOPCTYXGWI")
 _SMALL = str.maketrans("αγεηικνορτυχωаьгеѕіјкпморстухԁһԛԝӏıɑɡ", "ayenikvoptuxwabresijknmopctyxdhqwliag")

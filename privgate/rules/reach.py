@@ -1,8 +1,8 @@
 """What a metric can reach, and from where on a limit limits nobody: a rule that nothing can break is no rule.
 
 One idea serves all metrics. A limit leaves somebody who guesses a certain sureness: odds of e^nats to one, or an
-accuracy, or a share of members found beyond doubt. If that is enough to pick one person out of everybody alive, or if it
-is all that the metric can reach, the rule **cannot fail**: it still stands in the report, marked, but counts for nothing.
+accuracy, or a share of members found beyond doubt. If that is enough to pick one person out of everybody alive, or if
+it is all that the metric can reach, the rule **cannot fail**: it stands in the report, marked, and counts for nothing.
 """
 
 import math

@@ -76,6 +76,8 @@ def test_shipped_policies_have_no_remarks(run, name):
         ("  - metric: generalization_gap\n    max: 0.1\n" + WHY, "nothing enforced here can show"),
         ("  - metric: dp_epsilon_lower_bound\n" + WHY, "nothing enforced here can show"),
         ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "doubt only warns"),
+        ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "nothing enforced here can show"),
+        ("  - metric: attack_accuracy\n    max: 0.6\n    confidence: 0.6\n" + WHY, "in 40 % of releases"),
         ("  - metric: dp_epsilon\n    max: 8\n    accept_declared_claims: true\n" + WHY, "ACCEPT_DECLARED_CLAIMS"),
         (
             f"  - metric: dtp\n    max: 1.0\n{WHY}  - id: again\n    metric: dtp\n    max: 0.9\n{WHY}",
@@ -89,6 +91,25 @@ def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, policy_file
     assert code == 0
     assert words in out
     assert "mine.yaml:" in out
+
+
+@pytest.mark.parametrize(
+    ("expectation", "vain"),
+    [
+        ({"type": "expect_column_to_exist", "kwargs": {"column": "pdtp"}}, True),
+        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "dtp_upper", "min_value": 0}}, True),
+        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "pdtp", "max_value": 3}}, False),
+        (
+            {"type": "expect_column_values_to_not_be_in_set", "kwargs": {"column": "status", "value_set": ["failed"]}},
+            False,
+        ),
+    ],
+)
+def test_lint_says_that_a_suite_lets_the_worst_table_pass(run, policy_file, tmp_path, expectation, vain):
+    (tmp_path / "units.json").write_text(json.dumps({"name": "units", "expectations": [expectation]}))
+    _, out = run("lint", policy_file(f"rules:\n  - metric: table\n    suite: units.json\n{WHY}"))
+
+    assert ("cannot fail: a table in which every influence is unlimited" in out) is vain
 
 
 @pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, "")])

@@ -5,6 +5,7 @@ import getpass
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -32,9 +33,7 @@ def postgres(tmp_path_factory, free_port):
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
             pytest.skip("running as root without setpriv: PostgreSQL cannot be started")
-        place = Path("/var/tmp") / f"privgate-postgres-{os.getpid()}"
-        place.mkdir(mode=0o700)
-        folder = place
+        folder = Path(tempfile.mkdtemp(prefix="privgate-postgres-", dir="/var/tmp"))
         shutil.chown(folder, "nobody")
         as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
     user = "nobody" if as_user else getpass.getuser()

@@ -45,7 +45,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "Deletion capacity",
-        "How many people can be erased on request before a full retraining is due, at the chance named that each was used.",
+        "How many people, each used with the chance named, can be erased before a full retraining is due.",
     ),
     ("Interval", "The range in which the true figure lies, with certainty or at the confidence stated."),
     ("Inconclusive", "Not enough evidence to decide, so treated as not passed."),
