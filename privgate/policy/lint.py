@@ -17,11 +17,14 @@ from privgate.rules.base import Rule
 from privgate.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.rules.generalization_gap import GeneralizationGap
 from privgate.rules.guarantee import GuaranteeRule
+from privgate.rules.leave_one_out import LeaveOneOutRule
 from privgate.rules.membership import least_non_members
 from privgate.rules.table import Table
 
 #: below this an interval misses the truth so often that somebody should say why
 LEAST_CONFIDENCE = 0.9
+#: a rule about fewer people than this leaves out more than exceptions
+ALMOST_ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,10 @@ def _rule(rule: Rule, policy: Policy, known: Mapping[str, Any]) -> Iterator[str]
         yield "no 'source' says where this limit comes from"
     if rule.bound == "lower" and rule.metric != "dp_epsilon_lower_bound":
         yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
+    if isinstance(rule, AttackAccuracy | AttackAdvantage) and rule.attack != "any":
+        yield f"only the attack {rule.attack!r} is judged; 'any' judges the best of all that apply"
+    if isinstance(rule, LeaveOneOutRule) and 0.5 <= rule.covers < ALMOST_ALL:
+        yield f"{100 * (1 - rule.covers):.3g} % of the people in the data are left without any limit"
     confidence = getattr(rule, "confidence", 1.0)
     if confidence < LEAST_CONFIDENCE:
         yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"

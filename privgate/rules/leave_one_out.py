@@ -56,10 +56,15 @@ class LeaveOneOutRule(Rule):
     def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         del facts
+        nats = (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
+        return reach.nats(nats) or reach.share_of_people(self.covers)
+
+    @property
+    def covers(self) -> float:
+        """Share of the people whom the limit speaks about."""
         if self.aggregate == "share_above":
-            return reach.nats(self.threshold or 0.0) or reach.share_of_people(1 - self.max)
-        covered = (self.q or 0.0) if self.aggregate == "quantile" else 1.0
-        return reach.nats(self.max) or reach.share_of_people(covered)
+            return 1 - self.max
+        return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
 
     def share(self, measurement: Measurement) -> str:
         """Return the meaning of a share of units."""

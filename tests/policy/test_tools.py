@@ -78,6 +78,8 @@ def test_shipped_policies_have_no_remarks(run, name):
         ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "doubt only warns"),
         ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "nothing enforced here can show"),
         ("  - metric: attack_accuracy\n    max: 0.6\n    confidence: 0.6\n" + WHY, "in 40 % of releases"),
+        ("  - metric: attack_accuracy\n    max: 0.6\n    attack: label_gap\n" + WHY, "only the attack 'label_gap'"),
+        ("  - metric: dtp\n    max: 1\n    aggregate: quantile\n    q: 0.6\n" + WHY, "40 % of the people"),
         ("  - metric: dp_epsilon\n    max: 8\n    accept_declared_claims: true\n" + WHY, "ACCEPT_DECLARED_CLAIMS"),
         (
             f"  - metric: dtp\n    max: 1.0\n{WHY}  - id: again\n    metric: dtp\n    max: 0.9\n{WHY}",
