@@ -17,7 +17,7 @@ _MIXED = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MODIFIER")
 #: letters that look alike (Unicode Technical Standard 39): as capitals, and as small letters
 _CAPITALS = str.maketrans("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕЅІЈКМНОРСТУХԌԜӀ", "ABEZHIKMNOPTYXABESIJKMHOPCTYXGWI")
 _SMALL = str.maketrans("αγεηικνορτυχωаьгеѕіјкпморстухԁһԛԝӏıɑɡ", "ayenikvoptuxwabresijknmopctyxdhqwliag")
-_STROKES = str.maketrans("i10", "llo")
+_STROKES = str.maketrans("i10łøđħŧ", "llolodht")
 
 
 def unfit(name: str) -> str:

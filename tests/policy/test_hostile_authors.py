@@ -85,6 +85,7 @@ def test_a_name_in_another_script_that_looks_the_same_is_the_same():
     assert people.same("\u0430\u0441\u0435", "ace")  # Cyrillic throughout
     assert people.same("\u0410\u041d\u041d\u0410", "AHHA")
     assert people.same("\u039d\u0399\u039a\u039f", "NIKO")  # Greek capitals
+    assert people.same("\u0141ukasz", "Lukasz")
 
 
 @given(st.text(st.characters(categories=["L", "N", "M", "Z", "P", "C"]), max_size=12))
