@@ -9,11 +9,23 @@ import click
 from privgate.cli import cli
 from privgate.errors import ExitCode, PrivgateError
 
+#: what the process and those it starts are told, unless their environment says otherwise
+SETTINGS = {
+    # a warning of a library is no finding, and a report that goes to a pipe must stay readable
+    "PYTHONWARNINGS": "ignore",
+    # MLflow tries a dead server again for minutes; here a few seconds must do
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "GX_ANALYTICS_ENABLED": "false",
+}
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; nobody else ends the process."""
-    # a warning of a library is no finding, and a report that goes to a pipe must stay readable
-    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    # once, before any thread: nothing below writes the environment, which a thread may be reading
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     sys.exit(run(arguments))
 
 

@@ -116,6 +116,8 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | 
     """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
+    if why := policy.powerless(policy.facts(len(subject.data.units))):
+        raise UsageError(why)
     thresholds = unit_limits(policy)
     asked = frozenset(rule.metric for rule in policy.rules)
     bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -28,6 +30,83 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         area = item.path.relative_to(TESTS).parts[0] if inside else "privgate"
         served = area in SERVED and {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
         item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"store", "registry"} else area))
+
+
+# the same examples every time, and none that fails because the machine is busy
+hypothesis.settings.register_profile(
+    "gate", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("gate")
+
+#: the only functions that may write a process's environment: before its threads exist, or as a worker takes its place
+WRITERS = {("__main__.py", "main"), ("environment.py", "scrub"), ("environment.py", "scrubbed")}
+PACKAGE = f"{TESTS.parent / 'privgate'}{os.sep}"
+
+
+class EnvironmentWrittenError(BaseException):
+    """A module of the package wrote the environment of a process with threads; no handler of errors may hide it."""
+
+
+def _refuse_environment_writes(event: str, _arguments: tuple[object, ...]) -> None:
+    """Audit hook: threads read the environment all the time, and iterating it while it changes raises ``KeyError``."""
+    if event not in {"os.putenv", "os.unsetenv"}:
+        return
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(("<frozen", os.__file__)):
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_filename.startswith(PACKAGE):
+        return
+    place = (Path(frame.f_code.co_filename).name, frame.f_code.co_name)
+    if place not in WRITERS:
+        raise EnvironmentWrittenError(f"{place[0]}: {place[1]} writes os.environ")
+
+
+sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever they lead
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what a worker measured before it says that it is finished: 10 s later it is killed, done or not."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is None or "coverage" not in sys.modules:
+        return
+    measured = sys.modules["coverage"].Coverage.current()
+    if measured is not None:
+        measured.stop()  # so that the end of the process writes nothing more, and being killed in it loses nothing
+        measured.save()
+        output["coverage"] = measured.get_data().data_filename()
+
+
+class _Kept:
+    """In the process that started the workers: what each of them measured is really there."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.wrong = config, list[str]()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object, error: object) -> None:
+        """Note a worker that ended without saying where its figures lie, or whose file is not there."""
+        path = getattr(node, "workeroutput", {}).get("coverage")
+        if error or path is None or not Path(path).is_file():
+            self.wrong.append(str(getattr(getattr(node, "gateway", None), "id", node)))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail with a reason; "88 % instead of 90 %" would send people looking in the wrong place."""
+        if self.wrong and session.exitstatus == 0:
+            session.exitstatus = 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say which."""
+        for name in self.wrong:
+            terminalreporter.write_line(f"what worker {name} measured of the coverage is lost; run again", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over the workers' coverage where there are workers and it is measured."""
+    measured = "coverage" in sys.modules and sys.modules["coverage"].Coverage.current() is not None
+    if measured and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Kept(config))
 
 
 @pytest.fixture(scope="session")
@@ -49,11 +128,22 @@ def own_ledger(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["PRIVGATE_LEDGER"] = str(tmp_path_factory.mktemp("ledger"))
 
 
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+def _free_port() -> int:
+    """Return a loopback port that nobody listens on, and that no connection gets by itself before it is used.
+
+    Systems give ports from 32768 upwards to outgoing connections, of which the tests make hundreds at any moment.
+    """
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("no port is free on loopback")
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """Return a function that returns a loopback port for a server that is about to start."""
+    return _free_port
 
 
 @contextlib.contextmanager
@@ -70,7 +160,7 @@ def _running_mlflow(
 
     SQLite files that do not exist yet begin as copies of ``database``. Without ``politely`` it ends by kill -9.
     """
-    port = free_port()
+    port = _free_port()
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
     if "--workers" not in options:
         command += ["--workers", "1"]
@@ -98,12 +188,12 @@ def _running_mlflow(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, end)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=8)
+                process.wait(timeout=60)
         log.close()
 
 
 def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 280
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:

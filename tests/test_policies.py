@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = sorted(locate.shipped())
 
 
-def test_the_shipped_policies_are_these_four():
-    assert SHIPPED == ["dp-trained", "dtp-1", "pdtp-1", "strict"]
+def test_the_shipped_policies_are_these_five():
+    assert SHIPPED == ["dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "strict"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -51,6 +51,27 @@ def test_dtp_1_says_before_training_what_it_cannot_conclude_and_names_pdtp_1():
     assert rule.limit == 1.0
     assert "pdtp-1" in rule.cannot_conclude({"certificates": []})
     assert Policy.load("pdtp-1").rules[0].cannot_conclude({"certificates": []}) == ""
+
+
+def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
+    from privgate.rules.membership import least_non_members
+
+    policy, base = Policy.load("dtp-1-attacks"), Policy.load("dtp-1")
+
+    rules = {r.name: r for r in policy.rules}
+    assert rules["dtp"] == base.rules[0]
+    assert policy.resolved["extends"] == ["dtp-1 1"]
+    rate = rules["attack_tpr"]
+    assert policy.audit.min_candidates >= least_non_members(rate.at_fpr, rate.confidence)
+    facts = {"certificates": ["x"], "candidates": policy.audit.min_candidates}
+    assert [r.cannot_conclude(facts) for r in policy.rules] == [""] * len(policy.rules)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_rule_of_a_shipped_policy_can_fail(name):
+    policy = Policy.load(name)
+
+    assert {r.name: r.vacuous(policy.facts(1000)) for r in policy.rules} == {r.name: "" for r in policy.rules}
 
 
 def test_strict_is_nowhere_looser_than_dtp_1():

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,6 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
 
     folder = folder.resolve()
     store = registry.local_registry(folder)
-    os.environ.setdefault("MLFLOW_DISABLE_AUTO_LOGGING", "true")
     started = time.perf_counter()
     data, policy = adult.load(), Policy.load("dtp-1")
     click.echo(f"UCI Adult, {data.n} training records, {len(data.candidates[1])} candidates; registry {store}\n")

@@ -158,7 +158,7 @@ def solve(**o: Any) -> int:
             raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
         prior = o["prior"] or CAPACITY_PRIOR
         epsilon = goals.epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta)
-        words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each record was used with "
+        words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each person was used with "
         words += f"probability at most {prior:g}"
         words += "" if o["prior"] else " (assumed; pass --prior)"
         words += ", except with probability 0.001 over the training's randomness" if delta else ""
@@ -226,7 +226,7 @@ def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tup
     click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
     for row in found:
         click.echo(f"  {row[0].rho:<7g}" + "".join(f"{c.records:>12,}" for c in row))
-    click.echo("p is the largest probability with which a record of the pool was used; requests must depend neither on")
+    click.echo("p is the largest probability with which a person of the pool was used; requests must depend neither on")
     click.echo("membership nor on the model; inclusion is independent and the training size not published")
     if delta:
         click.echo("except for models of total probability 0.001: with delta above 0 no statement holds for all")

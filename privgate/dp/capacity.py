@@ -45,7 +45,8 @@ class Capacity:
     def sentence(self) -> str:
         """What a compliance officer can say."""
         but = f", except with probability {self.failure:g} over the training's randomness" if self.failure else ""
-        return f"at ρ = {self.rho:g} this model covers {self.records:,} deletion requests{but}"
+        who = f"each by somebody used with probability at most {self.prior:g}"
+        return f"at ρ = {self.rho:g} this model covers {self.records:,} deletion requests, {who}{but}"
 
 
 def checked_rho(rho: float) -> float:

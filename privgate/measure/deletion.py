@@ -1,4 +1,4 @@
-"""The measurement ``deletion_capacity``: how many records may be erased before the model is trained again."""
+"""The measurement ``deletion_capacity``: how many people may be erased before the model is trained again."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ LARGEST = 700.0
 
 
 def measure(bench: Bench, request: Request) -> Measurement:
-    """Return the number of records; larger is better, and ``low`` is what counts."""
+    """Return the number of people; larger is better, and ``low`` is what counts."""
     rests = standing(bench, request)
     if rests.claim.adjacency != "add_remove":
         raise MeasurementError(
@@ -37,7 +37,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     ]
     told(bench, "Deletion requests", found.sentence)
     words = [
-        f"records enter the training set independently, each with probability at most {prior:g}",
+        f"people enter the training set independently, each with probability at most {prior:g}",
         "the size of the training set is not published",
         "who asks to be deleted depends neither on membership nor on the model",
         f"epsilon {found.epsilon:.4g} at delta {found.delta:g}, add/remove",
@@ -51,15 +51,26 @@ def measure(bench: Bench, request: Request) -> Measurement:
         value=float(found.records),
         low=float(found.records),
         high=float(found.records),
-        unit="records",
+        unit="people",
         kind="bound",
         assumptions=tuple(words),
-        detail={"declared_only": rests.observation is None, "sentence": found.sentence, "epsilon": found.epsilon},
+        detail={
+            "declared_only": rests.observation is None,
+            "sentence": found.sentence,
+            "epsilon": found.epsilon,
+            "failure": found.failure,
+        },
     )
 
 
 def _row(found: Capacity) -> dict[str, Any]:
-    return {"rho": found.rho, "prior": found.prior, "capacity": found.records, "sentence": found.sentence}
+    return {
+        "rho": found.rho,
+        "prior": found.prior,
+        "capacity": found.records,
+        "failure": found.failure,
+        "sentence": found.sentence,
+    }
 
 
 def guarantees(rests: Standing) -> list[tuple[float, float]]:

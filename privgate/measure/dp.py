@@ -105,8 +105,18 @@ def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
         unit="nats",
         kind="bound",
         assumptions=found.assumptions,
-        detail={**_rests(rests), "rdp_epsilon": found.rdp_epsilon, "accountant": found.accountant},
+        detail={
+            **_rests(rests),
+            "delta": held_delta(rests, found),
+            "rdp_epsilon": found.rdp_epsilon,
+            "accountant": found.accountant,
+        },
     )
+
+
+def held_delta(rests: Standing, found: Guarantee) -> float:
+    """Return the δ that the guarantee really has: 0 for pure ones, at whatever δ they were asked."""
+    return 0.0 if rests.pure else found.delta
 
 
 def _accuracy(bench: Bench, rests: Standing, request: Request) -> Measurement:
@@ -167,7 +177,7 @@ def _tell(bench: Bench, rests: Standing, found: Guarantee) -> None:
         told(bench, "Clipping norm seen", f"{seen.max_grad_norm:.4g}")
     if seen is not None and seen.broken:
         told(bench, "Broken", seen.broken)
-    told(bench, "Recomputed epsilon", f"{found.epsilon:.4g} at delta {found.delta:g} ({found.accountant})")
+    told(bench, "Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
     if not math.isnan(found.rdp_epsilon):
         told(bench, "The same by RDP", f"{found.rdp_epsilon:.4g}")
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
 
+from privgate.policy import people
 from privgate.rules import AnyRule
 from privgate.rules.base import Fraction, wrong
 
@@ -64,7 +65,10 @@ class Waiver(Part):
 
     @model_validator(mode="after")
     def _two_people_and_a_date(self) -> Self:
-        if self.requester.casefold() == self.approver.casefold():
+        for key in ("requester", "approver"):
+            if why := people.unfit(getattr(self, key)):
+                raise wrong(key, f"{key} {why}; write the person's name in plain letters")
+        if people.same(self.requester, self.approver):
             raise wrong("approver", "requester and approver are the same person; somebody else must approve")
         if self.expires < self.granted:
             raise wrong("expires", f"expires on {self.expires}, before it is granted on {self.granted}")
@@ -72,6 +76,11 @@ class Waiver(Part):
             days = (self.expires - self.granted).days
             raise wrong("expires", f"a waiver lives at most {WAIVER_DAYS} days, not {days}; renew it instead")
         return self
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What it excuses: one rule, and one model version by the digest of its files, whatever its name."""
+        return self.rule, self.version
 
     @property
     def key(self) -> str:

@@ -55,6 +55,9 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"{rule.name}: {rule.title}"
     yield f"  {_sentence(rule)}"
     yield f"  {_outcomes(rule)}"
+    yield f"  the metric reaches from {rule.reaches}"
+    if why := rule.vacuous(policy.facts()):
+        yield f"  CANNOT FAIL: {why}; it counts for nothing"
     for key in type(rule).model_fields:
         value = getattr(rule, key)
         mark = policy.origin(rule.name, key)

@@ -39,6 +39,7 @@ def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]
         position, ours = own[theirs.name]
         for key, why in ours.loosened(theirs).items():
             yield _problem(tree, ("rules", position, key), f"{getattr(ours, key, None)!r} {why}")
+    yield from _waived_more(child, parent, tree)
     for part in ("audit", "data"):
         mine, other = getattr(child, part), getattr(parent, part)
         for key in type(mine).model_fields:
@@ -48,6 +49,33 @@ def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]
     if child.valid_days > parent.valid_days:
         text = f"{child.valid_days} may only be lowered: the parent has {parent.valid_days}"
         yield _problem(tree, ("valid_days",), text)
+
+
+def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
+    """Yield a problem for every inherited waiver of a rule that is tightened, and for every one that grew.
+
+    A ceiling was approved against the limit that stood with it. Where the limit is lowered, the same ceiling waives
+    more than anybody approved: it must be stated again, no higher than before.
+    """
+    ours, theirs = ({r.name: r.judged() for r in d.rules} for d in (child, parent))
+    direction = {r.name: r.direction for r in child.rules}
+    before = {(w.rule, w.model, w.version): w for w in parent.waivers}
+    for i, waiver in enumerate(child.waivers):
+        old = before.get((waiver.rule, waiver.model, waiver.version))
+        if old is None or waiver.rule not in ours:
+            continue
+        grown = waiver.ceiling - old.ceiling if direction[waiver.rule] == "max" else old.ceiling - waiver.ceiling
+        if grown > 0:
+            text = f"{waiver.ceiling:g} waives more than the {old.ceiling:g} of the policy that this one extends"
+            yield _problem(tree, ("waivers", i, "ceiling"), text)
+        if waiver == old and tree.mark(("waivers", i)).file != tree.file and ours[waiver.rule] != theirs[waiver.rule]:
+            mark = tree.mark(("extends",))
+            text = (
+                f"the inherited waiver {waiver.key} up to {waiver.ceiling:g} was approved for the rule as it was; this "
+                "file tightens the rule"
+            )
+            expected = f"the waiver stated here again, up to at most {waiver.ceiling:g}, or removed where it stands"
+            yield Problem(mark.file, mark.line, f"waivers.{i}", text, expected)
 
 
 def _problem(tree: Tree, place: Place, what: str) -> Problem:
@@ -72,10 +100,18 @@ def _join_lists(merged: Tree, child: Tree, parent: Tree) -> None:
         if not isinstance(mine, list):
             merged.value[name] = mine  # not a list: the shape check says so
             continue
-        merged.value[name] = [*mine, *(v for v in theirs if v not in mine)]
-        kept = [i for i, v in enumerate(theirs) if v not in mine]
+        said = [_excused(v) for v in mine]
+        kept = [i for i, v in enumerate(theirs) if _excused(v) not in said]
+        merged.value[name] = [*mine, *(theirs[i] for i in kept)]
         for new, old in enumerate(kept, start=len(mine)):
             _move(merged, parent, (name, old), (name, new))
+
+
+def _excused(item: Any) -> Any:
+    """Return what a waiver excuses, which a file that extends another may state anew; any other item is itself."""
+    if isinstance(item, dict) and {"rule", "model", "version"} <= item.keys():
+        return tuple(str(item[key]) for key in ("rule", "model", "version"))
+    return item
 
 
 def _merge_rules(merged: Tree, child: Tree, parent: Tree) -> None:

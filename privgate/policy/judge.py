@@ -11,7 +11,7 @@ from privgate.policy.document import Audit
 from privgate.rules.base import Rule
 from privgate.rules.leave_one_out import LeaveOneOutRule
 from privgate.rules.membership import MembershipRule
-from privgate.verdict import Finding, Outcome
+from privgate.verdict import Finding, Outcome, worst
 
 if TYPE_CHECKING:
     from privgate.policy.policy import Policy
@@ -29,17 +29,40 @@ def judge(policy: "Policy", evidence: Evidence, today: date) -> Judged:
     """Return one finding a precondition, then one a rule; nothing can go missing."""
     findings = [_precondition(p) for p in evidence.preconditions]
     waivers: list[waive.Waived] = []
+    facts = policy.facts(int(evidence.subject.get("n_units") or 0))
+    powerless = policy.powerless(facts)
     for rule in policy.rules:
         measurement = _measurement(rule, evidence)
-        finding = rule.judge(measurement)
+        finding = _weighed(rule.judge(measurement), rule, facts, powerless)
         for waiver in policy.waivers:
             if waiver.rule == rule.name:
-                finding, became = waive.apply(waiver, rule, finding, measurement, subject=evidence.subject, today=today)
+                finding, became = waive.apply(
+                    waiver, rule, finding, measurement, subject=evidence.subject, today=today, facts=facts
+                )
                 waivers.append(became)
         # after the waivers: they excuse a number, not too little effort behind it
         finding = _enough(policy, rule, finding, measurement, evidence)
         findings.append(replace(finding, line=policy.lines.get(rule.name, 0)))
     return Judged(tuple(findings), tuple(waivers))
+
+
+def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
+    """Return the finding, a warning at best where nothing could have broken the rule, and said before its numbers.
+
+    Where that holds for everything that is enforced nothing was shown at all, which is inconclusive.
+    """
+    why = rule.vacuous(facts)
+    if not why:
+        return finding
+    least = Outcome.INCONCLUSIVE if powerless and rule.mode == "enforce" else Outcome.WARNED
+    return replace(
+        finding,
+        outcome=worst((finding.outcome, least)),
+        message=f"this rule cannot fail: {why}; {finding.message}",
+        meaning=f"Cannot fail: {why}. {finding.meaning}".rstrip(),
+        advice=finding.advice
+        or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
+    )
 
 
 def _precondition(found: Precondition) -> Finding:

@@ -15,7 +15,7 @@ def folder() -> Path:
 
 def shipped() -> dict[str, Path]:
     """Return ``name -> file`` of every shipped policy."""
-    return {p.stem: p for p in sorted(folder().glob("*.yaml"))}
+    return {p.stem: p for p in sorted(folder().glob("*.yaml"), key=lambda p: p.stem)}
 
 
 def find(name_or_path: str | Path, beside: Path | None = None) -> Path:

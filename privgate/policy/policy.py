@@ -16,6 +16,7 @@ from privgate.evidence import Evidence, Precondition
 from privgate.measure import suites
 from privgate.policy import judge, locate, read
 from privgate.policy.document import Document, plain
+from privgate.policy.problems import PolicyFileError, Problem
 from privgate.policy.strict_yaml import Mark
 from privgate.policy.waive import Waived
 from privgate.verdict import Finding
@@ -49,6 +50,8 @@ class Policy(Document):
         made = cls.model_validate_json(json.dumps(source.tree.value))
         made._path = path  # noqa: SLF001  its own class
         made._source = source  # noqa: SLF001  our own class
+        if why := made.powerless(made.facts()):
+            raise PolicyFileError(Problem(*made.mark(("rules",)), "rules", why, "a limit that a measurement can break"))
         return made
 
     @property
@@ -96,6 +99,25 @@ class Policy(Document):
     def digest(self) -> str:
         """Digest of the resolved policy: the same whoever stores it, wherever."""
         return digest.of_json(self.resolved)
+
+    def facts(self, n_units: int = 0) -> dict[str, Any]:
+        """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown), expectations a suite."""
+        return {"n_units": n_units, "expectations": read.expected_of(self.suites)}
+
+    def powerless(self, facts: Mapping[str, Any]) -> str:
+        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
+
+        Parameters
+        ----------
+        facts : mapping
+            From ``facts``.
+        """
+        enforced = [r for r in self.rules if r.mode == "enforce" and r.required]
+        why = {r.name: r.vacuous(facts) for r in enforced}
+        if not all(why.values()):
+            return ""
+        told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())
+        return f"policy {self.name!r} approves nothing, because nothing it enforces can fail ({told})"
 
     def refusal(self, model: str, alias: str | None = None) -> str:
         """Return why this policy is not for a model, or not for setting an alias; empty if it is.

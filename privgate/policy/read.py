@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from privgate import attacks
 from privgate.errors import PolicyError
 from privgate.measure import suites
 from privgate.policy import extend, locate, shape
-from privgate.policy.document import AppliesTo, Document
+from privgate.policy.document import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted, read
 
@@ -65,14 +66,15 @@ def resolve(path: Path, name: str, above: tuple[Path, ...] = ()) -> Resolved:
     parent = _parent(tree, path, above)
     if parent is None:
         document = shape.validated(tree)
-        _refuse(_cross_checks(document, tree))
+        _refuse(_cross_checks(document, tree, found))
         return Resolved(tree, document, (document.applies_to,), suites=found)
     merged = extend.lay_over(tree, parent.tree)
     document = shape.validated(merged)
-    _refuse([*extend.weakened(document, parent.document, merged), *_cross_checks(document, merged)])
+    found = {**parent.suites, **found}
+    _refuse([*extend.weakened(document, parent.document, merged), *_cross_checks(document, merged, found)])
     chain = (f"{parent.document.name} {parent.document.version}", *parent.chain)
     conditions = (document.applies_to, *parent.conditions)
-    return Resolved(merged, document, conditions, chain, {**parent.suites, **found})
+    return Resolved(merged, document, conditions, chain, found)
 
 
 def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved | None:
@@ -104,12 +106,20 @@ def _refuse(problems: list[Problem]) -> None:
         raise PolicyFileError(*sorted(problems, key=lambda p: (p.file, p.line, p.key)))
 
 
-def _cross_checks(document: Document, tree: Tree) -> list[Problem]:
+def _cross_checks(document: Document, tree: Tree, found: Mapping[str, str]) -> list[Problem]:
     """Return what is wrong although every part is right by itself."""
-    return [Problem(*tree.mark(p), dotted(p), what, expected, near) for p, what, expected, near in _crossed(document)]
+    facts = {"expectations": expected_of(found)}
+    return [
+        Problem(*tree.mark(p), dotted(p), what, expected, near) for p, what, expected, near in _crossed(document, facts)
+    ]
 
 
-def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
+def expected_of(held: Mapping[str, str]) -> dict[str, int]:
+    """Return how many expectations each suite has."""
+    return {name: len(json.loads(text)["expectations"]) for name, text in held.items()}
+
+
+def _crossed(document: Document, facts: Mapping[str, Any]) -> Iterator[tuple[Place, str, str, str]]:
     names = {rule.name: rule for rule in document.rules}
     known = ["any", *attacks.BY_NAME]
     for i, rule in enumerate(document.rules):
@@ -134,11 +144,33 @@ def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
         if waiver.rule in document.never_waivable:
             yield (*place, "rule"), f"rule {waiver.rule!r} may never be waived", "no waiver for it", ""
         rule = names[waiver.rule]
+        if waiver.granted > latest_day():
+            text = f"granted on {waiver.granted}, which is still to come"
+            yield (*place, "granted"), text, "the day on which it was approved", ""
+        yield from _chained(document, i)
         beyond = waiver.ceiling - rule.limit if rule.direction == "max" else rule.limit - waiver.ceiling
         if beyond <= 0:
             side = "above" if rule.direction == "max" else "below"
             text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
             yield (*place, "ceiling"), text, f"a number {side} the limit", ""
+        elif why := rule.with_limit(waiver.ceiling).vacuous(facts):
+            text = f"the ceiling {waiver.ceiling:g} waives everything: {why}"
+            yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
+
+
+def latest_day() -> date:
+    """Return the latest day that it is anywhere on earth."""
+    return (datetime.now(UTC) + timedelta(hours=14)).date()
+
+
+def _chained(document: Document, i: int) -> Iterator[tuple[Place, str, str, str]]:
+    """Yield a problem where a waiver and those before it excuse the same for longer than one waiver may."""
+    waiver = document.waivers[i]
+    same = [w for w in document.waivers[: i + 1] if w.subject == waiver.subject]
+    days = (max(w.expires for w in same) - min(w.granted for w in same)).days
+    if len(same) > 1 and days > WAIVER_DAYS:
+        text = f"{len(same)} waivers excuse rule {waiver.rule!r} for the same version over {days} days together"
+        yield ("waivers", i, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
 
 
 def _read_suites(tree: Tree, folder: Path) -> dict[str, str]:

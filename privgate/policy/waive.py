@@ -67,6 +67,7 @@ def apply(
     *,
     subject: Mapping[str, Any],
     today: date,
+    facts: Mapping[str, Any],
 ) -> tuple[Finding, Waived]:
     """Return the finding as the waiver leaves it, and what became of the waiver.
 
@@ -76,6 +77,8 @@ def apply(
     if state == "applied":
         if finding.outcome.releases:
             state, why = "not needed", "the rule does not block without it"
+        elif everything := rule.with_limit(waiver.ceiling).vacuous(facts):
+            state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {everything}"
         elif rule.with_limit(waiver.ceiling).judge(measurement).outcome is not Outcome.PASSED:
             state, why = "above ceiling", f"it ends at {waiver.ceiling:g}, and the measurement is not within that"
     days = (waiver.expires - today).days

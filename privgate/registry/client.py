@@ -1,6 +1,5 @@
 """Talking to MLflow: one client, errors in our words, and what a URI names."""
 
-import os
 import shutil
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from privgate.errors import PrivgateError, RegistryError, SubjectError
 
 # where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
 _ADDRESSES: dict[str, str] = {}
+# registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
+_EXPERIMENTS: dict[str, str] = {}
 
 _COPIES = 16  # a copied version points at its source; longer chains are a loop
 
@@ -23,24 +24,15 @@ _COPIES = 16  # a copied version points at its source; longer chains are a loop
 def answering(doing: str) -> Iterator[None]:
     """Turn whatever MLflow and the network raise into a ``RegistryError`` that says what was being done.
 
-    MLflow retries a dead server for minutes; here a few seconds must do, unless the environment says otherwise.
+    How patiently MLflow tries again is the environment's to say, which the command line fills in when it starts
+    (``privgate.__main__``): a library writes no environment, because other threads read it.
     """
-    patience = {
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-        "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    }
-    ours = [name for name in patience if name not in os.environ]
-    os.environ.update({name: patience[name] for name in ours})
     try:
         yield
     except PrivgateError:
         raise
     except _problems() as exc:
         raise RegistryError(f"{doing}: {_sentence(exc)}") from exc
-    finally:
-        for name in ours:
-            os.environ.pop(name, None)
 
 
 def _problems() -> tuple[type[BaseException], ...]:
@@ -79,6 +71,16 @@ def remember_address(model_id: str, client: Any) -> None:
     _ADDRESSES[model_id] = str(client.tracking_uri)
 
 
+def remember_experiment(tracking_uri: str, experiment_id: str) -> None:
+    """Log our own runs for this registry to an experiment from now on."""
+    _EXPERIMENTS[tracking_uri] = experiment_id
+
+
+def experiment_of(tracking_uri: str | None) -> str | None:
+    """Return the experiment of a registry that ``local_registry`` made in this process; None: MLflow decides."""
+    return _EXPERIMENTS.get(tracking_uri or "")
+
+
 def address_of(model_id: str) -> str | None:
     """Return where a logged model was found in this process, or None."""
     return _ADDRESSES.get(model_id)
@@ -86,18 +88,29 @@ def address_of(model_id: str) -> str | None:
 
 @contextmanager
 def tracking_at(tracking_uri: str | None) -> Iterator[None]:
-    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``."""
-    import mlflow
+    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``.
 
-    if tracking_uri is None:
+    Not by ``mlflow.set_tracking_uri``, which writes the address into the process's environment as well, for good.
+
+    Raises
+    ------
+    RegistryError
+        This MLflow keeps its address elsewhere; nothing was logged.
+    """
+    import mlflow
+    from mlflow.tracking._tracking_service import utils
+
+    if tracking_uri is None or tracking_uri == mlflow.get_tracking_uri():
         yield
         return
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(tracking_uri)
+    before = getattr(utils, "_tracking_uri", None)
+    utils._tracking_uri = tracking_uri  # noqa: SLF001  its only public setter writes the environment
     try:
+        if mlflow.get_tracking_uri() != tracking_uri:
+            raise RegistryError(f"this MLflow cannot be pointed at {tracking_uri}; set MLFLOW_TRACKING_URI instead")
         yield
     finally:
-        mlflow.set_tracking_uri(before)
+        utils._tracking_uri = before  # noqa: SLF001
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ _HTTP = ("http://", "https://")
 #: MLflow's own list of answers that may be different a moment later
 _PASSING = (408, 429, 500, 502, 503, 504)
 _TRUE = {"true", "1"}
+#: MLflow tries a dead server again for minutes; a few seconds must do, unless the environment says otherwise
+TRIES, BACKOFF = 2, 1
 
 
 def address_for(tracking_uri: str | None) -> str | None:
@@ -67,10 +69,10 @@ def session() -> "requests.Session":
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
 
-    tries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") or 7)
+    tries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") or TRIES)
     patience = Retry(
         total=tries,
-        backoff_factor=float(os.environ.get("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR") or 2),
+        backoff_factor=float(os.environ.get("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR") or BACKOFF),
         status_forcelist=_PASSING,
         respect_retry_after_header=is_set("MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER", "true"),
         raise_on_status=True,

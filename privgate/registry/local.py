@@ -1,9 +1,8 @@
 """A registry of one's own in a folder, for the demonstration and for trying things out."""
 
-import os
 from pathlib import Path
 
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, remember_experiment
 
 
 def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
@@ -21,7 +20,7 @@ def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
     uri = f"sqlite:///{folder / 'registry.db'}"
     with answering(f"opening the registry in {folder}"):
         client = connect(uri)
-        if client.get_experiment_by_name(experiment) is None:
-            client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
-    os.environ["MLFLOW_EXPERIMENT_NAME"] = experiment
+        known = client.get_experiment_by_name(experiment)
+        made = known is None and client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
+    remember_experiment(uri, str(made or known.experiment_id))
     return uri

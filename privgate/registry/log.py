@@ -14,7 +14,7 @@ from privgate.data import TrainingData, take
 from privgate.errors import SubjectError
 from privgate.recipe import Recipe
 from privgate.registry import environment, layout, native, stored_model, training_data
-from privgate.registry.client import answering, connect, download, named, tracking_at, upload
+from privgate.registry.client import answering, connect, download, experiment_of, named, tracking_at, upload
 from privgate.release import Release
 
 
@@ -66,7 +66,7 @@ def log_model(
 
     packages = _environment(recipe)
     model = recipe.train(data.X, data.y, seed=recipe.seed)
-    with tracking_at(tracking_uri), _run() as run_id, answering(f"logging {name!r}"):
+    with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
         info = native.log(
             model,
             name=name,
@@ -172,8 +172,8 @@ def _first_rows(data: TrainingData) -> Any:
 
 
 @contextmanager
-def _run() -> Iterator[str]:
-    """Log into the run that is active, or into one of our own."""
+def _run(experiment_id: str | None) -> Iterator[str]:
+    """Log into the run that is active, or into one of our own in an experiment; MLflow's own choice if None."""
     import mlflow
 
     active = mlflow.active_run()
@@ -181,7 +181,7 @@ def _run() -> Iterator[str]:
         yield active.info.run_id
         return
     with answering("starting a run"):
-        run = mlflow.start_run()
+        run = mlflow.start_run(experiment_id=experiment_id)
     with run:
         yield run.info.run_id
 

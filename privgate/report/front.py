@@ -45,7 +45,12 @@ def view(doc: Doc) -> dict[str, Any]:
         "changes": clip(changed, room["changes"]),
         "changes_since": _since(doc),
         "density": "dense" if dense else ("roomy" if len(shown) <= 3 and not waivers else ""),
-        "not_shown": [*_candidates(held), *_not_tested(doc), *words.NOT_SHOWN],
+        "not_shown": [
+            *_candidates(held),
+            *filter(None, [words.no_attack_limited(doc)]),
+            *_not_tested(doc),
+            *words.NOT_SHOWN,
+        ],
         "verify": verify(doc),
     }
 

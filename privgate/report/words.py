@@ -26,6 +26,24 @@ NOT_SHOWN: tuple[str, ...] = (
 )
 
 
+#: what DTP rules say nothing about
+_ATTACK_METRICS = ("attack_accuracy", "attack_advantage", "attack_tpr", "dp_epsilon", "dp_attack_accuracy_bound")
+
+
+def no_attack_limited(doc: Doc) -> str:
+    """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
+    found = reading.findings(doc)
+    if not any(f.get("metric") in ("dtp", "pdtp") for f in found):
+        return ""
+    if any(f.get("metric") in _ATTACK_METRICS and f.get("mode") != "warn" for f in found):
+        return ""
+    warmth = real(reading.mapping(reading.subject(doc).get("release")).get("temperature", 1.0))
+    declared = (
+        "" if warmth == 1 else f" Dividing scores by the declared temperature {number(warmth)} stops none either."
+    )
+    return f"A limit on influence stops no attack, and no rule here limits attacks; dtp-1-attacks does.{declared}"
+
+
 def direct_only(doc: Doc) -> bool:
     """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
     return any(f.get("metric") == "pdtp" for f in reading.findings(doc)) and not _met_for_all(doc)

@@ -49,11 +49,16 @@ def scrub() -> None:
 
 @contextmanager
 def scrubbed() -> Iterator[None]:
-    """Scrub for the length of a block, in a process that belongs to somebody else (a Dask worker)."""
+    """Scrub for the length of a block, in a process that belongs to somebody else (a Dask worker).
+
+    The only place that writes the environment of a process that may have threads of others; what training may see is
+    never taken away from them, not even for a moment.
+    """
     before = dict(os.environ)
     scrub()
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name in [n for n in os.environ if n not in before]:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})

@@ -12,11 +12,13 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
       scope: model
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from privgate.evidence import Measurement
+from privgate.rules import reach
 from privgate.rules.membership import MembershipRule
 
 
@@ -24,10 +26,16 @@ class AttackAccuracy(MembershipRule):
     """No attack may be right much more often than guessing."""
 
     title = "Attack accuracy (guessing: 50 %)"
+    reaches = "0.5 (guessing) to 1 (always right)"
     metric: Literal["attack_accuracy"] = "attack_accuracy"
     max: Annotated[float, Field(ge=0.5, le=1)] = Field(
         description="Largest balanced accuracy allowed; 0.5 is guessing."
     )
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the accuracy as a percentage of right guesses."""

@@ -10,11 +10,13 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
       max: 0.2
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
 from privgate.evidence import Measurement
+from privgate.rules import reach
 from privgate.rules.base import Fraction
 from privgate.rules.membership import MembershipRule
 
@@ -23,8 +25,14 @@ class AttackAdvantage(MembershipRule):
     """No attack may flag members much more often than others."""
 
     title = "Attack advantage (guessing: 0)"
+    reaches = "0 (guessing) to 1 (all members flagged, nobody else)"
     metric: Literal["attack_advantage"] = "attack_advantage"
     max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the advantage as percentage points."""

@@ -12,11 +12,13 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
       max: 0.05
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import Fraction, OpenFraction
 from privgate.rules.membership import MembershipRule, least_non_members
 
@@ -25,6 +27,7 @@ class AttackTpr(MembershipRule):
     """No attack may find many members at a low rate of false accusations."""
 
     title = "Members found at a low rate of false accusations"
+    reaches = "at_fpr (guessing) to 1 (all members found)"
     metric: Literal["attack_tpr"] = "attack_tpr"
     at_fpr: OpenFraction = Field(description="False-positive rate allowed to the attack; a fraction, 0.01 is 1 %.")
     max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
@@ -32,6 +35,16 @@ class AttackTpr(MembershipRule):
     def request(self) -> Request:
         """Ask for the rate of members found."""
         return Request.of(self.metric, at_fpr=self.at_fpr, **dict(super().request().options))
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        if self.at_fpr >= reach.BLIND_RATE:
+            return (
+                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
+                "even if every member is found"
+            )
+        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the rate in people."""

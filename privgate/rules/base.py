@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from privgate.evidence import Measurement, Request
+from privgate.rules.reach import NOTHING
 from privgate.verdict import Finding, Outcome
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -48,6 +49,9 @@ class Rule(BaseModel, ABC):
     #: a field that is not listed belongs to the question and must stay as it is
     tightens: ClassVar[Mapping[str, Literal["up", "down"]]] = {}
 
+    #: smallest, guessing and largest value of the metric, one phrase for people
+    reaches: ClassVar[str]
+
     metric: str
     id: str = Field(default="", description="Name of the rule in findings and waivers; the metric if empty.")
     mode: Literal["enforce", "warn"] = Field(default="enforce", description="A warn rule can at worst warn.")
@@ -81,6 +85,16 @@ class Rule(BaseModel, ABC):
     @abstractmethod
     def meaning(self, measurement: Measurement) -> str:
         """Return what the number means for one person, in plain words."""
+
+    @abstractmethod
+    def vacuous(self, facts: Mapping[str, Any] = NOTHING) -> str:
+        """Return why no measurement could break this rule, so that it limits nobody; empty if one could.
+
+        Parameters
+        ----------
+        facts : mapping
+            What is known of subject and suites: ``n_units``, and ``expectations`` (suite -> how many it has).
+        """
 
     def with_limit(self, limit: float) -> Self:
         """Return the same rule with another limit, as a waiver's ceiling needs it."""
@@ -174,6 +188,10 @@ class Rule(BaseModel, ABC):
             elif allowed is None:
                 found[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
         return found
+
+    def judged(self) -> dict[str, Any]:
+        """Return everything about the rule that changes a judgement."""
+        return {k: v for k, v in self.model_dump().items() if k not in _PROSE}
 
     def _direction_of(self, name: str) -> str | tuple[Any, Any] | None:
         if name == self.direction:

@@ -12,11 +12,13 @@ Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. 
       prior: 0.5
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import OpenFraction, wrong
 from privgate.rules.guarantee import GuaranteeRule
 
@@ -25,6 +27,7 @@ class DpAttackAccuracyBound(GuaranteeRule):
     """The guarantee must keep every possible attack below this accuracy."""
 
     title = "Best accuracy that any attack can have"
+    reaches = "the likelier answer at this prior (guessing) to 1 (no guarantee)"
     metric: Literal["dp_attack_accuracy_bound"] = "dp_attack_accuracy_bound"
     max: Annotated[float, Field(ge=0.5, le=1)] = Field(description="Largest accuracy allowed; 0.5 is guessing.")
     prior: OpenFraction = Field(default=0.5, description="The adversary's prior probability of membership.")
@@ -40,6 +43,11 @@ class DpAttackAccuracyBound(GuaranteeRule):
         """Ask for the bound that follows from the guarantee."""
         options: dict[str, Any] = {"prior": self.prior, "accept_declared_claims": self.accept_declared_claims}
         return Request.of(self.metric, **options)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the bound in words, with its prior."""

@@ -5,19 +5,22 @@ noise and steps of a rerun; ``accept_declared_claims`` lets a claim count that n
 
 Request: ``dp_epsilon(delta=1e-5, accept_declared_claims=False, adjacency="add_remove" | "replace_one")``; ``adjacency``
 only where the policy names one, otherwise the claim's own. ``detail["declared_only"]`` is true where nothing was
-observed and the policy accepts that. Nats.
+observed and the policy accepts that, ``detail["delta"]`` the delta that the guarantee really has (0 for pure ones).
+Epsilon is for one person, whose records are a group where there are several. Nats.
 
     - metric: dp_epsilon
       max: 8
       delta: 1e-5
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import OpenFraction
 from privgate.rules.guarantee import GuaranteeRule
 
@@ -27,6 +30,7 @@ class DpEpsilon(GuaranteeRule):
 
     tightens = {"delta": "down"}  # noqa: RUF012  declared ClassVar in the base class
     title = "Differential-privacy guarantee"
+    reaches = "0 (learns nothing) to infinity (no guarantee); nats"
     metric: Literal["dp_epsilon"] = "dp_epsilon"
     max: PositiveFloat = Field(description="Largest epsilon allowed; nats.")
     delta: OpenFraction = Field(default=1e-5, description="At this delta; well below 1 / number of records.")
@@ -41,11 +45,18 @@ class DpEpsilon(GuaranteeRule):
             options["adjacency"] = self.adjacency
         return Request.of(self.metric, **options)
 
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        return reach.nats(self.max) or reach.delta(self.delta, int(facts.get("n_units") or 0))
+
     def meaning(self, measurement: Measurement) -> str:
         """Return epsilon as a change of odds."""
         if not np.isfinite(measurement.high):
-            return "no guarantee limits what one record can shift"
+            return "no guarantee limits what one person's data can shift"
+        # a guarantee may hold at a smaller delta than the policy asks for, a pure one at none
+        delta = float(measurement.detail.get("delta", self.delta))
+        but = f", except with probability about {delta:g}" if delta > 0 else ""
         return (
-            f"whatever anybody else knows, one record can shift the odds of any guess about it at most "
-            f"{np.exp(min(measurement.high, 700)):.3g}-fold, except with probability about {self.delta:g}"
+            f"whatever anybody else knows, one person's data can shift the odds of any guess about that person at most "
+            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}"
         )

@@ -11,12 +11,14 @@ claim's own. ``low`` is the lower bound, ``high`` infinite, ``detail["claimed_ep
       max: claim
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import OpenFraction, Rule, wrong
 from privgate.rules.membership import Confidence
 from privgate.verdict import Finding, Outcome
@@ -26,6 +28,7 @@ class DpEpsilonLowerBound(Rule):
     """No audit may contradict the guarantee."""
 
     title = "Audit of the guarantee"
+    reaches = "0 (nothing found) to about the logarithm of the number of audited models; nats"
     metric: Literal["dp_epsilon_lower_bound"] = "dp_epsilon_lower_bound"
     max: NonNegativeFloat | Literal["claim"] = Field(
         default="claim", description="Largest lower bound allowed, nats; claim: the epsilon that the recipe claims."
@@ -75,12 +78,21 @@ class DpEpsilonLowerBound(Rule):
         if np.isnan(low) or np.isnan(limit):
             text = "neither the audit's bound nor the claim may be missing"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        if low <= limit and (why := reach.nats(limit)):
+            text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
+            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
         judged = self.model_copy(update={"max": limit})
         if low > limit:
             text = f"the claim is broken: an audit shows epsilon of at least {low:.4g}, above {limit:.4g}: failed"
             return judged.finding(Outcome.FAILED, text, measurement)
         text = f"an audit shows epsilon of at least {low:.4g}, which does not contradict {limit:.4g}: passed"
         return judged.finding(Outcome.PASSED, text, measurement)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        if self.max == "claim":
+            return ""  # the claim is judged where it is known
+        return reach.nats(self.max) or reach.delta(self.delta or 0.0, int(facts.get("n_units") or 0))
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what an audit can and cannot show."""

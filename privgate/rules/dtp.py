@@ -3,6 +3,8 @@
 Limit ``max`` in nats; 1 is DTP-1 of Long et al. (2017): no answer's probability changes more than e-fold (2.7) when one
 person is left out. **Fails** if some unit's lower bound exceeds the limit, **passes** if every unit's upper bound
 (a certificate) is within it, else **inconclusive**. Values at the records themselves (PDTP) never satisfy this rule.
+DTP stops no attack by itself: a temperature, or clipping one model, lowers it and leaves every attack as it was
+(section 12.4 of the mathematical reference); dtp-1-attacks judges the attacks beside it.
 
 Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile and
 ``threshold`` (nats) only with share_above. ``low`` is the aggregate of ``dtp_lower`` less its error, ``high`` that of
@@ -36,7 +38,11 @@ class Dtp(LeaveOneOutRule):
             if np.isfinite(measurement.high)
             else "no limit on the change of answers is known"
         )
-        return f"{self.who()}: without this person, {bound}; the largest change seen is {folds(measurement.low)}"
+        # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
+        return (
+            f"{self.who()}: without this person, {bound}; the largest change seen is {folds(measurement.low)}; this "
+            "stops no attack by itself"
+        )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name a way out where no theorem speaks about this kind of model."""

@@ -12,11 +12,13 @@ group=<sensitive column>)``; ``group`` only where the policy names one. Fraction
       max: 0.05
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import Rule, wrong
 from privgate.rules.membership import WHO, Confidence
 from privgate.verdict import Outcome
@@ -26,6 +28,7 @@ class GeneralizationGap(Rule):
     """The model may not do much better on its own data than on other people."""
 
     title = "Better on its own data than on other people"
+    reaches = "-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others"
     metric: Literal["generalization_gap"] = "generalization_gap"
     max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")
     loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
@@ -45,6 +48,11 @@ class GeneralizationGap(Rule):
         if self.group is not None:
             options["group"] = self.group
         return Request.of(self.metric, **options)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max) if self.loss == "zero_one" else reach.nats(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the gap in words."""

@@ -1,17 +1,21 @@
 """What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import Measurement, Request
+from privgate.rules import reach
 from privgate.rules.base import OpenFraction, Rule, wrong
 from privgate.verdict import Outcome
 
 
 class LeaveOneOutRule(Rule):
     """A limit on the largest value of all units, on a quantile of them, or on the share of units above a threshold."""
+
+    reaches = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
 
     max: NonNegativeFloat = Field(description="Largest value allowed; nats, or a fraction for share_above.")
     aggregate: Literal["max", "quantile", "share_above"] = Field(
@@ -48,6 +52,19 @@ class LeaveOneOutRule(Rule):
         if self.aggregate == "quantile":
             return f"for {100 * (self.q or 0):g} % of the people in the data"
         return "for every person in the data"
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        nats = (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
+        return reach.nats(nats) or reach.share_of_people(self.covers)
+
+    @property
+    def covers(self) -> float:
+        """Share of the people whom the limit speaks about."""
+        if self.aggregate == "share_above":
+            return 1 - self.max
+        return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
 
     def share(self, measurement: Measurement) -> str:
         """Return the meaning of a share of units."""

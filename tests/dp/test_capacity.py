@@ -157,5 +157,7 @@ def test_numbers_that_mean_nothing_are_refused(epsilon, prior, rho):
 
 
 def test_the_sentence_names_what_may_fail():
-    assert deletion_capacity(1.0, 0.001, 0.9).sentence == "at ρ = 0.9 this model covers 38 deletion requests"
+    assert deletion_capacity(1.0, 0.001, 0.9).sentence == (
+        "at ρ = 0.9 this model covers 38 deletion requests, each by somebody used with probability at most 0.001"
+    )
     assert "except with probability 0.001" in deletion_capacity(1.0, 0.001, 0.9, delta=1e-6).sentence

@@ -43,14 +43,9 @@ def registry_of_models(tmp_path_factory: pytest.TempPathFactory, models: dict[st
     from privgate import registry
 
     folder = tmp_path_factory.mktemp("gate-registry")
-    before = os.environ.get("MLFLOW_EXPERIMENT_NAME")
     uri = registry.local_registry(folder)
     for name, recipe in models.items():
         registry.log_model(recipe, small_data(), registered_model_name=name, tracking_uri=uri)
-    if before is None:
-        del os.environ["MLFLOW_EXPERIMENT_NAME"]
-    else:
-        os.environ["MLFLOW_EXPERIMENT_NAME"] = before
     return uri, folder
 
 

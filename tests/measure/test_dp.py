@@ -245,7 +245,7 @@ def test_deletion_capacity_fills_the_officers_table():
     assert judged(DeletionCapacity(min=38, rho=0.9, prior=0.001), made, deletion).outcome == "passed"
     assert judged(DeletionCapacity(min=39, rho=0.9, prior=0.001), made, deletion).outcome == "failed"
     sentence = next(r["sentence"] for r in made.detail["deletion"] if (r["rho"], r["prior"]) == (0.9, 0.001))
-    assert sentence == "at ρ = 0.9 this model covers 38 deletion requests"
+    assert sentence.startswith("at ρ = 0.9 this model covers 38 deletion requests, each by somebody used with")
 
 
 def test_with_delta_the_capacity_names_its_exception():

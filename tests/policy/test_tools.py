@@ -12,6 +12,7 @@ from privgate.cli import cli
 from privgate.errors import PolicyError, UsageError
 from privgate.evidence import Evidence, Measurement
 from privgate.policy.lint import lint
+from privgate.policy.locate import shipped
 
 EXAMPLE = Path(__file__).parent / "example"
 HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\n'
@@ -54,7 +55,7 @@ def report(path, **numbers):
 # -- lint -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dtp-1", "pdtp-1", "strict", "dp-trained"])
+@pytest.mark.parametrize("name", sorted(shipped()))
 def test_shipped_policies_have_no_remarks(run, name):
     code, out = run("lint", name, "--strict")
 
@@ -75,6 +76,10 @@ def test_shipped_policies_have_no_remarks(run, name):
         ("  - metric: generalization_gap\n    max: 0.1\n" + WHY, "nothing enforced here can show"),
         ("  - metric: dp_epsilon_lower_bound\n" + WHY, "nothing enforced here can show"),
         ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "doubt only warns"),
+        ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "nothing enforced here can show"),
+        ("  - metric: attack_accuracy\n    max: 0.6\n    confidence: 0.6\n" + WHY, "in 40 % of releases"),
+        ("  - metric: attack_accuracy\n    max: 0.6\n    attack: label_gap\n" + WHY, "only the attack 'label_gap'"),
+        ("  - metric: dtp\n    max: 1\n    aggregate: quantile\n    q: 0.6\n" + WHY, "40 % of the people"),
         ("  - metric: dp_epsilon\n    max: 8\n    accept_declared_claims: true\n" + WHY, "ACCEPT_DECLARED_CLAIMS"),
         (
             f"  - metric: dtp\n    max: 1.0\n{WHY}  - id: again\n    metric: dtp\n    max: 0.9\n{WHY}",
@@ -90,10 +95,28 @@ def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, policy_file
     assert "mine.yaml:" in out
 
 
-@pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, ""), (None, "begins on")])
+@pytest.mark.parametrize(
+    ("expectation", "vain"),
+    [
+        ({"type": "expect_column_to_exist", "kwargs": {"column": "pdtp"}}, True),
+        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "dtp_upper", "min_value": 0}}, True),
+        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "pdtp", "max_value": 3}}, False),
+        (
+            {"type": "expect_column_values_to_not_be_in_set", "kwargs": {"column": "status", "value_set": ["failed"]}},
+            False,
+        ),
+    ],
+)
+def test_lint_says_that_a_suite_lets_the_worst_table_pass(run, policy_file, tmp_path, expectation, vain):
+    (tmp_path / "units.json").write_text(json.dumps({"name": "units", "expectations": [expectation]}))
+    _, out = run("lint", policy_file(f"rules:\n  - metric: table\n    suite: units.json\n{WHY}"))
+
+    assert ("cannot fail: a table in which every influence is unlimited" in out) is vain
+
+
+@pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, "")])
 def test_lint_watches_the_dates_of_waivers(run, policy_file, days, words):
-    granted = TODAY + timedelta(days=3) if days is None else TODAY - timedelta(days=30)
-    expires = granted + timedelta(days=20) if days is None else TODAY + timedelta(days=days)
+    granted, expires = TODAY - timedelta(days=30), TODAY + timedelta(days=days)
     waiver = (
         f"waivers:\n  - rule: dtp\n    model: credit\n    version: sha256:{'a' * 64}\n    ceiling: 2\n    reason: r\n"
         f"    requester: a\n    approver: b\n    granted: {granted}\n    expires: {expires}\n"

@@ -168,6 +168,7 @@ def reached_through(address):
 @pytest.mark.server
 def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out, monkeypatch, mlflow_server):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # as the command line would; MLflow tries for minutes
     with reached_through(mlflow_server) as address:
         info = log_model(recipe, data, registered_model_name="gone", tracking_uri=address)
         assert info.registered_model_version == 1

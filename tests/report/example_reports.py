@@ -624,7 +624,8 @@ def dp_trained(**kw):
                 },
             ],
             "deletion": [
-                {"rho": r, "capacity": c} for r, c in ((0.5, 220), (0.75, 91), (0.9, 33), (0.95, 16), (0.99, 3))
+                {"rho": r, "prior": 0.001, "capacity": c}
+                for r, c in ((0.5, 220), (0.75, 91), (0.9, 33), (0.95, 16), (0.99, 3))
             ],
         },
         detail={

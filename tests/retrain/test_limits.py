@@ -60,10 +60,11 @@ def out(*rows):
 
 
 def test_training_that_swallows_exceptions_is_ended_at_the_limit(tmp_path):
-    with Fleet(jobs=1, ledger=tmp_path, time_limit=0.5) as fleet:
+    # the others need milliseconds; seconds, because the machine may be busy
+    with Fleet(jobs=1, ledger=tmp_path, time_limit=5) as fleet:
         answers = fleet.fits(subject(stuck, how="swallows"), out(6, 7, 8))
 
-    assert [a.problem for a in answers] == ["", "training did not end within 0.5 s", ""]
+    assert [a.problem for a in answers] == ["", "training did not end within 5 s", ""]
 
 
 @pytest.mark.slow

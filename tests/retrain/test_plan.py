@@ -50,8 +50,8 @@ def test_a_budget_that_reaches_for_everybody_loses_nothing(fleet, subject):
 
 
 def test_a_budget_in_seconds_is_turned_into_units_by_a_timed_sample(fleet, subject):
-    slow = subject(pause=0.05)
-    chosen = plan.select(slow, fleet, (1,), budget_seconds=0.5)
+    slow = subject(pause=0.25)
+    chosen = plan.select(slow, fleet, (1,), budget_seconds=2.5)
 
     assert 1 <= len(chosen.units) <= 10
 

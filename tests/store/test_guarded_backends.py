@@ -4,8 +4,8 @@ import base64
 import getpass
 import os
 import shutil
-import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarn
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres(tmp_path_factory, free_port):
     """A real PostgreSQL server of our own on a loopback socket; skip, saying why, where it is not installed."""
     homes = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
     found = next((str(h / "initdb") for h in homes[::-1]), None) or shutil.which("initdb")
@@ -33,9 +33,7 @@ def postgres(tmp_path_factory):
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
             pytest.skip("running as root without setpriv: PostgreSQL cannot be started")
-        place = Path("/var/tmp") / f"privgate-postgres-{os.getpid()}"
-        place.mkdir(mode=0o700)
-        folder = place
+        folder = Path(tempfile.mkdtemp(prefix="privgate-postgres-", dir="/var/tmp"))
         shutil.chown(folder, "nobody")
         as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
     user = "nobody" if as_user else getpass.getuser()
@@ -43,9 +41,7 @@ def postgres(tmp_path_factory):
     subprocess.run(
         [*as_user, found, "-D", str(data), "-A", "trust", "-U", user], check=True, capture_output=True, cwd="/"
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
     control = [*as_user, str(home / "pg_ctl"), "-D", str(data), "-w"]
     subprocess.run(

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,8 +27,9 @@ SECRET = b"a secret of this test alone"
 
 
 @pytest.fixture
-def registry(quiet):
+def registry(quiet, free_port):
     """A guarded registry without anything else: a reconciler attends to everything that asks."""
+    quiet.free_port = free_port
     return quiet
 
 
@@ -102,22 +102,26 @@ def test_only_fresh_signed_deliveries_count_and_each_once():
 def test_of_many_who_want_a_lease_at_once_one_gets_it(registry, name):
     version = registry.log(name)
     registry.client.set_model_version_tag(name, version, TAG, "dtp-1")
-    leases = [
-        Lease(registry.client, name, version, holder=f"h{i}", seconds=40.0, settle=4.0) for i in range(6)
-    ]  # fmt: skip
-    got = []
-    threads = [threading.Thread(target=lambda one=one: got.append(one) if one.take(None) else None) for one in leases]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(got) == 1
+    got, settle = [], 4.0
+    while not got:  # whoever wrote too late holds nothing: on a busy machine that may be everybody
+        leases = [
+            Lease(registry.client, name, version, holder=f"h{i}", seconds=10 * settle, settle=settle) for i in range(6)
+        ]
+        threads = [threading.Thread(target=lambda one=one: one.take(None) and got.append(one)) for one in leases]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(got) <= 1
+        settle *= 2
+        if not got:
+            registry.client.set_model_version_tag(name, version, TAG, "dtp-1")
     assert not Lease(registry.client, name, version, holder="late", seconds=40.0, settle=0.1).take(None)
     got[0].release()
     assert Request.parse(read(registry.client, name, version)).since
 
     # who asks again during the work is not forgotten when the work ends
-    again = Lease(registry.client, name, version, holder="again", seconds=40.0, settle=4.0)
+    again = Lease(registry.client, name, version, holder="again", seconds=10 * settle, settle=settle)
     assert again.take(None)
     registry.client.set_model_version_tag(name, version, TAG, "dtp-1,production")
     again.done()
@@ -172,9 +176,7 @@ def serving(registry, folder, *options, sign=True, wait=True):
     secret = folder / "secret"
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = registry.free_port()
     config, where = str(registry.site.config), registry.address
     signer = (
         f"{sys.executable} -m privgate sign {{out}} --policy {{policy}} --target={{target}} --config {config} "
@@ -320,7 +322,7 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
     os.kill(child, 0)
     starter.kill()
     starter.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
@@ -357,16 +359,17 @@ def test_started_twice_it_attaches_once(registry, name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.timeout(900)
-def test_killed_at_any_point_and_the_registry_away_nothing_is_lost(tmp_path, running_mlflow, site, registry_type):
+def test_killed_at_any_point_and_the_registry_away_nothing_is_lost(
+    tmp_path, running_mlflow, site, registry_type, free_port
+):
     """Two reconcilers are killed again and again, the registry twice; in the end all is as if nothing had happened."""
     rng = np.random.default_rng(int.from_bytes(os.urandom(4), "big"))
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     folder = tmp_path / "server"
     folder.mkdir()
     where = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db", "--port", str(port))
     registry = registry_type(f"http://127.0.0.1:{port}", site)
+    registry.free_port = free_port
 
     @contextlib.contextmanager
     def up():

@@ -16,22 +16,18 @@ SIGNER, CHECKER = 64001, 64002
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become two other users")
 
+#: counts what holds this key, and no other: tests that run beside this one have signers and keys of their own
 THIEF = """
-import glob, os, sys
-found = []
-for path in sys.argv[1:]:
+import glob, sys
+key = sys.stdin.buffer.read()
+found = 0
+for path in [*sys.argv[1:], *glob.glob("/proc/[0-9]*/environ")]:
     try:
-        found.append(open(path, "rb").read())
+        with open(path, "rb") as file:
+            found += key in file.read()
     except OSError:
         pass
-for path in glob.glob("/proc/[0-9]*/environ"):
-    try:
-        content = open(path, "rb").read()
-    except OSError:
-        continue
-    if b"PRIVGATE_SIGNING_KEY=" in content:
-        found.append(content)
-print(len(found))
+print(found)
 """
 
 
@@ -50,12 +46,14 @@ def vault():
 
 def steal(user, key):
     """Run what a hostile training function would, as ``user``, while the signer runs beside it with its key."""
-    environment = {"PRIVGATE_SIGNING_KEY": key.read_text(), "PATH": os.environ["PATH"]}
+    secret = key.read_text()
+    environment = {"PRIVGATE_SIGNING_KEY": secret, "PATH": os.environ["PATH"]}
     signer = subprocess.Popen(["sleep", "60"], user=SIGNER, group=SIGNER, extra_groups=[], env=environment)
     try:
         done = subprocess.run(
             [_python(), "-c", THIEF, str(key)],
             user=user, group=user, extra_groups=[], env={}, capture_output=True, text=True, check=True, cwd="/",
+            input=secret,
         )  # fmt: skip
     finally:
         signer.kill()

@@ -15,11 +15,18 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "PDTP",
         (
-            "Pointwise differential training privacy: how much the model's answer for a record changes if that record "
-            "is left out of training. Speaks of direct queries only."
+            "Pointwise differential training privacy: how much the model's answer about a person changes if that "
+            "person is left out of training. Speaks of direct queries only."
         ),
     ),
-    ("DTP", "Differential training privacy: the same, over any question that may be asked of the model."),
+    (
+        "DTP",
+        (
+            "Differential training privacy: the same, over any question that may be asked of the model. It limits how "
+            "far answers move and stops no attack by itself: dividing all scores by a temperature, or clipping one "
+            "model, lowers DTP and leaves every attack as it was."
+        ),
+    ),
     (
         "nats",
         (
@@ -27,13 +34,19 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
             "2.7-fold, 2 means 7.4-fold."
         ),
     ),
-    ("Noise floor", "Change seen between trainings with no record removed. Smaller changes cannot be told apart."),
-    ("Epsilon", "Upper limit on how much one record can shift the odds, for training with differential privacy."),
+    ("Noise floor", "Change seen between trainings with nobody removed. Smaller changes cannot be told apart."),
+    (
+        "Epsilon",
+        "Upper limit on how much one person's data can shift the odds, for training with differential privacy.",
+    ),
     (
         "Certificate",
         "An upper limit that follows from a mathematical theorem whose conditions were checked on this model and data.",
     ),
-    ("Deletion capacity", "How many records can be erased on request before a full retraining is due."),
+    (
+        "Deletion capacity",
+        "How many people, each used with the chance named, can be erased before a full retraining is due.",
+    ),
     ("Interval", "The range in which the true figure lies, with certainty or at the confidence stated."),
     ("Inconclusive", "Not enough evidence to decide, so treated as not passed."),
     (

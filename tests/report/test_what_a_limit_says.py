@@ -1,0 +1,57 @@
+"""The sentences about limits: no number without its prior, no exception that is not there, no attack stopped by DTP."""
+
+import math
+
+import pytest
+
+from privgate.evidence import Measurement
+from privgate.report import words
+from privgate.report.sections import deletion
+from privgate.rules import ALL
+
+
+def test_the_headline_of_deletion_names_prior_and_exception():
+    rows = [
+        {"rho": 0.5, "prior": 0.001, "capacity": 255},
+        {"rho": 0.9, "prior": 0.001, "capacity": 38, "failure": 0.001},
+    ]
+    section = deletion.section({"evidence": {"detail": {"deletion": rows}}})
+    (said,) = (b.reading for b in section.blocks if hasattr(b, "reading"))
+
+    assert "38 people, each used with a chance of at most 0.1 %" in said
+    assert "except with probability 0.001" in said
+    bare = deletion.section({"evidence": {"detail": {"deletion": [{"rho": r, "capacity": 3} for r in (0.5, 0.9)]}}})
+    assert "does not name" in next(b.reading for b in bare.blocks if hasattr(b, "reading"))
+
+
+@pytest.mark.parametrize(("delta", "exception"), [(0.0, False), (1e-7, True)])
+def test_epsilon_is_for_one_person_and_names_the_exception_it_has(delta, exception):
+    rule = ALL["dp_epsilon"](max=8.0)
+    found = rule.meaning(Measurement(rule.request(), 1.0, 1.0, 1.0, detail={"delta": delta}))
+
+    assert "one person's data" in found
+    assert ("except with probability about 1e-07" in found) is exception
+    assert "1e-05" not in found
+
+
+def test_no_sentence_of_a_rule_about_people_speaks_of_one_record():
+    for metric, keys in (("dp_epsilon", {"max": 1.0}), ("deletion_capacity", {"min": 1, "rho": 0.9, "prior": 0.01})):
+        rule = ALL[metric](**keys)
+        for high in (1.0, math.inf):
+            assert "record" not in rule.meaning(Measurement(rule.request(), 1.0, 1.0, high))
+
+
+def doc(*metrics, mode="enforce", temperature=1.0):
+    findings = [{"metric": m, "mode": mode, "outcome": "passed"} for m in metrics]
+    return {"findings": findings, "subject": {"release": {"temperature": temperature}}}
+
+
+def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_limits_attacks():
+    assert "stops no attack" in words.no_attack_limited(doc("dtp"))
+    assert "temperature 20" in words.no_attack_limited(doc("dtp", temperature=20.0))
+    assert words.no_attack_limited(doc("dtp", "attack_accuracy")) == ""
+    assert words.no_attack_limited(doc("dtp", "attack_accuracy", mode="warn"))
+    assert words.no_attack_limited(doc("attack_tpr")) == ""
+    assert "stops no attack by itself" in ALL["dtp"](max=1.0).meaning(
+        Measurement(ALL["dtp"](max=1.0).request(), 0.5, 0.5, 0.5)
+    )
