@@ -1,0 +1,144 @@
+"""How batches were drawn, judged by the batches themselves."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.retrain.watch_noise import RARE
+
+Used = tuple[str, float, int, int, list[NDArray[Any]] | None]
+
+
+@dataclass
+class Draws:
+    """Batches that one sampler drew.
+
+    Parameters
+    ----------
+    sampler : object
+        Kept alive, so that its identity stays its own.
+    kind : {"poisson", "shuffled", "unknown"}
+    records : int
+        Size of what it draws from.
+    rate : float
+        By its word; NaN where it has none.
+    number : int
+        Which of the run's samplers it is.
+    batches : list of arrays
+        What was drawn, in the sampler's order.
+    """
+
+    sampler: Any
+    kind: str
+    records: int
+    rate: float
+    number: int = 0
+    batches: list[NDArray[Any]] = field(default_factory=list)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of entries of each batch."""
+        return [len(b) for b in self.batches]
+
+
+def kind(sampler: Any) -> tuple[str, int, float]:
+    """Return (kind, records, rate) of a batch sampler."""
+    from torch.utils.data import RandomSampler, SequentialSampler
+
+    if hasattr(sampler, "sample_rate"):
+        return "poisson", int(sampler.num_samples), float(sampler.sample_rate)
+    inner = getattr(sampler, "sampler", None)
+    records = len(inner) if inner is not None and hasattr(inner, "__len__") else 0
+    once = isinstance(inner, SequentialSampler) or (isinstance(inner, RandomSampler) and not inner.replacement)
+    return ("shuffled" if once else "unknown"), records, math.nan
+
+
+def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
+    """Return (kind, sample rate, releases, batches a step, entries of each step) of what the steps used.
+
+    A sampler counts only if the sizes of its batches are those of the steps, one by one or several together.
+
+    Parameters
+    ----------
+    sizes : list of int
+        Records in the sum of each step.
+    draws : list of Draws
+    records : int
+        Training records.
+    """
+    nonempty = [b for b in sizes if b]
+    for drawn in draws:
+        found = _matched(nonempty, [b for b in drawn.batches if len(b)])
+        if found is None:
+            continue
+        together, entries = found
+        rate = drawn.rate if drawn.kind == "poisson" else max(drawn.sizes, default=1) / max(1, drawn.records)
+        steps = max(len(sizes), len(drawn.sizes))
+        if nonempty and all(b >= drawn.records for b in drawn.sizes) and together == 1:
+            return "poisson", 1.0, len(sizes), 1, _all_steps(sizes, entries)
+        if drawn.kind == "poisson" and not (_is_binomial(drawn, steps) and _is_independent(drawn)):
+            continue
+        return drawn.kind, min(1.0, rate), steps, together, _all_steps(sizes, entries)
+    if sizes and all(b == records for b in sizes):
+        return "poisson", 1.0, len(sizes), 1, [np.arange(records)] * len(sizes)
+    return "unknown", 1.0, len(sizes), 1, None
+
+
+def _matched(steps: list[int], batches: list[NDArray[Any]]) -> tuple[int, list[NDArray[Any]]] | None:
+    """Return how many batches a step took at most and the entries of each step, or None if they do not fit."""
+    most, entries, at = 1, [], 0
+    for size in steps:
+        mine: list[NDArray[Any]] = []
+        while sum(len(b) for b in mine) < size and at < len(batches):
+            mine.append(batches[at])
+            at += 1
+        if sum(len(b) for b in mine) != size:
+            return None
+        most = max(most, len(mine))
+        entries.append(np.concatenate(mine))
+    return most, entries
+
+
+def _all_steps(sizes: list[int], entries: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the entries of every step, empty ones included."""
+    left = iter(entries)
+    return [next(left) if size else np.zeros(0, dtype=object) for size in sizes]
+
+
+def _is_binomial(draws: Draws, steps: int) -> bool:
+    """Whether batch sizes vary as independent inclusion at the stated rate makes them, but for rare accidents."""
+    from scipy.stats import binom, chi2
+
+    n, q = draws.records, draws.rate
+    if not 0 < q < 1:
+        return q == 1
+    sizes = np.array(draws.sizes[:steps], dtype=np.float64)
+    total = sizes.sum()
+    if total > binom.ppf(1 - RARE, n * len(sizes), q):
+        return False
+    spread = float(((sizes - n * q) ** 2).sum() / (n * q * (1 - q)))
+    return bool(spread >= chi2.ppf(RARE, len(sizes)))
+
+
+def _is_independent(draws: Draws) -> bool:
+    """Whether entries come as often, and again as soon, as independent inclusion makes them, but for rare accidents."""
+    from scipy.stats import binom, chi2
+
+    n, q = draws.records, draws.rate
+    if not 0 < q < 1:
+        return True
+    batches = [np.asarray(b, dtype=np.int64) for b in draws.batches]
+    if any(len(np.unique(b)) != len(b) for b in batches) or any(len(b) and b.max() >= n for b in batches):
+        return False
+    counts = np.bincount(np.concatenate(batches), minlength=n) if batches else np.zeros(n)
+    expected, variance = len(batches) * q, len(batches) * q * (1 - q)
+    spread = float(((counts - expected) ** 2).sum() / variance)
+    # the tail of counts is a little heavier than that of a normal variable
+    if not chi2.ppf(RARE, n) * 0.8 <= spread <= chi2.isf(RARE, n) * (1 + 3 / min(expected, 3)):
+        return False
+    again = sum(len(np.intersect1d(a, b)) for a, b in zip(batches, batches[1:], strict=False))
+    pairs = n * (len(batches) - 1)
+    return bool(binom.ppf(RARE, pairs, q * q) <= again <= binom.isf(RARE, pairs, q * q)) if pairs > 0 else True
