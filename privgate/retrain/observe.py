@@ -189,10 +189,11 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
         # a library that cannot be imported beside the others cannot be at work either
         with suppress(ImportError):
             from privgate.retrain.watch_opacus import OpacusWatch
-            from privgate.retrain.watch_transcript import Transcript
+            from privgate.retrain.watch_transcript import Transcript, reseed
 
             import opacus  # noqa: F401
 
+            reseed()
             found["transcript"] = Transcript() if record else None
             found["opacus"] = stack.enter_context(OpacusWatch(record=found["transcript"]))
         with suppress(ImportError):
@@ -249,7 +250,7 @@ def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) 
     sampled = [w.sampling(records) for w in watches]
     kinds = {kind for kind, *_ in sampled}
     together = max(count for *_, count in sampled)
-    unknown = tuple(dict.fromkeys(text for w in watches for text in w.unknown))
+    unknown = tuple(dict.fromkeys(text for w in watches for text in (*w.unknown, w.doubt) if text))
     return Observation(
         library="opacus",
         runs=len(watches),

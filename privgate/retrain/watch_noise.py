@@ -17,6 +17,8 @@ SHORTEST = 6
 KEPT = 256
 #: chance that an honest run is called wrong by one of the checks on noise and batch sizes
 RARE = 1e-6
+#: fewer numbers do not tell Gaussian noise from other noise of its deviation
+ENOUGH = 3000
 #: seeds below this can be tried one by one
 GUESSABLE = 2**20
 
@@ -36,6 +38,8 @@ class Noise:
     kept : array of shape (at most KEPT,)
     seed : int
         What the generator was seeded with.
+    own : bool
+        Whether the numbers are those that the library's own generator of noise returned.
     """
 
     stated: float
@@ -44,10 +48,18 @@ class Noise:
     zero: bool = True
     kept: Float = field(default_factory=lambda: np.zeros(0))
     seed: int = GUESSABLE
+    own: bool = True
 
 
-def measured(optimizer: Any, sums: list[Any]) -> Noise:
-    """Return what ``optimizer`` added to ``sums``, its own before it added noise."""
+def measured(optimizer: Any, sums: list[Any], made: list[Any]) -> Noise:
+    """Return what ``optimizer`` added to ``sums``, its own before it added noise.
+
+    Parameters
+    ----------
+    optimizer : DPOptimizer
+    sums, made : lists of tensors
+        Sums of clipped gradients, and what the library's generator of noise returned meanwhile, one a parameter.
+    """
     import torch
 
     stated, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
@@ -72,6 +84,17 @@ def measured(optimizer: Any, sums: list[Any]) -> Noise:
         zero=False,
         kept=units[places],
         seed=int(generator.initial_seed()),
+        own=_same(parts, made, floor),
+    )
+
+
+def _same(added: list[Any], made: list[Any], floor: float) -> bool:
+    if len(added) != len(made):
+        return False
+    flat = [m.detach().reshape(-1).double() for m in made]
+    return all(
+        a.shape == m.shape and not a.numel() or float((a - m).abs().max()) <= max(floor, 1e-5 * float(m.abs().max()))
+        for a, m in zip(added, flat, strict=True)
     )
 
 
@@ -108,42 +131,56 @@ def defect(steps: list[Noise]) -> str:
     from scipy.stats import kstest, norm
 
     noisy = [s for s in steps if not s.zero and len(s.kept) >= SHORTEST]
+    if any(s.seed < GUESSABLE for s in noisy):
+        return f"the generator of the noise was seeded with a number below {GUESSABLE}: trying them all undoes it"
+    runs = [np.stack([s.kept for s in noisy if len(s.kept) == size]) for size in {len(s.kept) for s in noisy}]
+    # unequal steps, and unequal coordinates, must be unrelated
+    related = "the noise is not independent between steps and coordinates: much of it can be subtracted"
+    if any(_aligned(run) or _aligned(run.T) for run in runs):
+        return related
     if not noisy or multiplier(steps) < min(s.stated for s in noisy):
         return ""  # too little noise is accounted for as such
-    if any(s.seed < GUESSABLE for s in noisy):
-        return f"the generator of the noise was seeded with a number below {GUESSABLE}: whoever tries all can subtract it"
-    values = np.concatenate([s.kept for s in noisy])
-    if kstest(values, norm.cdf).pvalue < RARE:
+    if kstest(np.concatenate([s.kept for s in noisy]), norm.cdf).pvalue < RARE:
         return "the noise is not Gaussian with the stated deviation"
-    for size in {len(s.kept) for s in noisy}:
-        run = np.stack([s.kept for s in noisy if len(s.kept) == size])
-        # unequal steps, and unequal coordinates, must be unrelated
-        if _related(run) or _related(run.T):
-            return "the noise is not independent between steps and coordinates: much of it can be subtracted"
-    return ""
+    return related if any(_cancelling(run) or _cancelling(run.T) for run in runs) else ""
 
 
-def _related(rows: Float) -> bool:
-    """Whether two rows nearly agree, or all of them tend to agree or to cancel."""
+def doubt(steps: list[Noise]) -> str:
+    """Return why it cannot be said what the noise is, in words: somebody else's, and too little to judge it."""
+    count = sum(len(s.kept) for s in steps if not s.own and not s.zero)
+    if all(s.own or s.zero for s in steps) or count >= ENOUGH:
+        return ""
+    return f"the noise is not drawn by the library, and {count} numbers of it are too few to see what it is"
+
+
+def _aligned(rows: Float) -> bool:
+    """Whether two rows are nearly multiples of each other."""
+    count, length = rows.shape
+    if count < 2 or length < SHORTEST:
+        return False
+    rows = rows[:: max(1, count // KEPT)]
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    cosine = np.abs(unit @ unit.T)
+    np.fill_diagonal(cosine, 0)
+    # the chance of so large a cosine between two of all pairs
+    return bool(cosine.max() ** 2 > 1 - (RARE / count**2) ** (2 / (length - 1)))
+
+
+def _cancelling(rows: Float) -> bool:
+    """Whether rows tend to agree with, or to cancel, those before them."""
     from scipy.stats import chi2
 
     count, length = rows.shape
     if count < 2 or length < SHORTEST:
         return False
-    rows = rows[:: max(1, count // KEPT)]
-    count = len(rows)
     total = float((rows.sum(axis=0) ** 2).sum() / count)
     if not chi2.ppf(RARE, length) <= total <= chi2.isf(RARE, length):
         return True
-    products = np.array([(rows[:-lag] * rows[lag:]).sum() for lag in range(1, min(count, 9))])
-    pairs = np.array([(count - lag) * length for lag in range(1, min(count, 9))])
-    if (np.abs(products) > 6 * np.sqrt(pairs) + 20).any():
-        return True
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    cosine = np.abs(unit @ unit.T)
-    np.fill_diagonal(cosine, 0)
-    # the chance of so large a cosine between two of all pairs
-    return bool(cosine.max() ** 2 > 1 - (RARE / count**2) ** (2 / max(1, length - 1)))
+    lags = range(1, min(count, 9))
+    products = np.array([(rows[:-lag] * rows[lag:]).sum() for lag in lags])
+    pairs = np.array([(count - lag) * length for lag in lags])
+    # sums of products of normal numbers: normal in the middle, exponential far out
+    return bool((np.abs(products) > 6 * np.sqrt(pairs) + 20).any())
 
 
 def repeats(runs: list[list[Noise]]) -> bool:

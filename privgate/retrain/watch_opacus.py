@@ -89,6 +89,7 @@ class OpacusWatch:
         self.scales: dict[int, set[float]] = {}
         self.unknown: list[str] = []
         self._updates = 0
+        self._made: list[Any] = []
         self._pending: dict[int, _Pending] = {}
         self._private: dict[int, Any] = {}  # id of the wrapped optimizer -> its private wrapper
         self._directions: dict[tuple[int, ...], Any] = {}
@@ -96,13 +97,14 @@ class OpacusWatch:
 
     def __enter__(self) -> Self:
         import torch
-        from opacus.optimizers import DPOptimizer
+        from opacus.optimizers import DPOptimizer, optimizer
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
         from torch.utils.data import BatchSampler, DataLoader
 
         self._torch = torch
         self._stack.enter_context(_replaced(DPOptimizer, "__init__", self._adopting))
+        self._stack.enter_context(_replaced(optimizer, "_generate_noise", self._generating))
         self._stack.enter_context(_replaced(UniformWithReplacementSampler, "__iter__", self._drawing))
         self._stack.enter_context(_replaced(BatchSampler, "__iter__", self._drawing))
         self._stack.enter_context(_replaced(DataLoader, "__iter__", self._loading))
@@ -180,12 +182,21 @@ class OpacusWatch:
             scale = float(new.norm()) + float(optimizer.max_grad_norm)
             pending.clipped &= float((added - new).norm()) <= 1e-3 * scale
 
+    def _generating(self, original: Any) -> Any:
+        def generate(*args: Any, **kwargs: Any) -> Any:
+            noise = original(*args, **kwargs)
+            self._made.append(noise.clone())
+            return noise
+
+        return generate
+
     def _noise(self, optimizer: Any, original: Any) -> None:
         sums = [p.summed_grad.clone() for p in optimizer.params]
+        self._made.clear()
         original()
         pending = self._pending.setdefault(id(optimizer), _Pending(clipped=False))
         rows = np.concatenate(pending.rows) if pending.rows else np.zeros((0, DIRECTIONS + 1), np.float32)
-        noise = watch_noise.measured(optimizer, sums)
+        noise = watch_noise.measured(optimizer, sums, self._made)
         self.steps.append(Step(pending.batch, float(optimizer.max_grad_norm), pending.clipped, noise, rows))
         pending.released = self._torch.cat([p.grad.detach().reshape(-1).double() for p in optimizer.params])
 
@@ -276,6 +287,11 @@ class OpacusWatch:
         if any(len(scales) > 1 for scales in self.scales.values()):
             return "the noised sums were divided by other numbers in different steps, as if by the records drawn"
         return watch_noise.defect([s.noise for s in self.steps])
+
+    @property
+    def doubt(self) -> str:
+        """Why it cannot be said what the steps do, in words; empty where it can."""
+        return watch_noise.doubt([s.noise for s in self.steps])
 
     def sampling(self, records: int) -> tuple[str, float, int, int]:
         """Return (kind, sample rate, steps, batches a step) of the batches that the steps really used."""

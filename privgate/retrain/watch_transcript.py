@@ -56,6 +56,15 @@ class Transcript:
         ]
 
 
+def reseed() -> None:
+    """Seed the global generators from the operating system: nobody's seed is left from an earlier training."""
+    import torch
+
+    torch.seed()
+    np.random.seed(None)  # noqa: NPY002  the user's
+    random.seed()
+
+
 def states() -> Any:
     """Return the states of the global generators of random numbers."""
     import torch
