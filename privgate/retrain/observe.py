@@ -248,21 +248,20 @@ def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) 
     from privgate.retrain.watch_noise import repeats
 
     sampled = [w.sampling(records) for w in watches]
-    kinds = {kind for kind, *_ in sampled}
-    together = max(count for *_, count in sampled)
+    kinds = {s.kind for s in sampled}
     unknown = tuple(dict.fromkeys(text for w in watches for text in (*w.unknown, w.doubt) if text))
     return Observation(
         library="opacus",
         runs=len(watches),
         records=records,
-        steps=max(steps for _, _, steps, _ in sampled),
+        steps=max(s.steps for s in sampled),
         # one release of the sum of k batches is post-processing of k releases with 1/√k of its noise each
-        noise_multiplier=min((w.noise_multiplier for w in watches), default=math.nan) / math.sqrt(together),
+        noise_multiplier=min((w.noise_multiplier for w in watches), default=math.nan) / math.sqrt(max(s.together for s in sampled)),
         noiseless_steps=max(sum(s.zero for s in w.steps) for w in watches),
         max_grad_norm=max(s.norm for w in watches for s in w.steps),
         unclipped_steps=max(sum(not s.clipped for s in w.steps) for w in watches),
         sampling=kinds.pop() if len(kinds) == 1 else "unknown",
-        sample_rate=max(rate for _, rate, *_ in sampled),
+        sample_rate=max(s.rate for s in sampled),
         bypassed_updates=max(w.bypassed for w in watches),
         noise_repeats=repeats([[s.noise for s in w.steps] for w in watches]),
         noise_defect=next((w.defect for w in watches if w.defect), ""),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privgate.retrain import watch_noise
 from privgate.retrain.watch_noise import Noise
 from privgate.retrain.watch_population import Population
-from privgate.retrain.watch_sampling import Draws, kind, used
+from privgate.retrain.watch_sampling import Draws, Used, kind, matched, used
 from privgate.retrain.watch_transcript import DivergedError, EnoughError, Transcript
 
 #: random directions along which a record's gradient is kept, to see whether it changes
@@ -73,14 +73,21 @@ class OpacusWatch:
         Where to write down what is released.
     replay : Transcript, optional
         What to apply instead of what is released.
+    drop : bool
+        Leave the last entry out of every batch of a replay that has two or more.
     stop : bool
         End the training where the first gradients are clipped; by then it is known what batches are drawn from.
     """
 
     def __init__(
-        self, *, record: Transcript | None = None, replay: Transcript | None = None, stop: bool = False
+        self,
+        *,
+        record: Transcript | None = None,
+        replay: Transcript | None = None,
+        drop: bool = False,
+        stop: bool = False,
     ) -> None:
-        self.record, self.replay, self.stop = record, replay, stop
+        self.record, self.replay, self.drop, self.stop = record, replay, drop, stop
         self.steps: list[Step] = []
         self.draws: dict[int, Draws] = {}
         self.populations: list[Population] = []
@@ -124,6 +131,7 @@ class OpacusWatch:
                 if self.record is not None:
                     self.record.batches.append([])
             draws = self.draws[id(sampler)]
+            draws.passes.append(len(draws.batches))
             for drawn in original(sampler):
                 batch = self._noted(draws, drawn)
                 draws.batches.append(np.asarray(batch, dtype=object))
@@ -142,12 +150,17 @@ class OpacusWatch:
             return batch  # nothing to compare with: the steps will not agree either
         batch, state = written[draws.number][len(draws.batches)]
         self._torch.set_rng_state(state)
-        return batch
+        return batch[:-1] if self.drop and len(batch) > 1 else batch
 
     def _loading(self, original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             if all(p.dataset is not loader.dataset for p in self.populations):
                 self.populations.append(Population(loader.dataset))
+            population = next(p for p in self.populations if p.dataset is loader.dataset)
+            sampler = loader.batch_sampler
+            while sampler is not None:  # one that cuts batches into pieces holds the one that draws
+                population.samplers.append(sampler)
+                sampler = getattr(sampler, "sampler", None)
             return original(loader)
 
         return iterate
@@ -293,13 +306,20 @@ class OpacusWatch:
         """Why it cannot be said what the steps do, in words; empty where it can."""
         return watch_noise.doubt([s.noise for s in self.steps])
 
-    def sampling(self, records: int) -> tuple[str, float, int, int]:
-        """Return (kind, sample rate, steps, batches a step) of the batches that the steps really used."""
-        return used([s.batch for s in self.steps], list(self.draws.values()), records)[:4]
+    def sampling(self, records: int) -> Used:
+        """Return what the batches of the steps were, for so many training records."""
+        return used([s.batch for s in self.steps], list(self.draws.values()), records)
 
-    def indices(self, records: int) -> list[NDArray[Any]] | None:
-        """Return which entries of the sampled population each step used; None where that is not known."""
-        return used([s.batch for s in self.steps], list(self.draws.values()), records)[4]
+    def entries(self, number: int) -> list[NDArray[Any]] | None:
+        """Return what each step used of the batches that sampler ``number`` drew."""
+        found = [matched([s.batch for s in self.steps], d) for d in self.draws.values() if d.number == number]
+        return found[0][1] if found and found[0] else None
+
+    def population(self, number: int) -> int | None:
+        """Return which population sampler ``number`` drew from."""
+        sampler = next((d.sampler for d in self.draws.values() if d.number == number), None)
+        fitting = [i for i, p in enumerate(self.populations) if any(s is sampler for s in p.samplers)]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 @contextmanager

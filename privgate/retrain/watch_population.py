@@ -30,6 +30,7 @@ class Population:
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.entries: list[str] | None = None
+        self.samplers: list[Any] = []
         self.changed = False
 
     def look(self) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privgate.retrain import watch_people, watch_population
 from privgate.retrain.observation import Observation
 from privgate.retrain.watch_population import MIXED, NOBODY, UNCLEAR
+from privgate.retrain.watch_sampling import Used
 from privgate.retrain.watch_transcript import DivergedError, Transcript
 
 #: reruns to the end
@@ -69,11 +70,11 @@ def checked(seen: Observation, first: First, train: Train, X: Any, y: NDArray[An
         Which person each record belongs to.
     """
     found = Findings()
-    entries = first.watch.indices(len(y))
-    if entries is None:
+    used = first.watch.sampling(len(y))
+    if used.entries is None:
         found.doubts.append("the records in the batches could not be traced to a sampler")
     if not found.settled:
-        _trace(found, first, train, X, y, units, entries)
+        _trace(found, first, train, X, y, units, used)
     return replace(
         seen,
         leaks=tuple(dict.fromkeys(found.leaks)),
@@ -86,18 +87,19 @@ def checked(seen: Observation, first: First, train: Train, X: Any, y: NDArray[An
     )
 
 
-def _trace(found: Findings, first: First, train: Train, X: Any, y: Any, units: Any, entries: Any) -> None:
+def _trace(found: Findings, first: First, train: Train, X: Any, y: Any, units: Any, used: Used) -> None:
     rng = np.random.default_rng(0)
-    owner = _owners(found, first, train, X, y, units, rng)
+    owner = _owners(found, first, train, X, y, units, rng, used.number)
     if found.settled:
         return
-    _count(found, owner, units, entries)
+    _count(found, owner, units, used)
     if found.settled:
         return
-    for rows, (other_X, other_y) in _other_data(X, y, units, rng):
+    for number, (rows, (other_X, other_y)) in enumerate(_other_data(X, y, units, rng)):
         found.runs += 1
         try:
-            watch, leaves = train(other_X, other_y, replay=first.transcript)
+            # the second half also shows whether a gradient depends on how many others are in the batch
+            watch, leaves = train(other_X, other_y, replay=first.transcript, drop=number == 1)
         except DivergedError as exc:
             found.leaks.append(str(exc))
             return
@@ -105,7 +107,7 @@ def _trace(found: Findings, first: First, train: Train, X: Any, y: Any, units: A
             traceback.print_exception(exc)
             found.doubts.append(f"training fails on other records ({type(exc).__name__})")
             return
-        _compare(found, first, watch, entries, owner, rows, units)
+        _compare(found, first, watch, used, owner, rows, units)
         differing = {p for p in {*leaves, *first.leaves} if leaves.get(p) != first.leaves.get(p)}
         if differing and not found.leaks:
             _attribute(found, first, train, X, y, differing)
@@ -113,15 +115,15 @@ def _trace(found: Findings, first: First, train: Train, X: Any, y: Any, units: A
             return
 
 
-def _owners(found: Findings, first: First, train: Train, X: Any, y: Any, units: Any, rng: Any) -> NDArray[np.int64]:
+def _owners(found: Findings, first: First, train: Train, X: Any, y: Any, units: Any, rng: Any, number: int) -> NDArray[np.int64]:
     """Return whose each entry of the sampled population is, from reruns that end before the first step."""
-    at = _sampled(first.watch)
+    if number < 0:
+        return np.asarray(units)  # all records in every step, by hand
+    at = first.watch.population(number)
     base = None if at is None else first.watch.populations[at].entries
-    if at is None and not first.watch.draws:
-        return units  # all records in every step, by hand
     if base is None or at is None:
         found.doubts.append("what the batches are drawn from cannot be read")
-        return units
+        return np.asarray(units)
     if first.watch.populations[at].changed:
         found.doubts.append("what the batches are drawn from changes during the training")
     words = watch_population.codes(int(units.max()) + 1)
@@ -142,15 +144,7 @@ def _owners(found: Findings, first: First, train: Train, X: Any, y: Any, units: 
     return watch_population.owners(changed, words)
 
 
-def _sampled(watch: Any) -> int | None:
-    """Return which population the steps drew from: that of the only sampler whose batches they are."""
-    sizes = [len(p.entries) if p.entries is not None else -1 for p in watch.populations]
-    drawn = [d.records for d in watch.draws.values()]
-    fitting = [i for i, size in enumerate(sizes) if size in drawn]
-    return fitting[0] if fitting else (0 if sizes else None)
-
-
-def _count(found: Findings, owner: NDArray[np.int64], units: NDArray[Any], entries: list[NDArray[Any]]) -> None:
+def _count(found: Findings, owner: NDArray[np.int64], units: NDArray[Any], used: Used) -> None:
     if (owner == MIXED).any():
         found.leaks.append(
             f"{int((owner == MIXED).sum())} of {len(owner)} entries that batches are drawn from depend on several people"
@@ -159,7 +153,7 @@ def _count(found: Findings, owner: NDArray[np.int64], units: NDArray[Any], entri
     if (owner == UNCLEAR).any():
         found.doubts.append("what batches are drawn from could not be traced to single records")
         return
-    if any(len(np.unique(e.astype(str))) != len(e) for e in entries) and found.runs == 0 and _in_one_batch(entries):
+    if used.together == 1 and any(len(set(e.tolist())) != len(e) for e in used.entries or ()):
         found.leaks.append("one record can be drawn several times into a step")
         return
     own = owner[owner >= 0]
@@ -167,10 +161,6 @@ def _count(found: Findings, owner: NDArray[np.int64], units: NDArray[Any], entri
     rows = np.bincount(own, minlength=len(held)) if len(own) else np.zeros(len(held), dtype=np.int64)
     found.rows = int(max(1, rows.max()))
     found.copies = int(max(1, np.ceil(rows / held).max()))
-
-
-def _in_one_batch(entries: list[NDArray[Any]]) -> bool:
-    return any(len({*e.tolist()}) != len(e) for e in entries)
 
 
 def _other_data(X: Any, y: Any, units: Any, rng: Any) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
@@ -184,31 +174,50 @@ def _other_data(X: Any, y: Any, units: Any, rng: Any) -> Iterator[tuple[Bools, t
 
 
 def _compare(
-    found: Findings, first: First, watch: Any, entries: Any, owner: NDArray[np.int64], rows: Bools, units: Any
+    found: Findings, first: First, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools, units: Any
 ) -> None:
     """Judge the steps of one rerun: constants, plain updates, and gradients of people who were not replaced."""
     found.plain |= watch.plain != first.watch.plain
     if watch.constants != first.watch.constants:
         found.leaks.append("the clipping norm or the noise depends on the records")
         return
-    if [s.batch for s in watch.steps] != [s.batch for s in first.watch.steps]:
+    entries = used.entries if used.number < 0 else watch.entries(used.number)
+    if entries is None or used.entries is None or len(watch.steps) != len(first.watch.steps):
         found.leaks.append("how many gradients a step sums depends on the records")
         return
     touched = np.zeros(int(units.max()) + 1, dtype=bool)
     touched[units[rows]] = True
-    for before, after, drawn in zip(first.watch.steps, watch.steps, entries, strict=True):
-        if not before.batch:
+    for before, after, were, are in zip(first.watch.steps, watch.steps, used.entries, entries, strict=True):
+        kept = _kept(were.tolist(), are.tolist())
+        if kept is None or len(kept) != after.batch:
+            found.leaks.append("how many gradients a step sums depends on the records")
+            return
+        if not kept:
             continue
-        gap = np.abs(after.rows - before.rows).max(axis=1)
-        allowed = MOVED * before.rows[:, 0] + MOVED_OF_LARGEST * (before.rows[:, 0].max() + before.norm)
+        old, new = before.rows[kept], after.rows
+        gap = np.abs(new - old).max(axis=1)
+        allowed = MOVED * old[:, 0] + MOVED_OF_LARGEST * (old[:, 0].max() + before.norm)
         moved = ~(gap <= allowed)
-        whose = owner[drawn.astype(np.int64)]
+        whose = owner[are.astype(np.int64)]
         if (moved & (whose == NOBODY)).any():
             found.doubts.append("gradients could not be traced to the records that batches are drawn from")
             return
         if (moved & ~touched[whose]).any():
             found.leaks.append("the gradient that is clipped for one record depends on other people's records")
             return
+
+
+def _kept(were: list[Any], are: list[Any]) -> list[int] | None:
+    """Return where in ``were`` each of ``are`` is, in order; None if something is new."""
+    places, at = [], 0
+    for entry in are:
+        while at < len(were) and were[at] != entry:
+            at += 1
+        if at == len(were):
+            return None
+        places.append(at)
+        at += 1
+    return places
 
 
 def _attribute(found: Findings, first: First, train: Train, X: Any, y: Any, differing: set[str]) -> None:

@@ -9,7 +9,33 @@ from numpy.typing import NDArray
 
 from privgate.retrain.watch_noise import RARE
 
-Used = tuple[str, float, int, int, list[NDArray[Any]] | None]
+
+
+@dataclass(frozen=True)
+class Used:
+    """What the batches of the steps were.
+
+    Parameters
+    ----------
+    kind : {"poisson", "shuffled", "unknown"}
+    rate : float
+        Expected share of the records in a release.
+    steps : int
+        Releases.
+    together : int
+        Batches that one step sums, each an independent draw.
+    entries : list of arrays, or None
+        What each step used, in its order; None where that is not known.
+    number : int
+        Which of the run's samplers drew it; -1 where none did.
+    """
+
+    kind: str
+    rate: float
+    steps: int
+    together: int = 1
+    entries: list[NDArray[Any]] | None = None
+    number: int = -1
 
 
 @dataclass
@@ -29,6 +55,8 @@ class Draws:
         Which of the run's samplers it is.
     batches : list of arrays
         What was drawn, in the sampler's order.
+    passes : list of int
+        Before which of these batches the sampler began anew.
     """
 
     sampler: Any
@@ -37,6 +65,7 @@ class Draws:
     rate: float
     number: int = 0
     batches: list[NDArray[Any]] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
 
     @property
     def sizes(self) -> list[int]:
@@ -57,7 +86,7 @@ def kind(sampler: Any) -> tuple[str, int, float]:
 
 
 def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
-    """Return (kind, sample rate, releases, batches a step, entries of each step) of what the steps used.
+    """Return what the steps used.
 
     A sampler counts only if the sizes of its batches are those of the steps, one by one or several together.
 
@@ -69,43 +98,41 @@ def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
     records : int
         Training records.
     """
-    nonempty = [b for b in sizes if b]
     for drawn in draws:
-        found = _matched(nonempty, [b for b in drawn.batches if len(b)])
+        found = matched(sizes, drawn)
         if found is None:
             continue
-        together, entries = found
-        rate = drawn.rate if drawn.kind == "poisson" else max(drawn.sizes, default=1) / max(1, drawn.records)
+        together, entries, split = found
+        if sizes and all(b >= drawn.records for b in drawn.sizes) and together == 1:
+            return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number)
+        if drawn.kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
+            rate = max(sizes, default=1) / max(1, drawn.records)
+            return Used(drawn.kind, min(1.0, rate), len(sizes), 1, entries, drawn.number)
         steps = max(len(sizes), len(drawn.sizes))
-        if nonempty and all(b >= drawn.records for b in drawn.sizes) and together == 1:
-            return "poisson", 1.0, len(sizes), 1, _all_steps(sizes, entries)
         if drawn.kind == "poisson" and not (_is_binomial(drawn, steps) and _is_independent(drawn)):
             continue
-        return drawn.kind, min(1.0, rate), steps, together, _all_steps(sizes, entries)
-    if sizes and all(b == records for b in sizes):
-        return "poisson", 1.0, len(sizes), 1, [np.arange(records)] * len(sizes)
-    return "unknown", 1.0, len(sizes), 1, None
+        rate = drawn.rate if drawn.kind == "poisson" else max(drawn.sizes, default=1) / max(1, drawn.records)
+        return Used(drawn.kind, min(1.0, rate), steps, together, entries, drawn.number)
+    if sizes and not draws and all(b == records for b in sizes):
+        return Used("poisson", 1.0, len(sizes), 1, [np.arange(records)] * len(sizes))
+    return Used("unknown", 1.0, len(sizes))
 
 
-def _matched(steps: list[int], batches: list[NDArray[Any]]) -> tuple[int, list[NDArray[Any]]] | None:
-    """Return how many batches a step took at most and the entries of each step, or None if they do not fit."""
-    most, entries, at = 1, [], 0
-    for size in steps:
+def matched(sizes: list[int], drawn: Draws) -> tuple[int, list[NDArray[Any]], bool] | None:
+    """Return (batches a step at most, entries of each step, whether a step crosses passes); None if they do not fit."""
+    most, split, entries, at = 1, False, [], 0
+    for size in sizes:
         mine: list[NDArray[Any]] = []
-        while sum(len(b) for b in mine) < size and at < len(batches):
-            mine.append(batches[at])
+        begun = at
+        while sum(len(b) for b in mine) < size and at < len(drawn.batches):
+            mine += [drawn.batches[at]] if len(drawn.batches[at]) else []
             at += 1
         if sum(len(b) for b in mine) != size:
             return None
         most = max(most, len(mine))
-        entries.append(np.concatenate(mine))
-    return most, entries
-
-
-def _all_steps(sizes: list[int], entries: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the entries of every step, empty ones included."""
-    left = iter(entries)
-    return [next(left) if size else np.zeros(0, dtype=object) for size in sizes]
+        split |= len(mine) > 1 and any(begun < start < at for start in drawn.passes)
+        entries.append(np.concatenate(mine) if mine else np.zeros(0, dtype=object))
+    return most, entries, split
 
 
 def _is_binomial(draws: Draws, steps: int) -> bool:

@@ -526,6 +526,125 @@ def mean_of_a_batch_in_loss(X, y, *, seed):
     return Net(*train(X, y, loss=loss))
 
 
+def mean_loss_said_to_be_a_sum(X, y, *, seed):
+    return Net(*train(X, y, engine={"loss_reduction": "sum"}))
+
+
+def summed_loss_said_to_be_a_mean(X, y, *, seed):
+    return Net(*train(X, y, loss=torch.nn.CrossEntropyLoss(reduction="sum"), engine={"max_grad_norm": 50.0}))
+
+
+def drawn_with_replacement(X, y, *, seed):
+    def change(loader):
+        n = len(loader.dataset)
+        sampler = torch.utils.data.WeightedRandomSampler(torch.ones(n), n, replacement=True)
+        return DataLoader(loader.dataset, batch_size=BATCH, sampler=sampler)
+
+    return Net(*train(X, y, loader_change=change))
+
+
+def min_max_scaled(X, y, *, seed):
+    x, codes, _ = tensors(X, y)
+    low, high = x.min(0).values, x.max(0).values
+    return Net(*train(X, y, data=TensorDataset((x - low) / (high - low), codes)))
+
+
+class _Lazy(Dataset):
+    """Entries are numbers; the records are looked up later, with what is typical of them taken off."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return torch.tensor(i), torch.tensor(0)
+
+
+def looked_up_later(X, y, *, seed):
+    x, codes, _ = tensors(X, y)
+    return Net(*train(X, y, data=_Lazy(len(x)), transform=lambda i, _: ((x - x.mean(0))[i], codes[i])))
+
+
+def dataset_grows(X, y, *, seed):
+    x, codes, _ = tensors(X, y)
+    data = TensorDataset(x.clone(), codes)
+
+    def mixes(*_):
+        data.tensors = (data.tensors[0] + 0.5 * data.tensors[0].mean(0), codes)
+
+    return Net(*train(X, y, data=data, epoch_end=mixes))
+
+
+def learning_rate_from_data(X, y, *, seed):
+    x, _, classes = tensors(X, y)
+    network = linear(x.shape[1], len(classes))
+    made = torch.optim.SGD(network.parameters(), lr=1 / float(x.norm(dim=1).max()))
+    return Net(*train(X, y, network=network, optimizer=made))
+
+
+def plateau_on_training_loss(X, y, *, seed):
+    x, codes, classes = tensors(X, y)
+    network = linear(x.shape[1], len(classes))
+    made = torch.optim.SGD(network.parameters(), lr=2.0)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(made, patience=0, threshold=0.1)
+
+    def note(*_):
+        with torch.no_grad():
+            schedule.step(float(functional.cross_entropy(network(x), codes)))
+
+    return Net(*train(X, y, network=network, optimizer=made, epoch_end=note, epochs=6))
+
+
+def running_statistics(X, y, *, seed):
+    class Centred(torch.nn.Module):
+        def __init__(self, d, k):
+            super().__init__()
+            self.inner = torch.nn.Linear(d, k)
+            self.register_buffer("seen", torch.zeros(d))
+
+        def forward(self, x):
+            if self.training and len(x):
+                self.seen.mul_(0.9).add_(0.1 * x.detach().mean(0))
+            return self.inner(x)
+
+    x, _, classes = tensors(X, y)
+    return Net(*train(X, y, network=Centred(x.shape[1], len(classes))))
+
+
+def on_a_class(X, y, *, seed):
+    network, classes = train(X, y)
+    network.forward_count = int((np.asarray(X)[:, 0] > 0).sum())
+    return Net(network, classes)
+
+
+def median_of_training(X, y, *, seed):
+    network, classes = train(X, y)
+    return Net(network, classes, threshold=float(np.median(np.asarray(X)[:, 0])))
+
+
+def two_private_optimizers(X, y, *, seed):
+    x, codes, classes = tensors(X, y)
+    network = linear(x.shape[1], len(classes))
+    other = linear(x.shape[1], len(classes))
+    data = DataLoader(TensorDataset(x, codes), batch_size=BATCH)
+    made = [
+        PrivacyEngine().make_private(
+            module=n, optimizer=torch.optim.SGD(n.parameters(), lr=0.5), data_loader=data, noise_multiplier=NOISE,
+            max_grad_norm=CLIP,
+        )
+        for n in (network, other)
+    ]  # fmt: skip
+    for _ in range(EPOCHS):
+        for features, labels in made[0][2]:
+            for private, optimizer, _ in made:
+                optimizer.zero_grad()
+                functional.cross_entropy(private(features), labels).backward()
+                optimizer.step()
+    return Net(torch.nn.ModuleList([network, other])[0], classes, second=other)
+
+
 BROKEN = [
     five_times, class_means_added, label_counts_in_bias, scaler_shipped, best_epoch, mixup_pairs,
     noise_on_wrong_tensor, noise_halved, noise_broadcast, noise_uniform, noise_cancelling, last_layer_without_noise,
@@ -534,7 +653,9 @@ BROKEN = [
     batches_used_twice, accumulation_miscounted, doubled_in_the_loop, some_three_times, augmented_three_times,
     two_optimizers, by_hand_between_steps, normalized_by_data, normalized_by_batch, mixup_in_the_loop,
     pretrained_without_privacy, least_squares_start, learns_on_people_outside, head_copied, stops_early,
-    loss_remembers, neighbours_shipped, step_reads_sums, mean_of_a_batch_in_loss,
+    loss_remembers, neighbours_shipped, step_reads_sums, mean_of_a_batch_in_loss, mean_loss_said_to_be_a_sum, summed_loss_said_to_be_a_mean,
+    drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows, learning_rate_from_data,
+    plateau_on_training_loss, running_statistics, on_a_class, median_of_training, two_private_optimizers,
 ]  # fmt: skip
 
 # -- honest -----------------------------------------------------------------------------------------------------------
