@@ -7,7 +7,7 @@ process: this finds mistakes, and only an audit can find malice.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -40,6 +40,8 @@ class Step:
     noise : Noise
     rows : float array of shape (batch, DIRECTIONS + 1)
         Each record's gradient: its norm, and its length along fixed random directions.
+    parameters : str
+        Digest of what the gradients were taken at.
     """
 
     batch: int
@@ -47,6 +49,7 @@ class Step:
     clipped: bool
     noise: Noise
     rows: NDArray[np.float32]
+    parameters: str = ""
 
     @property
     def zero(self) -> bool:
@@ -210,7 +213,8 @@ class OpacusWatch:
         pending = self._pending.setdefault(id(optimizer), _Pending(clipped=False))
         rows = np.concatenate(pending.rows) if pending.rows else np.zeros((0, DIRECTIONS + 1), np.float32)
         noise = watch_noise.measured(optimizer, sums, self._made)
-        self.steps.append(Step(pending.batch, float(optimizer.max_grad_norm), pending.clipped, noise, rows))
+        at = _digest(optimizer.params)
+        self.steps.append(Step(pending.batch, float(optimizer.max_grad_norm), pending.clipped, noise, rows, at))
         pending.released = self._torch.cat([p.grad.detach().reshape(-1).double() for p in optimizer.params])
 
     def _clipped_sum(self, optimizer: Any) -> tuple[list[Any], int, NDArray[np.float32]]:
@@ -269,11 +273,7 @@ class OpacusWatch:
         """Note what an update that no mechanism released made of the parameters."""
         if id(optimizer) in self._private or hasattr(optimizer, "original_optimizer"):
             return
-        made = hashlib.sha256()
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                made.update(p.detach().cpu().contiguous().numpy().tobytes())
-        self.plain.append(made.hexdigest())
+        self.plain.append(_digest(p for group in optimizer.param_groups for p in group["params"]))
 
     def finish(self) -> None:
         """Look a last time at what batches were drawn from; a replay must have used its whole transcript."""
@@ -320,6 +320,13 @@ class OpacusWatch:
         sampler = next((d.sampler for d in self.draws.values() if d.number == number), None)
         fitting = [i for i, p in enumerate(self.populations) if any(s is sampler for s in p.samplers)]
         return fitting[0] if len(fitting) == 1 else None
+
+
+def _digest(tensors: Iterable[Any]) -> str:
+    made = hashlib.sha256()
+    for t in tensors:
+        made.update(t.detach().cpu().contiguous().numpy().tobytes())
+    return made.hexdigest()
 
 
 @contextmanager

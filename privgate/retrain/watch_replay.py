@@ -185,6 +185,15 @@ def _compare(
     if entries is None or used.entries is None or len(watch.steps) != len(first.watch.steps):
         found.leaks.append("how many gradients a step sums depends on the records")
         return
+    moved_at = next(
+        (t for t, (b, a) in enumerate(zip(first.watch.steps, watch.steps, strict=True)) if b.parameters != a.parameters),
+        None,
+    )
+    if moved_at is not None:
+        found.leaks.append(
+            f"the parameters depend on the records beyond the noised gradients already before step {moved_at + 1}"
+        )
+        return
     touched = np.zeros(int(units.max()) + 1, dtype=bool)
     touched[units[rows]] = True
     for before, after, were, are in zip(first.watch.steps, watch.steps, used.entries, entries, strict=True):

@@ -725,7 +725,7 @@ def in_pieces(X, y, *, seed):
 
 
 def accumulated(X, y, *, seed):
-    return Net(*train(X, y, skip_clear=2, engine={"poisson_sampling": False}))
+    return Net(*train(X, y, skip_clear=2, batch=25, engine={"poisson_sampling": False}))
 
 
 def published_start(X, y, *, seed):
