@@ -33,7 +33,11 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             "amplification by sampling is proved for Poisson batches, not for these",
         )
     try:
-        found = Standing(claim, seen, _times(claim, seen), records).guarantee(claim.delta or 0.0) if _countable(claim, seen) else None
+        found = (
+            Standing(claim, seen, _times(claim, seen), records).guarantee(claim.delta or 0.0)
+            if _countable(claim, seen)
+            else None
+        )
     except MeasurementError as exc:
         text = f"the claim of epsilon {stated:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
         yield Precondition("dp_claim", "failed", text)

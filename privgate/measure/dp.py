@@ -133,8 +133,8 @@ def counted(rests: Standing) -> str:
         return "nothing of the training was observed"
     if seen.replays:
         return (
-            f"training reaches the records through its noised steps alone: {seen.replays} reruns on other records, with "
-            "the same noised gradients, returned the same object; this finds mistakes and is no proof"
+            f"training reaches the records through its noised steps alone: {seen.replays} reruns on other records, "
+            "with the same noised gradients, returned the same object; this finds mistakes and is no proof"
         )
     what = "optimizer steps" if seen.library == "opacus" else "releases of the budget accountant"
     return f"{what} only: what else the training does with its records was not compared"

@@ -157,14 +157,14 @@ def _replayed(
             watch.finish()
         return watch, _released(opened, model, own_X)
 
-    return watch_replay.checked(
-        seen,
+    replays = watch_replay.Replays(
         watch_replay.First(first["opacus"], first["leaves"], first["transcript"]),
         train,
         own_X,
         own_y,
         rows if units is None else units,
     )
+    return watch_replay.checked(seen, replays)
 
 
 def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
@@ -188,10 +188,10 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     with ExitStack() as stack:
         # a library that cannot be imported beside the others cannot be at work either
         with suppress(ImportError):
+            import opacus  # noqa: F401
+
             from privgate.retrain.watch_opacus import OpacusWatch
             from privgate.retrain.watch_transcript import Transcript, reseed
-
-            import opacus  # noqa: F401
 
             reseed()
             found["transcript"] = Transcript() if record else None
@@ -256,7 +256,8 @@ def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) 
         records=records,
         steps=max(s.steps for s in sampled),
         # one release of the sum of k batches is post-processing of k releases with 1/√k of its noise each
-        noise_multiplier=min((w.noise_multiplier for w in watches), default=math.nan) / math.sqrt(max(s.together for s in sampled)),
+        noise_multiplier=min((w.noise_multiplier for w in watches), default=math.nan)
+        / math.sqrt(max(s.together for s in sampled)),
         noiseless_steps=max(sum(s.zero for s in w.steps) for w in watches),
         max_grad_norm=max(s.norm for w in watches for s in w.steps),
         unclipped_steps=max(sum(not s.clipped for s in w.steps) for w in watches),

@@ -93,7 +93,7 @@ def _same(added: list[Any], made: list[Any], floor: float) -> bool:
         return False
     flat = [m.detach().reshape(-1).double() for m in made]
     return all(
-        a.shape == m.shape and not a.numel() or float((a - m).abs().max()) <= max(floor, 1e-5 * float(m.abs().max()))
+        (a.shape == m.shape and not a.numel()) or float((a - m).abs().max()) <= max(floor, 1e-5 * float(m.abs().max()))
         for a, m in zip(added, flat, strict=True)
     )
 

@@ -236,9 +236,7 @@ class OpacusWatch:
         if sizes not in self._directions:
             own = torch.Generator().manual_seed(0)
             self._directions[sizes] = [torch.randn(size, DIRECTIONS, generator=own) for size in sizes]
-        along = sum(
-            g.reshape(batch, -1).float() @ d for g, d in zip(samples, self._directions[sizes], strict=True)
-        )
+        along = sum(g.reshape(batch, -1).float() @ d for g, d in zip(samples, self._directions[sizes], strict=True))
         rows = torch.cat([whole[:, None].float(), along], dim=1).numpy()
         return sums, batch, rows
 
@@ -337,5 +335,3 @@ def _replaced(owner: Any, name: str, wrap: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, original)
-
-

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.retrain.watch_noise import RARE
-
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _is_binomial(draws: Draws, steps: int) -> bool:
 
 def _is_independent(draws: Draws) -> bool:
     """Whether entries come as often, and again as soon, as independent inclusion makes them, but for rare accidents."""
-    from scipy.stats import binom, chi2
+    from scipy.stats import chi2
 
     n, q = draws.records, draws.rate
     if not 0 < q < 1:
@@ -166,6 +166,8 @@ def _is_independent(draws: Draws) -> bool:
     # the tail of counts is a little heavier than that of a normal variable
     if not chi2.ppf(RARE, n) * 0.8 <= spread <= chi2.isf(RARE, n) * (1 + 3 / min(expected, 3)):
         return False
-    again = sum(len(np.intersect1d(a, b)) for a, b in zip(batches, batches[1:], strict=False))
+    again = sum(len(np.intersect1d(a, b)) for a, b in pairwise(batches))
     pairs = n * (len(batches) - 1)
-    return bool(binom.ppf(RARE, pairs, q * q) <= again <= binom.isf(RARE, pairs, q * q)) if pairs > 0 else True
+    # an entry's chance to come again in two neighbouring pairs of batches shares the batch between them
+    deviation = math.sqrt(max(0.0, pairs * (q**2 - q**4) + 2 * (pairs - n) * (q**3 - q**4)))
+    return abs(again - pairs * q * q) <= 6 * deviation + 10

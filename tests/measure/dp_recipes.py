@@ -66,9 +66,8 @@ def train(X, y, *, network=None, optimizer=None, data=None, batch=None, epochs=E
         for features, labels in loader:
             if count % skip_clear == 0:
                 optimizer.zero_grad()
-            if transform:
-                features, labels = transform(features, labels)
-            loss(private(features), labels).backward()
+            given, wanted = transform(features, labels) if transform else (features, labels)
+            loss(private(given), wanted).backward()
             count += 1
             if count % skip_clear == 0:
                 optimizer.step()
@@ -266,8 +265,6 @@ def clipping_by_other_norm(X, y, *, seed):
 
 
 def hooks_bypassed(X, y, *, seed):
-    x, codes, classes = tensors(X, y)
-
     def change(optimizer):
         original = optimizer.pre_step
 
@@ -314,7 +311,7 @@ class _InTurn(torch.utils.data.Sampler):
     def __iter__(self):
         order, at = [], 0
         for _ in range(self.steps):
-            size = int(np.random.binomial(self.num_samples, self.sample_rate))
+            size = int(np.random.default_rng().binomial(self.num_samples, self.sample_rate))
             while len(order) < at + size:
                 order += torch.randperm(self.num_samples).tolist()
             yield order[at : at + size]
@@ -416,7 +413,7 @@ def by_hand_between_steps(X, y, *, seed):
         loss = functional.cross_entropy(functional.linear(x, *given), codes)
         with torch.no_grad():
             for p, g in zip(given, torch.autograd.grad(loss, given), strict=True):
-                p -= 0.01 * g
+                p.sub_(0.01 * g)
 
     return Net(*train(X, y, every=plain))
 
@@ -512,7 +509,7 @@ def step_reads_sums(X, y, *, seed):
             with torch.no_grad():
                 for g in self.param_groups:
                     for p in g["params"]:
-                        p -= 0.001 * p.summed_grad.view_as(p)
+                        p.sub_(0.001 * p.summed_grad.view_as(p))
 
     x, _, classes = tensors(X, y)
     network = linear(x.shape[1], len(classes))
@@ -653,9 +650,10 @@ BROKEN = [
     batches_used_twice, accumulation_miscounted, doubled_in_the_loop, some_three_times, augmented_three_times,
     two_optimizers, by_hand_between_steps, normalized_by_data, normalized_by_batch, mixup_in_the_loop,
     pretrained_without_privacy, least_squares_start, learns_on_people_outside, head_copied, stops_early,
-    loss_remembers, neighbours_shipped, step_reads_sums, mean_of_a_batch_in_loss, mean_loss_said_to_be_a_sum, summed_loss_said_to_be_a_mean,
-    drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows, learning_rate_from_data,
-    plateau_on_training_loss, running_statistics, on_a_class, median_of_training, two_private_optimizers,
+    loss_remembers, neighbours_shipped, step_reads_sums, mean_of_a_batch_in_loss, mean_loss_said_to_be_a_sum,
+    summed_loss_said_to_be_a_mean, drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows,
+    learning_rate_from_data, plateau_on_training_loss, running_statistics, on_a_class, median_of_training,
+    two_private_optimizers,
 ]  # fmt: skip
 
 # -- honest -----------------------------------------------------------------------------------------------------------

@@ -56,7 +56,9 @@ def seen(fit, tmp_path, data=None, **params):
     data = data or adult.load()
     subject = Subject.local(Recipe(fit, params=params, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
     shipped = payload.write(subject, tmp_path)
-    return Observation.from_payload(Shared.process.submit(watched, shipped, 2, Limits(120.0, 0), units_of(subject)).result())
+    return Observation.from_payload(
+        Shared.process.submit(watched, shipped, 2, Limits(120.0, 0), units_of(subject)).result()
+    )
 
 
 def test_the_honest_training_is_seen_as_it_is(training, tmp_path):

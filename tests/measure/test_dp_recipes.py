@@ -18,7 +18,14 @@ from tests.measure import dp_recipes as recipes
 #: what 20 Poisson steps at rate 0.2 and noise 1 give, by the accountant and by the author of the recipe
 TRUE = 6.617
 CLAIM = Claim(
-    "dp-sgd", "add_remove", epsilon=TRUE, delta=1e-5, noise_multiplier=1.0, sample_rate=0.2, steps=20, sampling="poisson"
+    "dp-sgd",
+    "add_remove",
+    epsilon=TRUE,
+    delta=1e-5,
+    noise_multiplier=1.0,
+    sample_rate=0.2,
+    steps=20,
+    sampling="poisson",
 )
 #: a few of each kind; the others are slow
 QUICK = (
