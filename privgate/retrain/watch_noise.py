@@ -102,7 +102,7 @@ def multiplier(steps: list[Noise]) -> float:
     """Return the smallest multiplier of all steps, lowered to what was measured; NaN without noised steps.
 
     Every tensor is judged alone, over every stretch of 1, 2, 4, … steps: noise may be missing in a part of the model or
-    of the training. What is too small by chance less than ``RARE`` counts as its upper 99.9 % limit.
+    of the training. What is too small by chance less than ``RARE`` counts as its lower 99.9 % limit.
     """
     from scipy.stats import chi2
 
@@ -120,7 +120,7 @@ def multiplier(steps: list[Noise]) -> float:
             # each length has at most twice as many stretches as steps
             few = sums < chi2.ppf(RARE / (64 * len(run) * len(shape)), length * counts)
             if few.any():
-                scale = np.sqrt(sums / chi2.ppf(1e-3, length * counts))
+                scale = np.sqrt(sums / chi2.isf(1e-3, length * counts))
                 least = min(least, float((scale * min(s.stated for s in run))[few].min()))
             length *= 2
     return least

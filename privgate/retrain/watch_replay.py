@@ -26,6 +26,7 @@ REPLAYS = 4
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
 MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 
+OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
 SUMS = "how many gradients a step sums depends on the records"
 
 Bools = NDArray[np.bool_]
@@ -105,10 +106,11 @@ class Replays:
             if found is None:
                 return
             watch, leaves = found
-            self._compare(watch, used, owner, rows)
+            self.plain |= watch.plain != self.first.watch.plain
+            fault = self._compare(watch, used, owner, rows)
             differing = {p for p in {*leaves, *self.first.leaves} if leaves.get(p) != self.first.leaves.get(p)}
-            if differing and not self.leaks:
-                self._attribute(differing)
+            if fault or differing:
+                self._attribute(fault, differing, used, owner)
 
     def _rerun(self, X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
         self.runs += not options.get("stop", False)
@@ -174,59 +176,52 @@ class Replays:
         yield everybody, (self.X, watch_people.relabelled(self.y, everybody))
         yield everybody, watch_people.same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
 
-    def _compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools) -> None:
-        """Judge the steps of one rerun: constants, parameters, and gradients of people who were not replaced."""
+    def _compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
+        """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced."""
         first = self.first.watch
-        self.plain |= watch.plain != first.plain
         if watch.constants != first.constants:
-            self.leaks.append("the clipping norm or the noise depends on the records")
-            return
+            return "the clipping norm or the noise depends on the records"
         entries = used.entries if used.number < 0 else watch.entries(used.number)
         if entries is None or used.entries is None:
-            self.leaks.append(SUMS)
-            return
+            return SUMS
         touched = np.zeros(int(self.units.max()) + 1, dtype=bool)
         touched[self.units[rows]] = True
         for t, (before, after) in enumerate(zip(first.steps, watch.steps, strict=True)):
             if before.parameters != after.parameters:
-                self.leaks.append(
-                    f"the parameters depend on the records beyond the noised gradients before step {t + 1}"
-                )
-                return
+                return f"the parameters depend on the records beyond the noised gradients before step {t + 1}"
             kept = _kept(used.entries[t].tolist(), entries[t].tolist())
             if kept is None or len(kept) != after.batch:
-                self.leaks.append(SUMS)
-                return
+                return SUMS
             whose = owner[entries[t].astype(np.int64)]
             moved = _moved(before.rows[kept], after.rows, before.norm)
             if (moved & (whose == NOBODY)).any():
                 self.doubts.append("gradients could not be traced to the records that batches are drawn from")
-                return
+                return ""
             if (moved & ~touched[whose]).any():
-                self.leaks.append("the gradient that is clipped for one record depends on other people's records")
-                return
+                return "the gradient that is clipped for one record depends on other people's records"
+        return ""
 
-    def _attribute(self, differing: set[str]) -> None:
+    def _attribute(self, fault: str, differing: set[str], used: Used, owner: NDArray[np.int64]) -> None:
         """Tell a leak from randomness that a replay cannot repeat, by one rerun on the same records."""
+        nobody = np.zeros(len(self.y), dtype=bool)
         found = self._rerun(self.X, self.y)
-        if found is None:
+        if found is None or (fault and self._compare(found[0], used, owner, nobody)):
             self.leaks.clear()
-            self.doubts.append("training does not repeat itself, so that reruns cannot be compared")
+            self.doubts.append(f"training does not repeat itself: it is {OWN_RANDOMNESS}")
             return
         random = {p for p in differing if found[1].get(p) != self.first.leaves.get(p)}
         sure = sorted(differing - random, key=lambda p: (len(p), p))
         named = ", ".join(p.lstrip(".") or "the object itself" for p in sure[:3])
-        if sure:
+        if fault:
+            self.leaks.append(fault)
+        elif sure:
             self.leaks.append(
                 f"the object that training returns depends on the records beyond the noised gradients ({named}"
                 f"{', …' if len(sure) > 3 else ''})"
             )
-            return
-        some = ", ".join(p.lstrip(".") for p in sorted(random)[:3])
-        self.doubts.append(
-            f"the object that training returns is random beyond torch's, numpy's and Python's generators ({some}), so "
-            "that reruns cannot be compared"
-        )
+        else:
+            some = ", ".join(p.lstrip(".") for p in sorted(random)[:3])
+            self.doubts.append(f"the object that training returns ({some}) is {OWN_RANDOMNESS}")
 
 
 def _moved(old: Rows, new: Rows, norm: float) -> Bools:

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveFloat
 
 from privgate.evidence import Measurement, Request
 from privgate.rules.base import OpenFraction
-from privgate.rules.guarantee import GuaranteeRule
+from privgate.rules.guarantee import GuaranteeRule, way
 
 
 class DpEpsilon(GuaranteeRule):
@@ -47,5 +47,6 @@ class DpEpsilon(GuaranteeRule):
             return "no guarantee limits what one record can shift"
         return (
             f"whatever anybody else knows, one record can shift the odds of any guess about it at most "
-            f"{np.exp(min(measurement.high, 700)):.3g}-fold, except with probability about {self.delta:g}"
+            f"{np.exp(min(measurement.high, 700)):.3g}-fold, except with probability about {self.delta:g}, "
+            f"as far as training reaches its records only through {way(measurement)}"
         )

@@ -267,7 +267,7 @@ def test_updates_that_bypass_the_mechanism_are_counted(tmp_path):
 
 def test_noise_that_is_smaller_than_stated_is_measured(tmp_path):
     found = seen(less_noise, tmp_path, small())
-    assert found.noise_multiplier == pytest.approx(0.25, abs=0.05)
+    assert 0.05 < found.noise_multiplier < 0.27  # the lower limit of the worst stretch
 
 
 def test_a_method_replaced_from_outside_is_no_way_around(tmp_path):
