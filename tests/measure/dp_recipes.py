@@ -806,3 +806,19 @@ HONEST = [
     plain, perceptron, convolution, embeddings, momentum, adam, scheduled, in_pieces, accumulated, published_start,
     public_pretraining, fixed_normalization, shuffled_and_said_so, by_layer, dropout, own_dataset, private_returned,
 ]  # fmt: skip
+
+
+# -- neither: what cannot be compared ---------------------------------------------------------------------------------
+
+
+def own_random_start(X, y, *, seed):
+    network = linear(X.shape[1], 2)
+    with torch.no_grad():
+        network.bias.copy_(torch.from_numpy(np.random.default_rng().normal(size=2)))
+    return Net(*train(X, y, network=network))
+
+
+def fails_on_others(X, y, *, seed):
+    if float(np.asarray(X)[:, 0].std()) < 0.01:
+        raise ValueError
+    return plain(X, y, seed=seed)

@@ -73,6 +73,7 @@ def refused(found, claim=CLAIM):
 @pytest.mark.parametrize("fit", marked(recipes.BROKEN))
 def test_a_broken_training_is_refused_or_charged(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)
+    assert found.library == "opacus"  # watched at work, not lost on the way
     assert refused(found), found
 
 
@@ -91,23 +92,10 @@ def test_people_with_several_records_are_counted_in_what_is_sampled(process, tmp
     assert (tripled.rows, tripled.copies) == (6, 3)
 
 
-def own_random_start(X, y, *, seed):
-    network = recipes.linear(X.shape[1], 2)
-    with recipes.torch.no_grad():
-        network.bias.copy_(recipes.torch.from_numpy(np.random.default_rng().normal(size=2)))
-    return recipes.Net(*recipes.train(X, y, network=network))
-
-
-def fails_on_others(X, y, *, seed):
-    if float(np.asarray(X)[0, 0]) != float(np.float32(0.12573022)):
-        raise ValueError
-    return recipes.plain(X, y, seed=seed)
-
-
 def test_what_cannot_be_compared_is_inconclusive(process, tmp_path):
-    found = seen(process, fails_on_others, tmp_path / "a")
+    found = seen(process, recipes.fails_on_others, tmp_path / "a")
     assert "fails on other records (ValueError)" in found.problem
-    assert "random beyond" in seen(process, own_random_start, tmp_path / "b").problem
+    assert "random beyond" in seen(process, recipes.own_random_start, tmp_path / "b").problem
 
 
 def test_a_network_that_carries_gradients_of_single_records_is_told(process, tmp_path):
