@@ -36,7 +36,7 @@ QUICK = (
     "five_times", "class_means_added", "best_epoch", "mixup_pairs", "noise_halved", "batches_used_twice",
     "mixup_in_the_loop", "running_statistics", "summed_loss_said_to_be_a_mean", "perceptron", "public_pretraining",
 )  # fmt: skip
-#: honest: four passes without amplification, as sqrt(4) in the closed form of Gaussian noise; one pass of Poisson batches
+#: honest: four passes without amplification, by the closed form of Gaussian noise; one pass of Poisson batches
 OTHERWISE = {"shuffled_and_said_so": 9.998, "accumulated": 9.998, "private_returned": 3.881}
 
 
