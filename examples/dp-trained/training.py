@@ -69,6 +69,7 @@ def _train(X, y, sizes, *, prepare=lambda optimizer: optimizer, noise_generator=
             optimizer.zero_grad()
             loss(private(features), labels).backward()
             optimizer.step()
+    optimizer.zero_grad()  # a saved network would carry the last batch's gradients of single records, without noise
     return Income(network, classes, sizes)
 
 

@@ -39,6 +39,8 @@ class Mechanism:
     adjacency : {"add_remove", "replace_one"}
     records : int
         Training size; needed for "fixed_size" alone.
+    copies : int
+        Records of one person, who comes or goes with all of them.
     """
 
     noise_multiplier: float
@@ -47,6 +49,7 @@ class Mechanism:
     sampling: str
     adjacency: str
     records: int = 0
+    copies: int = 1
 
     def __post_init__(self) -> None:
         good = math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0
@@ -94,7 +97,8 @@ class Guarantee:
 
 def epsilon_of(mechanism: Mechanism, delta: float) -> float:
     """Return the epsilon of ``recompute`` alone, without its curve; for searches."""
-    if 0 < mechanism.sample_rate < 1 and mechanism.sampling == "poisson" and mechanism.noise_multiplier > 0:
+    poisson = 0 < mechanism.sample_rate < 1 and mechanism.sampling == "poisson" and mechanism.copies == 1
+    if poisson and mechanism.noise_multiplier > 0:
         return float(poisson_loss(mechanism).get_epsilon_for_delta(delta))
     return recompute(mechanism, delta).epsilon
 
@@ -116,13 +120,17 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     References
     ----------
     Koskela et al. (2020) and Doroshenko et al. (2022) for privacy loss distributions; Mironov et al. (2019) for RDP.
+    Choquette-Choo et al. (2024), "Privacy Amplification for Matrix Mechanisms", for several records of one person: how
+    many of k are drawn is binomial, and no k gradients move a sum further than equal ones.
     """
     if not checked_delta(delta) > 0:
         raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
     words = (_adjacency_words(mechanism.adjacency), _sampling_words(mechanism))
     if mechanism.noise_multiplier == 0:
         return Guarantee(math.inf, delta, None, "none", assumptions=words)
-    rdp = _rdp_epsilon(mechanism, delta)
+    if mechanism.copies > 1:
+        _check_copies(mechanism)
+    rdp = math.nan if mechanism.copies > 1 else _rdp_epsilon(mechanism, delta)
     if mechanism.sample_rate < 1 and mechanism.sampling == "poisson":
         loss = poisson_loss(mechanism)
         curve: Tradeoff = _poisson_curve(mechanism)
@@ -134,9 +142,20 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
                 "'replace_one', or draw batches by Poisson sampling"
             )
         return Guarantee(rdp, delta, EpsilonDelta(rdp, delta), "RDP", rdp, words)
-    sensitivity = 2.0 if mechanism.adjacency == "replace_one" else 1.0
+    sensitivity = mechanism.copies * (2.0 if mechanism.adjacency == "replace_one" else 1.0)
     curve = Gaussian(sensitivity * math.sqrt(mechanism.releases) / mechanism.noise_multiplier)
     return Guarantee(least_epsilon(curve, delta), delta, curve, "Gaussian", rdp, words)
+
+
+def _check_copies(mechanism: Mechanism) -> None:
+    known = mechanism.sampling != "fixed_size" and (
+        mechanism.sampling != "poisson" or mechanism.adjacency == "add_remove"
+    )
+    if mechanism.sample_rate < 1 and not known:
+        raise MeasurementError(
+            "no accountant here covers people with several records under this sampling and adjacency; state the claim "
+            "with adjacency 'add_remove' and Poisson sampling"
+        )
 
 
 @lru_cache(maxsize=8)
@@ -148,6 +167,8 @@ def _poisson_curve(mechanism: Mechanism) -> Composed:
 def poisson_loss(mechanism: Mechanism) -> Any:
     """Return the privacy loss distribution of the composed Poisson-sampled Gaussian, rounded upward."""
     accounting = _accounting()
+    if mechanism.copies > 1:
+        return _several(mechanism, accounting["loss"]).self_compose(mechanism.steps)
     loss = accounting["loss"].from_gaussian_mechanism(
         mechanism.noise_multiplier,
         sampling_prob=mechanism.sample_rate,
@@ -155,6 +176,19 @@ def poisson_loss(mechanism: Mechanism) -> Any:
         neighboring_relation=accounting[mechanism.adjacency],
     )
     return loss.self_compose(mechanism.steps)
+
+
+def _several(mechanism: Mechanism, loss: Any) -> Any:
+    """Return the loss of one step for somebody of whose k records a binomial number is drawn."""
+    from scipy.stats import binom
+
+    counts = range(mechanism.copies + 1)
+    return loss.from_mixture_gaussian_mechanism(
+        mechanism.noise_multiplier,
+        [float(i) for i in counts],
+        [float(binom.pmf(i, mechanism.copies, mechanism.sample_rate)) for i in counts],
+        value_discretization_interval=INTERVAL,
+    )
 
 
 def _name(mechanism: Mechanism) -> str:

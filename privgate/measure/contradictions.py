@@ -17,6 +17,7 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
         yield Precondition("dp_doubt", "warned", f"the differential-privacy claim is weaker than it reads: {doubt}")
     for hazard in seen.hazards:
         yield Precondition("dp_hazard", "failed", f"{hazard}; the guarantee does not hold")
+    yield from _leftovers(seen)
     if seen.problem:
         yield from _own_parameters(claim, records)
         return
@@ -32,7 +33,11 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             "amplification by sampling is proved for Poisson batches, not for these",
         )
     try:
-        found = Standing(claim, seen, 1, records).guarantee(claim.delta or 0.0) if _countable(claim, seen) else None
+        found = (
+            Standing(claim, seen, _times(claim, seen), records).guarantee(claim.delta or 0.0)
+            if _countable(claim, seen)
+            else None
+        )
     except MeasurementError as exc:
         text = f"the claim of epsilon {stated:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
         yield Precondition("dp_claim", "failed", text)
@@ -47,6 +52,8 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             message = f"the recipe claims epsilon {stated:.4g}, but the mechanism gives none: {why}"
         else:
             message = f"the recipe claims epsilon {stated:.4g}, but the mechanism gives {found.epsilon:.4g}"
+            if _times(claim, seen) > 1:
+                message += f": one {claim.unit} has {_times(claim, seen)} entries in what batches are drawn from"
         yield Precondition(
             "dp_claim", "failed", message, {"claimed": stated, "recomputed": found.epsilon, "delta": claim.delta}
         )
@@ -58,6 +65,23 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             f"reruns: {found.epsilon:.4g}",
             {"claimed": stated, "recomputed": found.epsilon, "delta": claim.delta},
         )
+
+
+def _times(claim: Claim, seen: Observation) -> int:
+    """Return how often the unit that a claim speaks of is in what batches are drawn from."""
+    return max(1, seen.copies if claim.unit == "record" else seen.rows)
+
+
+def _leftovers(seen: Observation) -> Iterator[Precondition]:
+    """Yield that gradients of single records hang on a network, whoever gets its file gets them."""
+    if not seen.leftovers:
+        return
+    stored = seen.leftovers == "stored"
+    text = (
+        f"the network that {'is registered' if stored else 'training returns'} carries gradients of single records, "
+        "without noise; call optimizer.zero_grad() after the last step, before it is saved"
+    )
+    yield Precondition("dp_leftovers", "failed" if stored else "warned", text)
 
 
 def _own_parameters(claim: Claim, records: int) -> Iterator[Precondition]:

@@ -42,6 +42,7 @@ def standing(bench: Bench, request: Request) -> Standing:
     group = max(groups) if claim.unit == "record" else 1
     seen = observed(bench, claim)
     if not seen.problem:
+        group = seen.rows or group  # counted in what batches are drawn from, whatever the claim speaks of
         return Standing(claim, seen, group, bench.subject.data.n)
     if not request.option("accept_declared_claims"):
         raise MeasurementError(
@@ -104,7 +105,7 @@ def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
         high=found.epsilon,
         unit="nats",
         kind="bound",
-        assumptions=found.assumptions,
+        assumptions=(*found.assumptions, counted(rests)),
         detail={
             **_rests(rests),
             "delta": held_delta(rests, found),
@@ -130,9 +131,23 @@ def _accuracy(bench: Bench, rests: Standing, request: Request) -> Measurement:
         high=value,
         unit="fraction",
         kind="bound",
-        assumptions=(f"the adversary's prior probability of membership is {prior:g}", *words),
+        assumptions=(f"the adversary's prior probability of membership is {prior:g}", *words, counted(rests)),
         detail=_rests(rests),
     )
+
+
+def counted(rests: Standing) -> str:
+    """Return what the guarantee counts, and what stands for the rest of the training."""
+    seen = rests.observation
+    if seen is None:
+        return "nothing of the training was observed"
+    if seen.replays:
+        return (
+            f"training reaches the records through its noised steps alone: {seen.replays} reruns on other records, "
+            "with the same noised gradients, returned the same object; this finds mistakes and is no proof"
+        )
+    what = "optimizer steps" if seen.library == "opacus" else "releases of the budget accountant"
+    return f"{what} only: what else the training does with its records was not compared"
 
 
 def _best_accuracy(rests: Standing, prior: float) -> tuple[tuple[str, ...], float]:
@@ -175,6 +190,9 @@ def _tell(bench: Bench, rests: Standing, found: Guarantee) -> None:
         told(bench, "Noise multiplier seen", f"{seen.noise_multiplier:.4g}")
         told(bench, "Sample rate seen", f"{seen.sample_rate:.4g}")
         told(bench, "Clipping norm seen", f"{seen.max_grad_norm:.4g}")
+        told(bench, "Entries of one person", f"{seen.rows} at most" if seen.rows else "not counted")
+    if seen is not None and not seen.broken:
+        told(bench, "What is counted", counted(rests))
     if seen is not None and seen.broken:
         told(bench, "Broken", seen.broken)
     told(bench, "Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
@@ -220,6 +238,7 @@ def _rests(rests: Standing) -> dict[str, Any]:
         "claimed_epsilon": rests.claim.epsilon,
         "library": "" if seen is None else seen.library,
         "reruns": 0 if seen is None else seen.runs,
+        "replays": 0 if seen is None else seen.replays,
         "group": rests.group,
     }
 

@@ -61,15 +61,15 @@ def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str
 def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> int:
     """Return how many trainings the rules on differential privacy need."""
     from privgate.measure.audit import Effort
-    from privgate.retrain.observe import RUNS, is_remembered
+    from privgate.retrain.observe import RERUNS, is_remembered
 
     if bench.subject.recipe.payload["dp"] is None:
         return 0
     count = 0
     if wanted & set(GUARANTEES):
         known = is_remembered(bench.subject, bench.fleet)
-        count += 0 if known else RUNS
-        said.append(f"differential privacy: {RUNS} reruns {'were watched before' if known else 'are watched'}")
+        count += 0 if known else RERUNS
+        said.append(f"differential privacy: {RERUNS} reruns {'were watched before' if known else 'are watched'}")
     if "dp_epsilon_lower_bound" in wanted:
         trainings = Effort().trainings
         count += trainings

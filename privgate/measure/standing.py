@@ -1,5 +1,6 @@
 """What the guarantee of one subject rests on, and the ε that follows at any δ."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -58,6 +59,9 @@ class Standing:
         wanted = adjacency or str(self.claim.adjacency)
         if self.group == 1:
             return self._for_records(delta, wanted)
+        exact = self._for_all_records(delta, wanted)
+        if exact is not None:
+            return exact
         # k records cost k ε at a larger δ: look for the record δ at which the group's is small enough
         found = []
         for shrink in (0, *range(1, 13)):
@@ -73,6 +77,20 @@ class Standing:
         words = (*single.assumptions, f"converted from one record to the {self.group} that one person has at most")
         curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
         return Guarantee(epsilon, delta, curve, single.accountant, assumptions=words)
+
+    def _for_all_records(self, delta: float, adjacency: str) -> Guarantee | None:
+        """Return the guarantee for all records of one person, accounted for together; None where no theorem does."""
+        if delta <= 0 or (self.observation is not None and self.observation.broken):
+            return None
+        mechanism = self.mechanism(adjacency)
+        if mechanism is None:
+            return None
+        try:
+            found = accountant.recompute(dataclasses.replace(mechanism, copies=self.group), delta)
+        except (MeasurementError, UsageError):
+            return None
+        words = (*found.assumptions, f"for the {self.group} records that one person has at most, each drawn on its own")
+        return dataclasses.replace(found, assumptions=words)
 
     def _for_records(self, delta: float, adjacency: str) -> Guarantee:
         broken = "" if self.observation is None else self.observation.broken

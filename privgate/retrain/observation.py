@@ -34,12 +34,24 @@ class Observation:
         Updates of a model by an optimizer, or with gradients, that no mechanism released.
     noise_repeats : bool
         Noise of one run or step came again in another: a fixed or reused seed.
+    noise_defect : str
+        Why the steps are not what they look like, in words.
     same_model_twice : bool
         Two reruns without a seed answered the same queries identically.
     spends : tuple of (epsilon, delta)
         What a budget accountant recorded in one run.
     hazards : tuple of str
         What the libraries warned of, or what weakens the guarantee, in words.
+    leaks : tuple of str
+        How records reach the model beside the noised steps, in words.
+    rows : int
+        Most entries that one person has in what batches are drawn from; 0 if not known.
+    copies : int
+        The same as a multiple of the records of that person, rounded up; 0 if not known.
+    replays : int
+        Reruns on other records with the same noised gradients; 0 if nothing was compared.
+    leftovers : {"", "rerun", "stored"}
+        Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str
         Why the rerun could not be observed; then nothing else counts.
     """
@@ -56,9 +68,15 @@ class Observation:
     sample_rate: float = float("nan")
     bypassed_updates: int = 0
     noise_repeats: bool = False
+    noise_defect: str = ""
     same_model_twice: bool = False
     spends: tuple[tuple[float, float], ...] = ()
     hazards: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+    rows: int = 0
+    copies: int = 0
+    replays: int = 0
+    leftovers: str = ""
     problem: str = ""
 
     @property
@@ -74,16 +92,17 @@ class Observation:
             return f"gradients of single records were not clipped in {self.unclipped_steps} of {self.steps} steps"
         if self.bypassed_updates:
             return f"{self.bypassed_updates} updates of the model bypassed the noised gradients"
-        return ""
+        return self.noise_defect or next(iter(self.leaks), "")
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; NaN stays a float."""
-        return {**asdict(self), "spends": [list(s) for s in self.spends], "hazards": list(self.hazards)}
+        lists = {"spends": [list(s) for s in self.spends], "hazards": list(self.hazards), "leaks": list(self.leaks)}
+        return {**asdict(self), **lists}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the observation that ``payload`` describes."""
         raw = dict(payload)
         raw["spends"] = tuple((float(e), float(d)) for e, d in raw["spends"])
-        raw["hazards"] = tuple(raw["hazards"])
+        raw["hazards"], raw["leaks"] = tuple(raw["hazards"]), tuple(raw["leaks"])
         return cls(**raw)

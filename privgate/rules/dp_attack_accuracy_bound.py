@@ -2,8 +2,9 @@
 
 Limit ``max`` in [0.5, 1] on the accuracy of any adversary whose prior probability that the person is a member is
 ``prior``; max(sigma(eps), p, 1-p) for pure guarantees and the forms of (eps, delta) and Gaussian guarantees otherwise
-(Thudi et al., 2022, theorem 1 and corollary 1; mathematical reference, section 7.2). Unlike the attack rules this is a
-proof, under its hypotheses; unlike them it says nothing about attacks actually succeeding.
+(Thudi et al., 2022, theorem 1 and corollary 1; mathematical reference, section 7.2). Unlike the attack rules this
+speaks of every attack, and says nothing about attacks actually succeeding. It follows from the noised steps that were
+seen; that training reaches its records by no other way is compared in reruns, which finds mistakes and proves nothing.
 
 Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. Fraction; kind "bound".
 
@@ -20,7 +21,7 @@ from pydantic import Field, model_validator
 from privgate.evidence import Measurement, Request
 from privgate.rules import reach
 from privgate.rules.base import OpenFraction, wrong
-from privgate.rules.guarantee import GuaranteeRule
+from privgate.rules.guarantee import GuaranteeRule, way
 
 
 class DpAttackAccuracyBound(GuaranteeRule):
@@ -53,5 +54,6 @@ class DpAttackAccuracyBound(GuaranteeRule):
         """Return the bound in words, with its prior."""
         return (
             f"no attack of any kind is right in more than {100 * measurement.high:.1f} % of cases, if it starts from a "
-            f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person"
+            f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
+            f"as training reaches its records only through {way(measurement)}"
         )

@@ -22,7 +22,7 @@ from pydantic import Field, PositiveFloat
 from privgate.evidence import Measurement, Request
 from privgate.rules import reach
 from privgate.rules.base import OpenFraction
-from privgate.rules.guarantee import GuaranteeRule
+from privgate.rules.guarantee import GuaranteeRule, way
 
 
 class DpEpsilon(GuaranteeRule):
@@ -58,5 +58,6 @@ class DpEpsilon(GuaranteeRule):
         but = f", except with probability about {delta:g}" if delta > 0 else ""
         return (
             f"whatever anybody else knows, one person's data can shift the odds of any guess about that person at most "
-            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}"
+            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}, as far as training reaches its records only through "
+            f"{way(measurement)}"
         )

@@ -9,6 +9,16 @@ from privgate.rules.base import Rule
 from privgate.verdict import Outcome
 
 
+def way(measurement: Measurement) -> str:
+    """Return what a guarantee counts, and whether reruns compared the rest of the training."""
+    if measurement.detail.get("declared_only"):
+        return "what is declared"
+    if measurement.detail.get("library") == "diffprivlib":
+        return "what the budget accountant counted"
+    replays = measurement.detail.get("replays")
+    return f"noised steps (compared in {replays} reruns on other records)" if replays else "optimizer steps only"
+
+
 class GuaranteeRule(Rule):
     """A limit on something that follows from the recipe's differential-privacy guarantee.
 

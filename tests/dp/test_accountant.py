@@ -3,12 +3,14 @@
 import math
 import warnings
 
+import numpy as np
 import pytest
+from scipy.stats import binom, norm
 
 from privgate.dp import accountant
 from privgate.dp.accountant import Mechanism, recompute
 from privgate.dp.tradeoff import Gaussian
-from privgate.errors import UsageError
+from privgate.errors import MeasurementError, UsageError
 
 SETTINGS = [(1.0, 0.01, 1000), (1.1, 256 / 60000, 15_000), (0.7, 0.02, 500), (2.0, 0.05, 2000), (4.0, 0.1, 300)]
 
@@ -108,3 +110,29 @@ def test_what_is_no_mechanism_is_refused(mechanism):
 def test_gaussian_noise_needs_a_delta():
     with pytest.raises(UsageError, match="delta"):
         recompute(Mechanism(1.0, 0.1, 10, "poisson", "add_remove"), 0.0)
+
+
+def test_several_records_of_one_person_are_a_mixture_of_gaussians():
+    # one step by brute force: with the person, the sum moves by i clipping norms with the chance that i of k are drawn
+    sigma, rate, k, epsilon = 1.5, 0.3, 3, 1.0
+    x = np.linspace(-15, 20, 400_001)
+    without = norm.pdf(x, scale=sigma)
+    inside = sum(binom.pmf(i, k, rate) * norm.pdf(x, loc=i, scale=sigma) for i in range(k + 1))
+    gaps = [np.maximum(p - np.exp(epsilon) * q, 0) for p, q in ((inside, without), (without, inside))]
+    delta = max(float(np.trapezoid(g, x)) for g in gaps)
+    found = accountant.recompute(accountant.Mechanism(sigma, rate, 1, "poisson", "add_remove", copies=k), delta)
+    assert epsilon * (1 - 1e-6) <= found.epsilon <= epsilon + 2 * accountant.INTERVAL
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "shuffled", "unknown"])
+def test_several_records_cost_more_than_one_and_no_more_than_the_conversion_of_groups(sampling):
+    one = accountant.Mechanism(60.0, 0.05, 100, sampling, "add_remove")
+    several = accountant.Mechanism(60.0, 0.05, 100, sampling, "add_remove", copies=3)
+    single = accountant.recompute(one, 1e-8).epsilon
+    converted, delta = accountant.for_groups(single, 1e-8, 3)
+    assert accountant.recompute(one, delta).epsilon < accountant.recompute(several, delta).epsilon <= converted + 1e-3
+
+
+def test_several_records_are_refused_where_no_theorem_covers_them():
+    with pytest.raises(MeasurementError, match="several records"):
+        accountant.recompute(accountant.Mechanism(2.0, 0.1, 10, "poisson", "replace_one", copies=2), 1e-5)

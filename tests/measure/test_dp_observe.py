@@ -18,7 +18,7 @@ from privgate.retrain import environment, payload, worker
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.limits import Limits
 from privgate.retrain.observation import Observation
-from privgate.retrain.observe import is_remembered, observe, remembered, watched
+from privgate.retrain.observe import is_remembered, observe, remembered, units_of, watched
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained" / "training.py"
 
@@ -56,7 +56,9 @@ def seen(fit, tmp_path, data=None, **params):
     data = data or adult.load()
     subject = Subject.local(Recipe(fit, params=params, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
     shipped = payload.write(subject, tmp_path)
-    return Observation.from_payload(Shared.process.submit(watched, shipped, 2, Limits(120.0, 0)).result())
+    return Observation.from_payload(
+        Shared.process.submit(watched, shipped, 2, Limits(120.0, 0), units_of(subject)).result()
+    )
 
 
 def test_the_honest_training_is_seen_as_it_is(training, tmp_path):
@@ -265,7 +267,7 @@ def test_updates_that_bypass_the_mechanism_are_counted(tmp_path):
 
 def test_noise_that_is_smaller_than_stated_is_measured(tmp_path):
     found = seen(less_noise, tmp_path, small())
-    assert found.noise_multiplier == pytest.approx(0.25, abs=0.05)
+    assert 0.05 < found.noise_multiplier < 0.27  # the lower limit of the worst stretch
 
 
 def test_a_method_replaced_from_outside_is_no_way_around(tmp_path):

@@ -1,0 +1,198 @@
+"""Whether what was added to the sums of one run is the Gaussian noise it is stated to be."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+#: numbers of one step's noise that are kept to recognize it again
+PRINT = 16
+#: fewer numbers than this agree by accident too easily
+SHORTEST = 6
+#: numbers of one step's noise, evenly spaced, whose distribution and independence are judged
+KEPT = 256
+#: chance that an honest run is called wrong by one of the checks on noise and batch sizes
+RARE = 1e-6
+#: fewer numbers do not tell Gaussian noise from other noise of its deviation
+ENOUGH = 3000
+#: seeds below this can be tried one by one
+GUESSABLE = 2**20
+
+
+@dataclass
+class Noise:
+    """What one step added to its sum, in units of the stated deviation.
+
+    Parameters
+    ----------
+    stated : float
+        Noise multiplier in force by the optimizer's word.
+    squares, counts : arrays of shape (parameter tensors,)
+        Sum of squares, and number of coordinates, of each tensor.
+    zero : bool
+        Some tensor got no noise at all.
+    kept : array of shape (at most KEPT,)
+    seed : int
+        What the generator was seeded with.
+    own : bool
+        Whether the numbers are those that the library's own generator of noise returned.
+    """
+
+    stated: float
+    squares: Float = field(default_factory=lambda: np.zeros(0))
+    counts: Float = field(default_factory=lambda: np.zeros(0))
+    zero: bool = True
+    kept: Float = field(default_factory=lambda: np.zeros(0))
+    seed: int = GUESSABLE
+    own: bool = True
+
+
+def measured(optimizer: Any, sums: list[Any], made: list[Any]) -> Noise:
+    """Return what ``optimizer`` added to ``sums``, its own before it added noise.
+
+    Parameters
+    ----------
+    optimizer : DPOptimizer
+    sums, made : lists of tensors
+        Sums of clipped gradients, and what the library's generator of noise returned meanwhile, one a parameter.
+    """
+    import torch
+
+    stated, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
+    generator = optimizer.generator or torch.default_generator
+    parts = [
+        p.grad.detach().reshape(-1).double() - s.reshape(-1).double()
+        for p, s in zip(optimizer.params, sums, strict=True)
+    ]
+    flat = torch.cat(parts)
+    # what float rounding leaves of a sum is no noise
+    floor = 1e-6 * (norm + max((float(s.abs().max()) for s in sums if s.numel()), default=0.0))
+    untouched = any(not bool(part.any()) for part in parts if part.numel())
+    if stated * norm <= 0 or float(flat.abs().max()) <= floor or untouched or not bool(flat.isfinite().all()):
+        return Noise(stated)
+    units = (flat / (stated * norm)).numpy()
+    pieces = np.split(units, np.cumsum([p.numel() for p in parts])[:-1])
+    places = np.unique(np.linspace(0, len(units) - 1, min(KEPT, len(units))).astype(int))
+    return Noise(
+        stated,
+        np.array([float(p @ p) for p in pieces]),
+        np.array([float(len(p)) for p in pieces]),
+        zero=False,
+        kept=units[places],
+        seed=int(generator.initial_seed()),
+        own=_same(parts, made, floor),
+    )
+
+
+def _same(added: list[Any], made: list[Any], floor: float) -> bool:
+    if len(added) != len(made):
+        return False
+    flat = [m.detach().reshape(-1).double() for m in made]
+    return all(
+        (a.shape == m.shape and not a.numel()) or float((a - m).abs().max()) <= max(floor, 1e-5 * float(m.abs().max()))
+        for a, m in zip(added, flat, strict=True)
+    )
+
+
+def multiplier(steps: list[Noise]) -> float:
+    """Return the smallest multiplier of all steps, lowered to what was measured; NaN without noised steps.
+
+    Every tensor is judged alone, over every stretch of 1, 2, 4, … steps: noise may be missing in a part of the model or
+    of the training. What is too small by chance less than ``RARE`` counts as its lower 99.9 % limit.
+    """
+    from scipy.stats import chi2
+
+    noisy = [s for s in steps if not s.zero]
+    if not noisy:
+        return 0.0 if steps else math.nan
+    least = min(s.stated for s in noisy)
+    for shape in {tuple(s.counts) for s in noisy}:
+        run = [s for s in noisy if tuple(s.counts) == shape]
+        squares, counts = np.stack([s.squares for s in run]), np.array(shape)
+        length = 1
+        while length <= len(run):
+            starts = range(0, len(run) - length + 1, max(1, length // 2))
+            sums = np.stack([squares[a : a + length].sum(axis=0) for a in starts])
+            # each length has at most twice as many stretches as steps
+            few = sums < chi2.ppf(RARE / (64 * len(run) * len(shape)), length * counts)
+            if few.any():
+                scale = np.sqrt(sums / chi2.isf(1e-3, length * counts))
+                least = min(least, float((scale * min(s.stated for s in run))[few].min()))
+            length *= 2
+    return least
+
+
+def defect(steps: list[Noise]) -> str:
+    """Return why the noise of one run is not independent Gaussian noise, in words; empty where nothing says so."""
+    from scipy.stats import kstest, norm
+
+    noisy = [s for s in steps if not s.zero and len(s.kept) >= SHORTEST]
+    if any(s.seed < GUESSABLE for s in noisy):
+        return f"the generator of the noise was seeded with a number below {GUESSABLE}: trying them all undoes it"
+    runs = [np.stack([s.kept for s in noisy if len(s.kept) == size]) for size in {len(s.kept) for s in noisy}]
+    # unequal steps, and unequal coordinates, must be unrelated
+    related = "the noise is not independent between steps and coordinates: much of it can be subtracted"
+    if any(_aligned(run) or _aligned(run.T) for run in runs):
+        return related
+    if not noisy or multiplier(steps) < min(s.stated for s in noisy):
+        return ""  # too little noise is accounted for as such
+    if kstest(np.concatenate([s.kept for s in noisy]), norm.cdf).pvalue < RARE:
+        return "the noise is not Gaussian with the stated deviation"
+    return related if any(_cancelling(run) or _cancelling(run.T) for run in runs) else ""
+
+
+def doubt(steps: list[Noise]) -> str:
+    """Return why it cannot be said what the noise is, in words: somebody else's, and too little to judge it."""
+    count = sum(len(s.kept) for s in steps if not s.own and not s.zero)
+    if all(s.own or s.zero for s in steps) or count >= ENOUGH:
+        return ""
+    return f"the noise is not drawn by the library, and {count} numbers of it are too few to see what it is"
+
+
+def _aligned(rows: Float) -> bool:
+    """Whether two rows are nearly multiples of each other."""
+    count, length = rows.shape
+    if count < 2 or length < SHORTEST:
+        return False
+    rows = rows[:: max(1, count // KEPT)]
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    cosine = np.abs(unit @ unit.T)
+    np.fill_diagonal(cosine, 0)
+    # the chance of so large a cosine between two of all pairs
+    return bool(cosine.max() ** 2 > 1 - (RARE / count**2) ** (2 / (length - 1)))
+
+
+def _cancelling(rows: Float) -> bool:
+    """Whether rows tend to agree with, or to cancel, those before them."""
+    from scipy.stats import chi2
+
+    count, length = rows.shape
+    if count < 2 or length < SHORTEST:
+        return False
+    total = float((rows.sum(axis=0) ** 2).sum() / count)
+    if not chi2.ppf(RARE, length) <= total <= chi2.isf(RARE, length):
+        return True
+    lags = range(1, min(count, 9))
+    products = np.array([(rows[:-lag] * rows[lag:]).sum() for lag in lags])
+    pairs = np.array([(count - lag) * length for lag in lags])
+    # sums of products of normal numbers: normal in the middle, exponential far out
+    return bool((np.abs(products) > 6 * np.sqrt(pairs) + 20).any())
+
+
+def repeats(runs: list[list[Noise]]) -> bool:
+    """Whether noise of one step came again in another step or run."""
+    seen: set[bytes] = set()
+    for run in runs:
+        for step in run:
+            if step.zero or len(step.kept) < SHORTEST:
+                continue
+            # a float32 sum hides the last digits of its noise
+            key = np.round(step.kept[:PRINT], 2).tobytes()
+            if key in seen:
+                return True
+            seen.add(key)
+    return False
