@@ -92,7 +92,7 @@ class Release:
 
 
 def rounded(p: Float, step: float) -> Float:
-    """Return multiples of ``step`` nearest to ``p``, halves to the even one, as ``np.round`` does for a power of ten."""
+    """Return multiples of ``step`` nearest to ``p``, halves to the even one, as ``np.round`` does for powers of ten."""
     per_one = 1.0 / step
     whole = np.rint(per_one)
     # np.round(p, 2) multiplies by 100 and divides by it; 0.01 itself is not a hundredth

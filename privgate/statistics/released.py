@@ -232,3 +232,29 @@ def _listed(log_p: Float, release: Release, error: Float, *, later: bool) -> tup
 
 def _listed_labels(release: Release, log_p: Float) -> int:
     return 1 if release.form == "label" else min(release.k, log_p.shape[-1])
+
+
+def admissible(values: Float, log_p: Float, release: Release, error: float) -> Bool:
+    """Return for which answers each value may be what a release hands out, shape (...,).
+
+    Parameters
+    ----------
+    values : float64 array of shape (..., K)
+        What was handed out for each label; 0 for a label that is not listed.
+    log_p : float64 array of shape (..., K)
+        Exact natural log-probabilities.
+    release : Release
+    error : float
+        Bound on the error of each log-probability, and on the relative error of each value; above 0.
+    """
+    off = np.full(log_p.shape[:-1], error)
+    low, high = _values(log_p, release, off)
+    if release.form in ("rounded", "binned"):
+        low, high = low + np.log(release.step), high + np.log(release.step)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.log(values)
+    fits = (told >= low - error) & (told <= high + error)
+    if release.form in ("top_k", "label"):
+        may, must = _listed(log_p, release, off, later=False)
+        return np.asarray(np.where(values == 0, ~must | np.isneginf(low), may & fits).all(axis=-1))
+    return np.asarray(fits.all(axis=-1))

@@ -17,9 +17,9 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, Release, Subject, TrainingData
 from privgate.measure import leave_one_out
 from privgate.measure.bench import Bench, Limits
+from privgate.recipe import aligned
 from privgate.retrain.fit import Answer
 from privgate.retrain.fleet import Fleet
-from privgate.recipe import aligned
 from privgate.retrain.retrained import Status
 
 
@@ -54,8 +54,8 @@ KINDS = {
 def digits(d):
     return [
         lambda p: np.round(np.round(p, d).astype(np.float64), d),  # decided in the model's precision
-        lambda p: np.vectorize(lambda v: round(float(v), d))(p),
-        lambda p: np.vectorize(lambda v: float(f"{v:.{d}f}"))(p),
+        np.vectorize(lambda v: round(float(v), d)),
+        np.vectorize(lambda v: float(f"{v:.{d}f}")),
         lambda p: np.floor(np.asarray(p, dtype=float) * 10**d + 0.5) / 10**d,
     ]
 
