@@ -103,30 +103,34 @@ def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, 
     assert said.strip() == str(np.round(release.shown(p), 9).tolist())
 
 
-def own_predict(model, X):
-    """Return probabilities of a model without ``predict_proba``."""
-    score = model.decision_function(np.asarray(X))
-    return 1 / (1 + np.exp(-score))
+OWN = """
+import numpy as np
+from sklearn.linear_model import RidgeClassifier
 
-
-def fit_ridge(X, y, *, seed):
-    """Return a model that has scores and labels only."""
-    del seed
-    from sklearn.linear_model import RidgeClassifier
-
+def fit(X, y, *, seed):
     return RidgeClassifier().fit(X, y)
 
+def predict(model, X):
+    return 1 / (1 + np.exp(-model.decision_function(np.asarray(X))))
+"""
 
-def test_a_predict_function_of_ones_own_is_what_is_served(registry, data, fleet):
-    log_model(Recipe(fit_ridge, seed=1, predict=own_predict), data, registered_model_name="own")
-    subject = Subject.load("models:/own/1")
-    assert judged(subject, fleet).outcome == "passed"
+
+def test_a_predict_function_of_ones_own_is_what_is_served(registry, data, fleet, tmp_path, monkeypatch):
+    (tmp_path / "pg_own_training.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import pg_own_training as own
+
+    recipe = Recipe(own.fit, seed=1, predict=own.predict)
+    log_model(recipe, data, registered_model_name="own")
+    found = judged(Subject.load("models:/own/1"), fleet)
+    assert found.outcome == "passed", found.message
 
     with mlflow.start_run():
-        model = fit_ridge(data.X, data.y, seed=1)
+        model = own.fit(data.X, data.y, seed=1)
         info = mlflow.sklearn.log_model(model, name="bare", registered_model_name="bare", pip_requirements=[])
-    log_recipe(info, Recipe(fit_ridge, seed=1, predict=own_predict), data)
+    log_recipe(info, recipe, data)
     assert judged(Subject.load("models:/bare/1"), fleet).message.startswith("MLflow serves labels")
+    sys.modules.pop("pg_own_training")
 
 
 def test_frames_sparse_records_and_text_are_asked_too(registry, fleet):
