@@ -137,7 +137,7 @@ class Fleet:
     # -- the stored model ---------------------------------------------------------------------------------------------
 
     def registered(self, subject: Subject, rows: Index, *, served: bool = False) -> Answer:
-        """Return the stored model's probabilities on pool rows, or what MLflow serves; it is opened in a worker only."""
+        """Return the stored model's probabilities on pool rows, or what MLflow serves; opened in a worker only."""
         model = subject.digests.get("model")
         kind = b"served:" if served else b"registered:"
         key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())

@@ -19,6 +19,8 @@ Bool = NDArray[np.bool_]
 
 #: relative; what a probability loses on its way to a rounding: one logarithm and back, or single precision
 HAIR = 2.0**-22
+#: nats; labels that are no further apart than rounding may change places when they are heated, or lost a last digit
+TIED = 1e-12
 #: nats; below exp(-708) float64 loses digits, and below exp(-746) nothing but 0 is left
 SUBNORMAL, NOTHING = -708.0, -746.0
 
@@ -116,7 +118,7 @@ def bounds(log_with: Float, log_without: Float, release: Release, error: Float) 
     -----
     Halves (0.125 in hundredths), values on an edge of a bin, and ties for the last place of a list are resolved one way
     by one endpoint and another way by the next; the worst of both counts. Two models that give exactly the same
-    probability release the same.
+    log-probability release the same, though two probabilities a few bits apart may share their logarithm.
 
     An error e of each log-probability is at most 2 e / T of a heated one: ln q_y = -ln sum_c exp((l_c - l_y) / T), and
     each difference moves by at most 2 e.
@@ -156,7 +158,7 @@ def _range(log_with: Float, log_without: Float, release: Release, error: Float) 
     same = same & (error == 0)[..., None]
     small, large = np.where(same, 0.0, small), np.where(same, 0.0, large)
     if release.form in ("top_k", "label"):
-        small, large = _with_lists(small, large, models, (one, other), release, error)
+        small, large = _with_lists((small, large), models, (one, other), release, error)
     return small.max(axis=-1), large.max(axis=-1)
 
 
@@ -169,6 +171,7 @@ def _values(log_p: Float, release: Release, error: Float) -> tuple[Float, Float]
     nothing = np.isneginf(log_p)  # an infinite error leaves nothing known but that
     log_q = np.where(nothing, NOTHING, log_q)
     low, high = log_q - margin, np.minimum(log_q + margin, 0.0)
+    high = np.where(high < SUBNORMAL, high + np.log(2.0), high)  # the last bit may be half of what is left
     low = np.where(nothing | (log_p - error[..., None] < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
     high = np.where(nothing | (high < NOTHING), -np.inf, high)
     if release.form in ("rounded", "binned"):
@@ -192,15 +195,16 @@ def _apart(one: tuple[Float, Float], other: tuple[Float, Float]) -> tuple[Float,
 
 
 def _with_lists(
-    small: Float,
-    large: Float,
+    apart: tuple[Float, Float],
     models: tuple[Float, Float],
     values: tuple[tuple[Float, Float], tuple[Float, Float]],
     release: Release,
     error: Float,
 ) -> tuple[Float, Float]:
     """Return changes of listed labels, infinite where one model alone lists a label that has a probability."""
+    small, large = apart
     told = ~(np.isneginf(values[0][1]) & np.isneginf(values[1][1])) & ~(np.isneginf(models[0]) & np.isneginf(models[1]))
+    told &= ~((models[0] == models[1]).all(axis=-1) & (error == 0))[..., None]
     smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)
     for later in (False, True):  # either of equal labels may be listed first, by one endpoint always the same
         (may, must), (may_too, must_too) = (_listed(m, release, error, later=later) for m in models)
@@ -221,6 +225,10 @@ def _listed(log_p: Float, release: Release, error: Float, *, later: bool) -> tup
     first = first[..., ::-1] if later else first
     if k == log_p.shape[-1]:
         return first, first
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(log_p - np.sort(log_p, axis=-1)[..., [-k]])
+    near = ((gap > 0) & (gap < TIED)).any(axis=-1)  # not equal, but rounding may make them so
+    error = np.where(near, np.maximum(error, TIED), error)
     unsure, e = (error > 0)[..., None], error[..., None]
     with np.errstate(invalid="ignore"):
         low = np.where(np.isneginf(log_p), -np.inf, log_p - e)

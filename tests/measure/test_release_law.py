@@ -21,6 +21,7 @@ from privgate.recipe import aligned
 from privgate.retrain.fit import Answer
 from privgate.retrain.fleet import Fleet
 from privgate.retrain.retrained import Status
+from privgate.statistics import released
 
 
 class Single(LogisticRegression):
@@ -217,6 +218,53 @@ def test_stated_limits_hold_real_releases(kind):
     assert asked == 12 * len(FORMS)
     assert not low
     assert not high
+
+
+def draw(rng, n, kind):
+    """Return probabilities of n records: continuous, votes, and far apart."""
+    K = 4
+    p = {
+        "continuous": lambda: rng.dirichlet(np.full(K, 0.5), n),
+        "votes": lambda: rng.multinomial(20, np.full(K, 1 / K), n) / 20,
+        "far apart": lambda: np.exp(50 * rng.normal(size=(n, K))),
+    }[kind]()
+    return p / p.sum(axis=1, keepdims=True)
+
+
+MORE = {
+    **FORMS,
+    Release("binned", step=0.3): centres(0.3),
+    Release("rounded", step=0.4): [lambda p: 0.4 * np.rint(p / 0.4), lambda p: 0.4 * np.floor(p / 0.4 + 0.5)],
+    Release("top_k", k=1, temperature=0.01): hot(0.01, lists(1)),
+    Release("binned", step=0.01, temperature=0.1): hot(0.1, centres(0.01)),
+    Release(temperature=1e-3): hot(1e-3),
+    Release(temperature=1e6): hot(1e6),
+}
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-9, 1e-6, 0.05])
+@pytest.mark.parametrize("kind", ["continuous", "votes", "far apart"])
+def test_bounds_hold_whatever_lies_within_the_error(kind, error):
+    rng = np.random.default_rng(int(1e9 * error) % 997)
+    n = 200
+    p = draw(rng, n, kind)
+    q = np.where(rng.random((n, 1)) < 0.5, draw(rng, n, kind), p * np.exp(1e-7 * rng.normal(size=p.shape)))
+    q /= q.sum(axis=1, keepdims=True)
+
+    def known(p):
+        with np.errstate(divide="ignore"):
+            z = np.log(p) + error / 2 * rng.uniform(-1, 1, p.shape)
+        return z if not error else z - np.logaddexp.reduce(z, axis=1, keepdims=True)
+
+    knowns = known(p), known(q)
+    for release, ways in MORE.items():
+        found = released.bounds(*knowns, release, np.full(n, error))
+        for way in (w for w in ways if w != "predict"):
+            one, other = (np.asarray(way(v), dtype=np.float64) for v in (p, q))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                true = np.where(one == other, 0.0, np.abs(np.log(one) - np.log(other))).max(axis=1)
+            assert (found.high >= true * (1 - 1e-9) - 1e-9).all(), release
+            assert (found.low <= true * (1 + 1e-6) + 1e-6).all(), release
 
 
 @pytest.mark.slow

@@ -155,7 +155,9 @@ def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, 
     assert reproduces(subject) == 0.0
 
 
-def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(registry, data, tmp_path, monkeypatch, reproduces):
+def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(
+    registry, data, tmp_path, monkeypatch, reproduces
+):
     folder = tmp_path / "user"
     folder.mkdir()
     (folder / "pg_torch_train.py").write_text(
