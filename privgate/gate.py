@@ -12,7 +12,7 @@ from typing import Any
 from privgate import __version__, measure
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
-from privgate.measure import as_published, controls, modes, planning, remedies
+from privgate.measure import as_published, controls, modes, planning, remedies, serving
 from privgate.measure.bench import Bench, Limits
 from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
@@ -21,7 +21,7 @@ from privgate.subject import Subject
 from privgate.verdict import Verdict
 
 #: preconditions without which no number about the model counts
-STOPPERS = ("reproduces", "depends_on_data", "recorded_seed")
+STOPPERS = ("served", "reproduces", "depends_on_data", "recorded_seed")
 
 
 def evaluate(
@@ -184,6 +184,7 @@ def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
     found += policy.check_data(subject.data)
     found += controls.static(subject)
     if not any(p.outcome == "failed" for p in found):
+        found += serving.preconditions(subject, bench.fleet)
         found += controls.trained(bench)
     return found
 

@@ -1,8 +1,12 @@
 """The release: what one query to the deployed model returns."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
 Form = Literal["probabilities", "rounded", "binned", "top_k", "label"]
 
 
@@ -30,10 +34,47 @@ class Release:
     def __post_init__(self) -> None:
         if not 0 < self.step < 1:
             raise ValueError(f"release: step must lie in (0, 1), not {self.step!r}")
-        if self.k < 1:
-            raise ValueError(f"release: k must be at least 1, not {self.k!r}")
-        if not self.temperature > 0:
-            raise ValueError(f"release: temperature must be above 0, not {self.temperature!r}")
+        if self.form not in get_args(Form):
+            raise ValueError(f"release: no form {self.form!r}; it is one of {', '.join(get_args(Form))}")
+        if isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1:
+            raise ValueError(f"release: k must be a whole number of at least 1, not {self.k!r}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
+
+    def shown(self, p: Float) -> Float:
+        """Return what the endpoint hands out for probabilities ``p``.
+
+        This is what ``privgate.log_model`` makes MLflow serve, so it needs nothing but numpy and is stored by value.
+
+        Parameters
+        ----------
+        p : float64 array of shape (n, K)
+            Exact probabilities.
+
+        Returns
+        -------
+        float64 array of shape (n, K)
+            Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres; 0 for a label that "top_k" does not
+            list, and for every label but one, which has 1, of "label". Ties go to the earlier class. Nothing is
+            normalised again.
+        """
+        p = np.asarray(p, dtype=np.float64)
+        if self.temperature != 1.0:
+            with np.errstate(divide="ignore"):
+                scaled = np.log(p) / self.temperature
+            p = np.exp(scaled - np.logaddexp.reduce(scaled, axis=-1, keepdims=True))
+        if self.form == "rounded":
+            return rounded(p, self.step)
+        if self.form == "binned":
+            return binned(p, self.step)
+        if self.form == "probabilities":
+            return p
+        k = 1 if self.form == "label" else min(self.k, p.shape[-1])
+        listed = np.argsort(-p, axis=-1, kind="stable")[..., :k]
+        out = np.zeros(p.shape)
+        values = np.ones(listed.shape) if self.form == "label" else np.take_along_axis(p, listed, axis=-1)
+        np.put_along_axis(out, listed, values, axis=-1)
+        return out
 
     @property
     def exact(self) -> bool:
@@ -48,3 +89,24 @@ class Release:
     def from_payload(cls, payload: dict[str, Any]) -> Self:
         """Return the release that ``payload`` describes."""
         return cls(**payload)
+
+
+def rounded(p: Float, step: float) -> Float:
+    """Return multiples of ``step`` nearest to ``p``, halves to the even one, as ``np.round`` does for powers of ten."""
+    per_one = 1.0 / step
+    whole = np.rint(per_one)
+    # np.round(p, 2) multiplies by 100 and divides by it; 0.01 itself is not a hundredth
+    if abs(per_one - whole) < 1e-9 * per_one:
+        return np.asarray(np.rint(p * whole) / whole)
+    return np.asarray(np.rint(p / step) * step)
+
+
+def last_bin(step: float) -> int:
+    """Return the number of the last bin, which holds probability 1 too."""
+    return int(np.ceil(1.0 / step - 1e-9) - 1)
+
+
+def binned(p: Float, step: float) -> Float:
+    """Return the centres of the bins ``[0, step), [step, 2 step), …`` that hold ``p``; 1 belongs to the last one."""
+    # a hair of tolerance keeps 0.29 / 0.01 in its own bin
+    return np.asarray((np.minimum(np.floor(p / step + 1e-12), last_bin(step)) + 0.5) * step)

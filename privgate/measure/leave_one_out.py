@@ -11,7 +11,7 @@ from privgate.certificates.base import Certified
 from privgate.certificates.witness import Witness
 from privgate.engines.recheck import observe
 from privgate.evidence import Precondition
-from privgate.measure import indirect
+from privgate.measure import indirect, on_edges
 from privgate.measure.bench import Bench
 from privgate.release import Release
 from privgate.retrain import plan
@@ -77,7 +77,7 @@ def retrained(bench: Bench) -> Retrained:
     bench.detail["engines"] = [share.payload() for share in found.shares]
     bench.preconditions.extend(found.rechecks)
     bench.detail.setdefault("coverage", _coverage(bench, found.retrained))
-    return found.retrained
+    return on_edges.refitted(bench, found.retrained)
 
 
 def _coverage(bench: Bench, found: Retrained) -> dict[str, Any]:
@@ -173,11 +173,13 @@ def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
         "noise_floor": worst(noise),
     }
     if not release.exact:
-        shown = np.zeros(found.log_with.shape[:2])
-        shown[:, live] = released.changes(found.log_with[:, live], found.log_without[:, live], release)
-        seen = worst(shown.mean(axis=0))
-        for name in ("pdtp", "pdtp_low", "pdtp_high"):
-            columns[name] = np.maximum(columns[name], seen)
+        low, seen, high = np.zeros((3, *found.log_with.shape[:2]))
+        shown = on_edges.bounds(found, release, live)
+        low[:, live], high[:, live] = shown.low, shown.high
+        nominal = released.changes(found.log_with[:, live], found.log_without[:, live], release)
+        seen[:, live] = np.clip(nominal, shown.low, shown.high)
+        for name, change in (("pdtp", seen), ("pdtp_low", low), ("pdtp_high", high)):
+            columns[name] = np.maximum(columns[name], worst(change.mean(axis=0)))
     return columns
 
 

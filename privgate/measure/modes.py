@@ -19,10 +19,16 @@ _EVERYBODY = {"quantile": "a quantile", "share_above": "a share of people"}
 
 
 def used(bench: Bench) -> Mode:
-    """Return the mode of this run: ``max`` only where an engine that covers the subject has a cheaper way to it."""
+    """Return the mode of this run: ``max`` only where an engine that covers the subject has a cheaper way to it.
+
+    Who cannot hold the largest change of exact probabilities may hold the largest change of what is released instead,
+    so everybody is measured there.
+    """
     wanted = bench.limits.mode
     if wanted != "max":
         return wanted
+    if not bench.subject.release.exact:
+        return "all"
     able = (e for e in engines.ALL if "max" in getattr(e, "modes", ()))
     return "max" if any(not e.supports(bench.subject) for e in able) else "all"
 
@@ -52,6 +58,11 @@ def note(bench: Bench) -> str:
         return (
             "mode max: only people who could hold the largest PDTP are measured closely, the others only bounded"
             + less_sharp
+        )
+    if bench.limits.mode == "max" and not bench.subject.release.exact:
+        return (
+            "mode max is about exact probabilities, and something else is released: whose release changes most can be "
+            "anybody, so everybody is measured"
         )
     if bench.limits.mode == "max":
         return "mode max saves nothing here: no engine has a cheaper way to the largest value, everybody is measured"

@@ -42,7 +42,7 @@ def log_model(
     name : str
         Name of the logged model within its run.
     release : Release, optional
-        What the deployed model will return; exact probabilities if absent.
+        What the deployed model will return; exact probabilities if absent. MLflow is set to serve it.
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
     data_uri : str, optional
@@ -73,6 +73,7 @@ def log_model(
             example=take(data.X, _first_rows(data)),
             requirements=environment.requirements(packages),
             own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
+            serving=native.Serving(recipe, release or Release(), data.classes()),
         )
         log_recipe(info, recipe, data, release=release, tracking_uri=tracking_uri, data_uri=data_uri, run_id=run_id)
         if registered_model_name is not None:
@@ -92,6 +93,9 @@ def log_recipe(
     run_id: str | None = None,
 ) -> str:
     """Attach recipe and data reference to a model that a script has logged itself; twice replaces the first.
+
+    What MLflow serves stays as the script has set it: ``check`` compares it with ``release``. scikit-learn models serve
+    labels unless they are logged with ``pyfunc_predict_fn="predict_proba"``.
 
     Parameters
     ----------

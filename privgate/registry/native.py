@@ -1,20 +1,47 @@
-"""Storing a trained model by the flavor that opens it natively again."""
+"""Storing a trained model by the flavor that opens it natively again, such that MLflow serves what is declared."""
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import release as releases
 from privgate.errors import SubjectError
+from privgate.recipe import Recipe
+from privgate.release import Release
 
 
-def log(model: Any, *, name: str, example: Any, requirements: list[str], own_classes: bool) -> Any:
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """What MLflow is to serve of a model.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Whose ``predict`` gives the probabilities, or the model's ``predict_proba``.
+    release : Release
+        What is handed out of them.
+    classes : array of shape (K,)
+        All labels of the training data, sorted.
+    """
+
+    recipe: Recipe
+    release: Release
+    classes: NDArray[Any]
+
+
+def log(model: Any, *, name: str, example: Any, requirements: list[str], own_classes: bool, serving: Serving) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
     Parameters
     ----------
     model : any
-        scikit-learn estimators and torch modules keep their own flavor; anything else is stored by cloudpickle behind
-        MLflow's generic interface.
+        A scikit-learn estimator keeps its own flavor if one of its functions is what is declared: ``predict_proba``
+        for exact probabilities, ``predict`` for labels. Anything else is stored by cloudpickle behind MLflow's generic
+        interface, which hands out the declared release.
     name : str
         Name of the logged model.
     example : container
@@ -23,37 +50,57 @@ def log(model: Any, *, name: str, example: Any, requirements: list[str], own_cla
         Pip requirements; given so that MLflow need not load the model to infer them.
     own_classes : bool
         The model may hold classes of a script, which only cloudpickle can store.
+    serving : Serving
     """
-    kind = _kind(model)
-    if kind == "sklearn":
-        return _log_sklearn(model, own_classes, name=name, signature=_signature(example), requirements=requirements)
-    if kind == "pytorch":
-        import mlflow.pytorch
-
-        return mlflow.pytorch.log_model(model, name=name, serialization_format="pickle", pip_requirements=requirements)
-    return _log_generic(model, name=name, requirements=requirements)
+    if function := _function(model, serving):
+        signature = _signature(example)
+        return _log_sklearn(
+            model, own_classes=own_classes, name=name, signature=signature, requirements=requirements, function=function
+        )
+    return _log_generic(model, serving, name=name, requirements=requirements)
 
 
-def _kind(model: Any) -> str:
+def _function(model: Any, serving: Serving) -> str:
+    """Return which function of a scikit-learn estimator is the declared release; empty if none is."""
     roots = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    if "torch" in roots:
-        return "pytorch"
-    return "sklearn" if "sklearn" in roots else "generic"
+    if "sklearn" not in roots or serving.recipe.predict is not None:
+        return ""
+    known = getattr(model, "classes_", None)
+    if not hasattr(model, "predict_proba") or known is None or not np.array_equal(known, serving.classes):
+        return ""
+    if serving.release.form == "label":
+        return "predict"
+    return "predict_proba" if serving.release.exact else ""
 
 
 def _signature(example: Any) -> Any:
     from mlflow.models import infer_signature
 
+    if isinstance(example, list):  # a schema would turn a list of texts into a frame, which no text pipeline reads
+        return None
     try:
         return infer_signature(example)
     except (TypeError, ValueError, AttributeError):  # text, sparse or mixed input: serving works without one
         return None
 
 
-def _log_sklearn(model: Any, own_classes: bool, *, name: str, signature: Any, requirements: list[str]) -> Any:  # noqa: FBT001  one caller
+def _log_sklearn(
+    model: Any,
+    *,
+    own_classes: bool,
+    name: str,
+    signature: Any,
+    requirements: list[str],
+    function: str,
+) -> Any:
     import mlflow.sklearn
 
-    options: dict[str, Any] = {"name": name, "signature": signature, "pip_requirements": requirements}
+    options: dict[str, Any] = {
+        "name": name,
+        "signature": signature,
+        "pip_requirements": requirements,
+        "pyfunc_predict_fn": function,
+    }
     trusted = None if own_classes else _skops_types(model)
     if trusted is None:
         return mlflow.sklearn.log_model(model, serialization_format="cloudpickle", **options)
@@ -82,27 +129,43 @@ def _skops_types(model: Any) -> list[str] | None:
     return types
 
 
-def _log_generic(model: Any, *, name: str, requirements: list[str]) -> Any:
+def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[str]) -> Any:
+    import cloudpickle
     import mlflow.pyfunc
 
     # defined here so that cloudpickle stores the class itself: serving must not need privgate
     class Native(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow is untyped here
-        """Hold any object; answer with its probabilities or predictions."""
+        """Hold any object; answer with the declared release of its probabilities."""
 
-        def __init__(self, held: Any) -> None:
+        def __init__(self, held: Any, predict: Any, release: Release, classes: NDArray[Any]) -> None:
             self.privgate_native = held
+            self.privgate_predict, self.privgate_release, self.privgate_classes = predict, release, classes
 
         def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
-            """Return probabilities where the object has them."""
+            """Return one row a record: a column a class in the order of the sorted labels, or the label alone."""
             del context, params
-            held = self.privgate_native
-            for way in ("predict_proba", "predict"):
-                if hasattr(held, way):
-                    return getattr(held, way)(model_input)
-            return held(model_input)
+            held, classes = self.privgate_native, self.privgate_classes
+            own = None
+            if self.privgate_predict is not None:
+                p = np.asarray(self.privgate_predict(held, model_input), dtype=np.float64)
+            else:
+                p, own = np.asarray(held.predict_proba(model_input), dtype=np.float64), getattr(held, "classes_", None)
+            if p.ndim == 1:
+                p = np.column_stack([1.0 - p, p])
+            if own is not None and p.shape[1] == len(own) != len(classes):  # a label that this model never saw
+                full = np.zeros((len(p), len(classes)))
+                full[:, np.searchsorted(classes, own)] = p
+                p = full
+            shown = self.privgate_release.shown(p)
+            return classes[shown.argmax(axis=1)] if self.privgate_release.form == "label" else shown
 
     Native.predict.__annotations__.clear()  # MLflow would read them as a schema
+    made = Native(model, serving.recipe.predict, serving.release, serving.classes)
+    # a serving machine needs the modules of the user's own functions and classes, as for any model; ours it need not
+    cloudpickle.register_pickle_by_value(releases)
     try:
-        return mlflow.pyfunc.log_model(name=name, python_model=Native(model), pip_requirements=requirements)
+        return mlflow.pyfunc.log_model(name=name, python_model=made, pip_requirements=requirements)
     except (TypeError, AttributeError) as exc:
         raise SubjectError(f"a model of type {type(model).__name__} cannot be stored: {exc}") from exc
+    finally:
+        cloudpickle.unregister_pickle_by_value(releases)

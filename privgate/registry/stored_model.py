@@ -55,6 +55,37 @@ class StoredModel:
         finally:
             sys.dont_write_bytecode = before
 
+    @property
+    def servable(self) -> bool:
+        """Whether MLflow can serve it at all: there is a python_function flavor."""
+        return "python_function" in _flavors(self.folder)[0]
+
+    def serve(self, X: Any) -> Any:
+        """Return what a query to MLflow's own interface returns for records ``X`` (runs stored code; workers only).
+
+        Raises
+        ------
+        DigestMismatchError
+            A file changed since it was verified.
+        SubjectError
+            Who asks can choose what is returned.
+        """
+        import mlflow.pyfunc
+
+        layout.compare(dict(self.files), layout.model_files(self.folder), "model")
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            with sources.importing_from(self.root):
+                model = mlflow.pyfunc.load_model(str(self.folder))
+                if getattr(model.metadata.signature, "params", None):
+                    raise SubjectError(
+                        "the served model takes parameters, by which who asks can choose what is returned; log it "
+                        "without inference parameters"
+                    )
+                return model.predict(X)
+        finally:
+            sys.dont_write_bytecode = before
+
     def _open(self) -> Any:
         if self.flavor != "python_function":
             return importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
@@ -77,6 +108,18 @@ def flavor_of(folder: Path) -> str:
     SubjectError
         No MLmodel file, no flavor, or one that points into privgate's own folder.
     """
+    flavors, content = _flavors(folder)
+    native = [name for name in flavors if name != "python_function"]
+    if not flavors:
+        raise SubjectError("the MLmodel file lists no flavor; log the model again")
+    for value in _texts(content):
+        if value.strip("./").split("/")[0] == layout.FOLDER and "/" in value:
+            raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); log the model again")
+    return str(native[0]) if native else "python_function"
+
+
+def _flavors(folder: Path) -> tuple[dict[str, Any], Any]:
+    """Return flavors and the whole content of the MLmodel file."""
     import yaml
 
     path = folder / "MLmodel"
@@ -87,13 +130,7 @@ def flavor_of(folder: Path) -> str:
         flavors = dict(content["flavors"])
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError) as exc:
         raise SubjectError(f"the MLmodel file cannot be read: {exc}; log the model again") from exc
-    for value in _texts(content):
-        if value.strip("./").split("/")[0] == layout.FOLDER and "/" in value:
-            raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); log the model again")
-    native = [name for name in flavors if name != "python_function"]
-    if not flavors:
-        raise SubjectError("the MLmodel file lists no flavor; log the model again")
-    return str(native[0]) if native else "python_function"
+    return flavors, content
 
 
 def _texts(value: Any) -> list[str]:

@@ -135,13 +135,14 @@ class DaskPool:
                 raise UsageError("the Dask client lost its scheduler; pass its address to connect again")
             time.sleep(0.5)
 
-    def registered(self, payload: Payload, rows: Index) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
         """Return the stored model's answer."""
         from distributed import KilledWorker
 
         sent = self._send(payload)
         try:
-            answer: Answer = self._client.submit(worker.registered, sent, rows, self._limits, pure=False).result()
+            call = self._client.submit(worker.registered, sent, rows, self._limits, served=served, pure=False)
+            answer: Answer = call.result()
         except KilledWorker:
             return died_on_model()
         return answer
@@ -210,11 +211,13 @@ class JoblibPool:
             self._waiting = []
         return self._ready.popleft()
 
-    def registered(self, payload: Payload, rows: Index) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
         """Return the stored model's answer."""
         from joblib import delayed
 
-        answer: Answer = self._parallel([delayed(worker.registered)(payload.pack(), rows, self._limits)])[0]
+        answer: Answer = self._parallel(
+            [delayed(worker.registered)(payload.pack(), rows, self._limits, served=served)]
+        )[0]
         return answer
 
     def peak_memory(self) -> int:

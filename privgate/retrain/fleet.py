@@ -136,14 +136,15 @@ class Fleet:
 
     # -- the stored model ---------------------------------------------------------------------------------------------
 
-    def registered(self, subject: Subject, rows: Index) -> Answer:
-        """Return the stored model's probabilities on pool rows; it is opened in a worker only."""
+    def registered(self, subject: Subject, rows: Index, *, served: bool = False) -> Answer:
+        """Return the stored model's probabilities on pool rows, or what MLflow serves; opened in a worker only."""
         model = subject.digests.get("model")
-        key = context.key(self.context(subject), b"registered:" + str(model).encode() + rows.tobytes())
+        kind = b"served:" if served else b"registered:"
+        key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())
         known = self._recall([key])[0] if model is not None else None
         if known is not None:
             return known
-        answer = self.pool.registered(self._ship(subject), rows)
+        answer = self.pool.registered(self._ship(subject), rows, served=served)
         if model is not None and not answer.problem:
             self.ledger.write([(key, context.encode(answer))])
             self.ledger.flush()

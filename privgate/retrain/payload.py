@@ -145,6 +145,11 @@ class Opened:
             self.recipe = pickle.loads((self.root / "recipe.pkl").read_bytes())  # noqa: S301  ditto
 
     @cached_property
+    def stored(self) -> Any:
+        """The stored model, not opened yet."""
+        return pickle.loads((self.root / "model.pkl").read_bytes())  # noqa: S301  ditto
+
+    @cached_property
     def model(self) -> Any:
         """The stored model's native object; runs stored code."""
-        return pickle.loads((self.root / "model.pkl").read_bytes()).load()  # noqa: S301  ditto
+        return self.stored.load()

@@ -54,7 +54,7 @@ class Pool(Protocol):
         """Wait for a chunk and return it with its answers, or None where its worker died."""
         ...
 
-    def registered(self, payload: Payload, rows: Index) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
         """Return the stored model's answer."""
         ...
 
@@ -136,13 +136,13 @@ class LokyPool:
         self._free.append(lane)
         return chunk, answers
 
-    def registered(self, payload: Payload, rows: Index) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
         """Return the stored model's answer; a worker that it kills becomes a problem."""
         from concurrent.futures.process import BrokenProcessPool
 
         lane = self._lane()
         try:
-            answer: Answer = lane.submit(worker.registered, payload, rows, self._limits).result()
+            answer: Answer = lane.submit(worker.registered, payload, rows, self._limits, served=served).result()
         except BrokenProcessPool:
             self._drop(lane)
             return died_on_model()

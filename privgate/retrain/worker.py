@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError, UsageError
-from privgate.retrain import context, environment
+from privgate.retrain import answers, context, environment
 from privgate.retrain.fit import Answer, Fit, Float, Index
 from privgate.retrain.limits import Clock, Limits, OutOfTimeError, limit_memory
 from privgate.retrain.payload import Opened, Payload
@@ -91,21 +91,21 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Ans
         return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
-def registered(payload: Payload, queries: Index, limits: Limits) -> Answer:
-    """Return the stored model's log-probabilities on pool rows."""
+def registered(payload: Payload, queries: Index, limits: Limits, *, served: bool = False) -> Answer:
+    """Return the stored model's log-probabilities on pool rows; or of what MLflow serves, as ``answers.read`` says."""
     _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
         started = time.perf_counter()
         try:
             opened, _ = _open(payload)
             with Clock(limits.seconds) as clock, clock.call(), _one_process():
-                log_p = _evaluate(opened, opened.model, queries)
+                log_p = _served(opened, queries) if served else _evaluate(opened, opened.model, queries)
         except OutOfTimeError:
             return Answer(
                 _nothing(), problem=f"the registered model did not answer within {limits.seconds:g} s", lasting=False
             )
         except BaseException as exc:  # noqa: BLE001  stored code runs here
-            return Answer(_nothing(), problem=_sentence("the registered model", exc))
+            return Answer(_nothing(), problem=_sentence("the served model" if served else "the registered model", exc))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
@@ -201,6 +201,13 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
         raise SubjectError(f"the model returned {len(p)} rows of probabilities for {len(queries)} records")
     with np.errstate(divide="ignore"):
         return np.log(p)
+
+
+def _served(opened: Opened, queries: Index) -> Float:
+    from privgate.data import take
+
+    raw = opened.stored.serve(take(opened.X, np.asarray(queries, dtype=np.int64)))
+    return answers.read(raw, opened.classes, len(queries))
 
 
 @contextmanager

@@ -155,7 +155,9 @@ def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, 
     assert reproduces(subject) == 0.0
 
 
-def test_a_torch_module_keeps_its_flavor(registry, data, tmp_path, monkeypatch, reproduces):
+def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(
+    registry, data, tmp_path, monkeypatch, reproduces
+):
     folder = tmp_path / "user"
     folder.mkdir()
     (folder / "pg_torch_train.py").write_text(
@@ -180,8 +182,10 @@ def test_a_torch_module_keeps_its_flavor(registry, data, tmp_path, monkeypatch, 
 
     log_model(Recipe(pg_torch_train.fit, seed=1, predict=pg_torch_train.predict), data, registered_model_name="net")
     subject = Subject.load("models:/net/1")
-    assert subject.detail["flavor"] == "pytorch"
+    assert subject.detail["flavor"] == "python_function"
     assert reproduces(subject) == 0.0
+    served = mlflow.pyfunc.load_model("models:/net/1").predict(data.X)
+    np.testing.assert_allclose(served.sum(axis=1), 1, rtol=1e-6)
     sys.modules.pop("pg_torch_train")
 
 

@@ -1,0 +1,276 @@
+"""The law of declared releases: what is stated is never below what real models, trained again, would release.
+
+Truth is enumerated without privgate's own rounding: raw probabilities of refits, put through what consumers write
+(``np.round``, Python's ``round``, decimal formats, ``np.floor``, ``np.digitize``, ``argsort``, ``predict``).
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Recipe, Release, Subject, TrainingData
+from privgate.measure import leave_one_out
+from privgate.measure.bench import Bench, Limits
+from privgate.recipe import aligned
+from privgate.retrain.fit import Answer
+from privgate.retrain.fleet import Fleet
+from privgate.retrain.retrained import Status
+from privgate.statistics import released
+
+
+class Single(LogisticRegression):
+    """A model whose probabilities are single precision, as XGBoost's are."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X).astype(np.float32)
+
+
+def categories(rng, n):
+    return rng.integers(0, 3, (n, 3))
+
+
+def numbers(rng, n):
+    return rng.normal(size=(n, 2)).round(1)
+
+
+KINDS = {
+    "default logistic": (LogisticRegression(), numbers),
+    "loose logistic": (LogisticRegression(C=100, tol=1e-2), numbers),
+    "tight logistic": (LogisticRegression(C=10, tol=1e-8, max_iter=10_000), numbers),
+    "neighbors": (KNeighborsClassifier(n_neighbors=8), numbers),
+    "tree": (DecisionTreeClassifier(min_samples_leaf=4, random_state=0), numbers),
+    "categorical": (CategoricalNB(min_categories=3), categories),
+    "gaussian": (GaussianNB(), numbers),
+    "forest": (RandomForestClassifier(n_estimators=4, max_depth=3, random_state=0), numbers),
+    "single precision": (Single(C=10), numbers),
+}
+
+
+def digits(d):
+    return [
+        lambda p: np.round(np.round(p, d).astype(np.float64), d),  # decided in the model's precision
+        np.vectorize(lambda v: round(float(v), d)),
+        np.vectorize(lambda v: float(f"{v:.{d}f}")),
+        lambda p: np.floor(np.asarray(p, dtype=float) * 10**d + 0.5) / 10**d,
+    ]
+
+
+def centres(h):
+    edges = np.arange(1, int(np.ceil(1 / h - 1e-9))) * h
+    return [
+        lambda p: (np.minimum(np.floor(p / h), len(edges)).astype(np.float64) + 0.5) * h,
+        lambda p: (np.digitize(p, edges) + 0.5) * h,
+        lambda p: (np.digitize(p, edges, right=True) + 0.5) * h,
+    ]
+
+
+def lists(k, value=lambda p: p):
+    def first(p):
+        return _kept(p, np.argsort(-p, axis=1, kind="stable")[:, :k])
+
+    def last(p):
+        return _kept(p, np.argsort(p, axis=1, kind="stable")[:, ::-1][:, :k])
+
+    def _kept(p, order):
+        out = np.zeros(p.shape)
+        np.put_along_axis(out, order, np.take_along_axis(value(p), order, axis=1), axis=1)
+        return out
+
+    return [first, last]
+
+
+def hot(temperature, ways=None):
+    def heat(p):
+        p = np.asarray(p, dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            z = np.log(p) / temperature
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    return [heat] if ways is None else [lambda p, w=w: w(heat(p)) for w in ways]
+
+
+#: declared release -> ways to compute it from exact probabilities
+FORMS = {
+    Release("rounded", step=0.01): digits(2),
+    Release("rounded", step=0.1): digits(1),
+    Release("rounded", step=0.3): [
+        lambda p: 0.3 * np.rint(p / 0.3).astype(np.float64),
+        lambda p: 0.3 * np.floor(p / 0.3 + 0.5).astype(np.float64),
+    ],
+    Release("binned", step=0.01): centres(0.01),
+    Release("binned", step=0.15): centres(0.15),
+    Release("top_k", k=1): lists(1),
+    Release("top_k", k=2): lists(2),
+    Release("label"): [*lists(1, np.ones_like), "predict"],
+    Release(temperature=0.05): hot(0.05),
+    Release(temperature=20.0): hot(20.0),
+    Release("rounded", step=0.01, temperature=0.5): hot(0.5, digits(2)),
+    Release("top_k", k=2, temperature=3.0): hot(3.0, lists(2)),
+}
+
+
+class Remembering(Fleet):
+    """Trains here and now, each model once, asks it once, and gives the raw answers of the models too."""
+
+    def __init__(self):
+        self.calls, self._models, self._answers = 0, {}, {}
+
+    def model(self, subject, left_out):
+        key = tuple(np.asarray(left_out).tolist())
+        if key not in self._models:
+            self.calls += 1
+            keep = np.setdiff1d(np.arange(subject.data.n), left_out)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = subject.recipe.train(subject.data.X[keep], subject.data.y[keep], seed=subject.recipe.seed)
+            self._models[key] = made
+        return self._models[key]
+
+    def fits(self, subject, fits, *, label="retraining"):
+        del label
+        return [self._fit(subject, f) for f in fits]
+
+    def raw(self, subject, left_out, rows):
+        """Return (probabilities, labels) as the model gives them."""
+        key = (np.asarray(left_out).tobytes(), np.asarray(rows).tobytes())
+        if key not in self._answers:
+            model, X = self.model(subject, left_out), subject.data.X[rows]
+            self._answers[key] = (model.predict_proba(X), model.predict(X), getattr(model, "classes_", None))
+        return self._answers[key]
+
+    def _fit(self, subject, fit):
+        try:
+            p, _, classes = self.raw(subject, fit.left_out, fit.queries)
+        except ValueError as exc:
+            return Answer(np.zeros((0, 0)), problem=str(exc))
+        with np.errstate(divide="ignore"):
+            return Answer(np.log(aligned(p.astype(np.float64), classes, subject.classes)))
+
+    def released(self, subject, left_out, rows, way):
+        """Return what a consumer makes of the real model's raw answer, shape (R, K)."""
+        p, label, _ = self.raw(subject, left_out, rows)
+        if way == "predict":
+            return (label[:, None] == subject.classes).astype(float)
+        return np.asarray(way(p), dtype=np.float64)
+
+
+def truth(subject, fleet, unit, ways):
+    """Return the largest change that one way of computing the release shows for a unit; inf without a model."""
+    rows = subject.data.units[unit]
+    if len(np.unique(np.delete(subject.data.y, rows))) < len(subject.classes):
+        return np.inf
+    worst = 0.0
+    for way in ways:
+        one, other = (fleet.released(subject, left, rows, way) for left in ([], rows))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.where(one == other, 0.0, np.abs(np.log(one) - np.log(other)))
+        worst = max(worst, float(change.max()))
+    return worst
+
+
+def subject_of(kind, seed, n, K, *, groups):
+    estimator, features = KINDS[kind]
+    rng = np.random.default_rng([seed, n, K])
+    X = features(rng, n)
+    y = np.concatenate([np.arange(K), np.arange(K), rng.integers(0, K, n - 2 * K)])
+    X = X + (y[:, None] if features is numbers else 0) * rng.choice([0.3, 2.0])
+    X[n // 2] = X[0]  # a duplicate
+    return Subject.local(
+        Recipe(estimator, seed=0), TrainingData(X, y, groups=rng.integers(0, n // 2, n) if groups else None)
+    )
+
+
+def violations(kind, seeds, n, modes=("all", "max")):
+    """Return (unit, release) pairs asked, those stated too low, and those whose lower value is too high."""
+    asked, low, high = 0, [], []
+    for seed in seeds:
+        local = subject_of(kind, seed, n, 2 + seed % 2, groups=seed % 5 == 4)
+        fleet = Remembering()
+        true = {r: [truth(local, fleet, u, ways) for u in range(len(local.data.units))] for r, ways in FORMS.items()}
+        exact = np.array([truth(local, fleet, u, [lambda p: p]) for u in range(len(local.data.units))])
+        for release in FORMS:
+            subject = Subject.local(local.recipe, local.data, release=release)
+            for mode in modes:
+                bench = Bench(subject, fleet, limits=Limits(mode=mode), seeds=(0,), asked=frozenset({"pdtp"}))
+                found = bench.retrained
+                lost = np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED))
+                stated = leave_one_out.per_unit(found, release)
+                over = np.where(lost, np.inf, stated["pdtp_high"])
+                under = np.where(lost, 0.0, stated["pdtp_low"])
+                asked += len(over)
+                value = np.array(true[release])
+                low += [(kind, seed, release, mode, u) for u in np.flatnonzero(~(over >= value * (1 - 1e-9) - 1e-9))]
+                most = np.maximum(value, exact)
+                high += [(kind, seed, release, mode, u) for u in np.flatnonzero(~(under <= most * (1 + 1e-6) + 1e-6))]
+    return asked, low, high
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stated_limits_hold_real_releases(kind):
+    asked, low, high = violations(kind, [5], 12, modes=("all",))
+    assert asked == 12 * len(FORMS)
+    assert not low
+    assert not high
+
+
+def draw(rng, n, kind):
+    """Return probabilities of n records: continuous, votes, and far apart."""
+    K = 4
+    p = {
+        "continuous": lambda: rng.dirichlet(np.full(K, 0.5), n),
+        "votes": lambda: rng.multinomial(20, np.full(K, 1 / K), n) / 20,
+        "far apart": lambda: np.exp(50 * rng.normal(size=(n, K))),
+    }[kind]()
+    return p / p.sum(axis=1, keepdims=True)
+
+
+MORE = {
+    **FORMS,
+    Release("binned", step=0.3): centres(0.3),
+    Release("rounded", step=0.4): [lambda p: 0.4 * np.rint(p / 0.4), lambda p: 0.4 * np.floor(p / 0.4 + 0.5)],
+    Release("top_k", k=1, temperature=0.01): hot(0.01, lists(1)),
+    Release("binned", step=0.01, temperature=0.1): hot(0.1, centres(0.01)),
+    Release(temperature=1e-3): hot(1e-3),
+    Release(temperature=1e6): hot(1e6),
+}
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-9, 1e-6, 0.05])
+@pytest.mark.parametrize("kind", ["continuous", "votes", "far apart"])
+def test_bounds_hold_whatever_lies_within_the_error(kind, error):
+    rng = np.random.default_rng(int(1e9 * error) % 997)
+    n = 200
+    p = draw(rng, n, kind)
+    q = np.where(rng.random((n, 1)) < 0.5, draw(rng, n, kind), p * np.exp(1e-7 * rng.normal(size=p.shape)))
+    q /= q.sum(axis=1, keepdims=True)
+
+    def known(p):
+        with np.errstate(divide="ignore"):
+            z = np.log(p) + error / 2 * rng.uniform(-1, 1, p.shape)
+        return z if not error else z - np.logaddexp.reduce(z, axis=1, keepdims=True)
+
+    knowns = known(p), known(q)
+    for release, ways in MORE.items():
+        found = released.bounds(*knowns, release, np.full(n, error))
+        for way in (w for w in ways if w != "predict"):
+            one, other = (np.asarray(way(v), dtype=np.float64) for v in (p, q))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                true = np.where(one == other, 0.0, np.abs(np.log(one) - np.log(other))).max(axis=1)
+            assert (found.high >= true * (1 - 1e-9) - 1e-9).all(), release
+            assert (found.low <= true * (1 + 1e-6) + 1e-6).all(), release
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_stated_limits_hold_real_releases_of_many_people(kind):
+    asked, low, high = violations(kind, range(20), 24)
+    print(f"{kind}: {asked} limits of {len(FORMS)} releases, {len(low)} below the truth")
+    assert not low, low[:5]
+    assert not high, high[:5]

@@ -1,0 +1,188 @@
+"""What MLflow serves is asked, and must be what is declared."""
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import mlflow
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate.measure import serving
+from privgate.retrain.fleet import Fleet
+
+DECLARED = [
+    Release(),
+    Release("rounded", step=0.01),
+    Release("binned", step=0.15),
+    Release("top_k", k=2),
+    Release("label"),
+    Release(temperature=2.0),
+    Release("top_k", k=1, temperature=0.5),
+]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def flowers():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 60)
+    return TrainingData(rng.normal(size=(60, 3)) + y[:, None], np.array(["a", "b", "c"])[y])
+
+
+def judged(subject, fleet):
+    (found,) = serving.preconditions(subject, fleet)
+    return found
+
+
+@pytest.mark.parametrize(
+    "release",
+    [pytest.param(r, marks=() if k in (0, 4, 6) else pytest.mark.slow) for k, r in enumerate(DECLARED)],
+    ids=serving.words,
+)
+def test_what_is_declared_is_served(registry, flowers, fleet, release):
+    info = log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", release=release)
+    found = judged(Subject.load("models:/m/1"), fleet)
+    assert found.outcome == "passed", found.message
+    assert found.detail == {"records": 60, "different": 0, "declared": serving.words(release)}
+
+    served = mlflow.pyfunc.load_model(info.model_uri).predict(flowers.X)
+    p = LogisticRegression().fit(flowers.X, flowers.y).predict_proba(flowers.X)
+    if release.form == "label":
+        np.testing.assert_array_equal(served, np.array(["a", "b", "c"])[p.argmax(axis=1)])
+    else:
+        np.testing.assert_allclose(served, release.shown(p), rtol=1e-9)
+
+
+def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
+    log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m")
+    subject = Subject.load("models:/m/1")
+    for declared in DECLARED[1:]:
+        found = judged(replace(subject, release=declared), fleet)
+        assert found.outcome == "inconclusive"
+        words = serving.words(declared)
+        assert found.message.startswith(f"MLflow serves exact probabilities, and declared are {words}")
+        assert "log_model" in found.message
+
+
+def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, flowers, fleet):
+    model = LogisticRegression().fit(flowers.X, flowers.y)
+    with mlflow.start_run():
+        info = mlflow.sklearn.log_model(model, name="own", registered_model_name="own", pip_requirements=[])
+    log_recipe(info, Recipe(LogisticRegression()), flowers)
+    found = judged(Subject.load("models:/own/1"), fleet)
+    assert found.outcome == "inconclusive"
+    assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
+
+    log_recipe(info, Recipe(LogisticRegression()), flowers, release=Release("label"))
+    assert judged(Subject.load("models:/own/1"), fleet).outcome == "passed"
+
+
+def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, flowers, tmp_path):
+    release = Release("top_k", k=2, temperature=2.0)
+    info = log_model(Recipe(DecisionTreeClassifier(max_depth=2), seed=1), flowers, release=release)
+    folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "copy"))
+    code = """
+        import sys
+        sys.modules["privgate"] = None
+        import mlflow.pyfunc, numpy as np
+        print(np.round(mlflow.pyfunc.load_model(sys.argv[1]).predict(np.zeros((1, 3))), 9).tolist())
+    """
+    run = [sys.executable, "-c", textwrap.dedent(code), folder]
+    said = subprocess.run(run, check=True, capture_output=True, text=True, cwd="/").stdout
+    p = DecisionTreeClassifier(max_depth=2, random_state=1).fit(flowers.X, flowers.y).predict_proba(np.zeros((1, 3)))
+    assert said.strip() == str(np.round(release.shown(p), 9).tolist())
+
+
+OWN = """
+import numpy as np
+from sklearn.linear_model import RidgeClassifier
+
+def fit(X, y, *, seed):
+    return RidgeClassifier().fit(X, y)
+
+def predict(model, X):
+    return 1 / (1 + np.exp(-model.decision_function(np.asarray(X))))
+"""
+
+
+def test_a_predict_function_of_ones_own_is_what_is_served(registry, data, fleet, tmp_path, monkeypatch):
+    (tmp_path / "pg_own_training.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import pg_own_training as own
+
+    recipe = Recipe(own.fit, seed=1, predict=own.predict)
+    log_model(recipe, data, registered_model_name="own")
+    found = judged(Subject.load("models:/own/1"), fleet)
+    assert found.outcome == "passed", found.message
+
+    with mlflow.start_run():
+        model = own.fit(data.X, data.y, seed=1)
+        info = mlflow.sklearn.log_model(model, name="bare", registered_model_name="bare", pip_requirements=[])
+    log_recipe(info, recipe, data)
+    assert judged(Subject.load("models:/bare/1"), fleet).message.startswith("MLflow serves labels")
+    sys.modules.pop("pg_own_training")
+
+
+def test_frames_sparse_records_and_text_are_asked_too(registry, fleet):
+    import pandas as pd
+    import scipy.sparse as sp
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.naive_bayes import MultinomialNB
+    from sklearn.pipeline import make_pipeline
+
+    rng = np.random.default_rng(0)
+    counts, y = rng.integers(0, 3, (30, 4)), np.arange(30) % 2
+    words = np.array(["red", "green", "blue", "grey"])
+    records = {
+        "frame": pd.DataFrame(counts.astype(float), columns=list("abcd")),
+        "sparse": sp.csr_matrix(counts.astype(float)),
+        "text": [" ".join(np.repeat(words, row)) + " end" for row in counts],
+    }
+    for name, X in records.items():
+        model = make_pipeline(CountVectorizer(), MultinomialNB()) if name == "text" else MultinomialNB()
+        log_model(Recipe(model), TrainingData(X, y), registered_model_name=name)
+        found = judged(Subject.load(f"models:/{name}/1"), fleet)
+        assert found.outcome == "passed", (name, found.message)
+
+
+def test_a_model_that_mlflow_cannot_serve_is_said(registry, data, recipe, fleet, tmp_path):
+    info = log_model(recipe, data, registered_model_name="m")
+    (path,) = (tmp_path / "artifacts").rglob("MLmodel")
+    lines = path.read_text().splitlines(keepends=True)
+    start = next(i for i, line in enumerate(lines) if line.startswith("  python_function:"))
+    stop = next(i for i, line in enumerate(lines) if i > start and not line.startswith("    "))
+    path.write_text("".join(lines[:start] + lines[stop:]))
+    log_recipe(info, recipe, data)
+    found = judged(Subject.load("models:/m/1"), fleet)
+    assert found.outcome == "warned"
+    assert "no python_function flavor" in found.message
+
+
+def test_parameters_by_which_a_client_chooses_are_refused(registry, data, fleet):
+    from mlflow.models import infer_signature
+
+    model = LogisticRegression().fit(data.X, data.y)
+    signature = infer_signature(data.X, params={"raw": False})
+    with mlflow.start_run():
+        info = mlflow.sklearn.log_model(
+            model,
+            name="own",
+            registered_model_name="own",
+            signature=signature,
+            pyfunc_predict_fn="predict_proba",
+            pip_requirements=[],
+        )
+    log_recipe(info, Recipe(LogisticRegression()), data)
+    found = judged(Subject.load("models:/own/1"), fleet)
+    assert found.outcome == "inconclusive"
+    assert "takes parameters" in found.message
