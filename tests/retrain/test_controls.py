@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.claim import Claim
 from privgate.data import TrainingData
 from privgate.recipe import Recipe
-from privgate.retrain.controls import depends_on_data, reproduces
+from privgate.retrain.controls import depends_on_data, reproduces, trainings
 from privgate.retrain.fleet import Fleet
 from privgate.subject import Subject
 
@@ -158,3 +158,4 @@ def test_controls_are_remembered(fleet):
         control(subject, fleet)
 
     assert fleet.calls == calls
+
