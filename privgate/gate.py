@@ -167,7 +167,7 @@ def unit_limits(policy: Policy) -> tuple[float, ...]:
 
 
 def refuting(policy: Policy) -> float:
-    """Return the limit, nats, that blocks as soon as one unit is surely above it; infinity where a waiver may excuse."""
+    """Return the limit, nats, that blocks once one unit is surely above it; infinite where a waiver may excuse."""
     if policy.waivers:
         return float("inf")
     rules = (r for r in policy.rules if r.metric in ("dtp", "pdtp") and r.mode == "enforce")

@@ -89,15 +89,14 @@ def _seeds(bench: Bench) -> dict[str, Any]:
 
 
 def _assumptions(bench: Bench, metric: str) -> list[str]:
-    keyed = torch_nets.recipe_of(bench.subject) is not None and "torch_nets" in set(bench.records["engine"])
+    declared = torch_nets.recipe_of(bench.subject)
+    keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
     if _random_training(bench):
         said += _over_seeds(len(bench.seeds))
     elif compared := bench.detail.get("seeds", {}).get("compared"):
-        said.append(
-            f"this very model's seed; {compared} seeds gave the same models, a rarer dependence was not looked for"
-        )
+        said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
     if metric == "pdtp":
         said.append("direct queries only: each unit is asked about with its own features")
     else:
@@ -113,8 +112,8 @@ def _over_seeds(count: int) -> list[str]:
     if count >= paired.SEEDS_FOR_A_LIMIT:
         share = paired.unseen(count)
         said.append(
-            f"the upper limit allows for skew and jumps: what is rarer than {share:.1%} of trainings, and may be missing "
-            "among these, changes answers no more than the largest change seen"
+            f"the upper limit allows for skew and jumps: what is rarer than {share:.1%} of trainings, and may be "
+            "missing among these, changes answers no more than the largest change seen"
         )
     elif count > 1:
         said.append(

@@ -52,7 +52,7 @@ def costs_no_fits(bench: Bench) -> bool:
 def retrained(bench: Bench) -> Retrained:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
     found = _answered(bench)
-    if bench.more_seeds and not _decided(bench, found.retrained):
+    if _worth_more_seeds(bench) and not _decided(bench, found.retrained):
         bench.seeds, bench.more_seeds = bench.more_seeds, ()
         bench.detail.setdefault("seeds", {})["paired"] = len(bench.seeds)
         found = _answered(bench)
@@ -75,6 +75,14 @@ def _answered(bench: Bench) -> engines.Answered:
         mode=bench.mode,
         precision=bench.limits.precision,
     )
+
+
+def _worth_more_seeds(bench: Bench) -> bool:
+    """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
+    limits = bench.limits
+    within = limits.max_retrains is None or len(bench.units) * len(bench.more_seeds) <= limits.max_retrains
+    asked = bool(bench.asked & {"pdtp", "table"})  # the upper limit of dtp is a theorem's
+    return bool(bench.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
 
 
 def _decided(bench: Bench, found: Retrained) -> bool:
@@ -108,8 +116,8 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
 
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
-    the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered`` (nats:
-    the change under the recipe's own seed, which is the registered model's; a figure that nothing is judged by).
+    the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
+    (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
     """
     found = bench.retrained
     units = found.units

@@ -92,16 +92,20 @@ def one_out(subject: Subject, rng: Generator) -> list[Probe]:
     """Return changes of what is left when one unit is left out: labels for every other one, else features.
 
     A checkpoint that is reused whenever one unit is missing moves at none of them, one that is found by labels alone
-    not at exchanged features, one that is found by features alone not at labels.
+    not at exchanged features, one that is found by features alone not at labels; and a label whose records are ignored
+    shows where their features are exchanged.
     """
     made = []
-    for k, u in enumerate(people(subject)):
+    drawn = np.array(people(subject), dtype=np.int64)
+    label = np.array([subject.label_codes[subject.data.units[u][0]] for u in drawn], dtype=np.int64)
+    # labels take turns, and of each every other person is for features
+    for k, u in enumerate(drawn[np.argsort(_rank(label), kind="stable")].tolist()):
         gone, plain = subject.data.units[u], without(subject, u)
         rest = np.setdiff1d(np.arange(subject.data.n), gone).astype(np.int64)
-        if k % 2:
-            members = exchanged(subject, rest, rng)
-            if members is not None:
-                fit = Fit(subject.recipe.seed, pool(subject), members=members)
+        if k % 4 in (1, 2):
+            if (found := exchanged(subject, rest, int(gone[0]), rng)) is not None:
+                members, relabel = found
+                fit = Fit(subject.recipe.seed, pool(subject), members=members, relabel=relabel)
                 made.append(Probe("exchanging features among the others", fit, plain))
         elif relabel := relabelled(subject, rng.permutation(rest)[:RELABELLED], rng, gone=gone):
             fit = Fit(subject.recipe.seed, pool(subject), left_out=gone, relabel=relabel)
@@ -155,16 +159,17 @@ def relabelled(subject: Subject, rows: Index, rng: Generator, *, gone: Index = N
     """Return one common new label for those of ``rows`` that do not have it; empty where none can be spared.
 
     One label grows and the others shrink, so that the labels as a whole change: exchanged labels of two equal records
-    would leave the data as they were. No label falls below two records if it had more, because training may need them.
+    would leave the data as they were. No label falls
+    below a quarter of its records, nor below two if it had more: validation splits need them.
     """
     codes = subject.label_codes
     counts = np.bincount(np.delete(codes, gone), minlength=len(subject.classes))
     own = np.bincount(codes[rows], minlength=len(counts))
     target = int(rng.choice(np.flatnonzero(own == own.min())))
-    for least in (2, 1):
+    for least in (np.maximum(2, counts // 4), np.ones_like(counts)):
         left, chosen = counts.copy(), []
         for row in np.sort(rows).tolist():
-            if codes[row] != target and left[codes[row]] > least:
+            if codes[row] != target and left[codes[row]] > least[codes[row]]:
                 left[codes[row]] -= 1
                 chosen.append((row, target))
         if chosen:
@@ -172,17 +177,24 @@ def relabelled(subject: Subject, rows: Index, rng: Generator, *, gone: Index = N
     return ()
 
 
-def exchanged(subject: Subject, rest: Index, rng: Generator) -> Index | None:
-    """Return ``rest`` with half of the rows replaced by one other of the same label; None where that changes nothing.
+def exchanged(
+    subject: Subject, rest: Index, donor: int, rng: Generator
+) -> tuple[Index, tuple[tuple[int, int], ...]] | None:
+    """Return (rows, new label of one), half of a label's rows of ``rest`` replaced by ``donor``; None for no change.
 
-    The labels and their order stay. Copies of one record a label, not of several: features change as a whole.
+    The labels and their order stay: the donor, who is not in ``rest`` and has another label, gets the label of those
+    whose place it takes. Copies of one record of another label move the bluntest learner, a stump, too.
     """
     codes = subject.label_codes[rest]
+    counts = np.bincount(codes, minlength=len(subject.classes))
+    counts[subject.label_codes[donor]] = 0
+    label = int(rng.choice(np.flatnonzero(counts == counts.max())))
+    rows = np.flatnonzero(codes == label)
     made = rest.copy()
-    for c in np.unique(codes):
-        rows = np.flatnonzero(codes == c)
-        made[rng.permutation(rows)[: (len(rows) + 1) // 2]] = rest[rng.choice(rows)]
-    return None if _equal(take(subject.data.X, rest), take(subject.data.X, made)) else made
+    made[rng.permutation(rows)[: (len(rows) + 1) // 2]] = donor
+    if _equal(take(subject.data.X, rest), take(subject.data.X, made)):
+        return None
+    return made, ((donor, label),)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -96,8 +96,8 @@ def spread_change(log_with: Float, log_without: Float) -> Float:
     """Return how much two distributions over seeds differ though their means agree, shape (R,), nats.
 
     Twice the difference of the standard deviations: so far the quantiles at 2.3 % and 97.7 % of two normal answers with
-    one mean lie apart. A unit is betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a mean
-    shows it. 0 for fewer than three seeds and where an answer is infinite, which ``mean_changes`` tells.
+    one mean lie apart. A unit is betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a
+    mean shows it. 0 for fewer than three seeds and where an answer is infinite, which ``mean_changes`` tells.
 
     Parameters
     ----------
