@@ -11,6 +11,7 @@ from privgate.retrain.choice import generator
 from privgate.retrain.controls import DETERMINISTIC
 from privgate.retrain.fit import Answer, Fit
 from privgate.retrain.fleet import Fleet
+from privgate.statistics.leakage import label_changes
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
 from privgate.subject import Subject
 
@@ -18,6 +19,8 @@ from privgate.subject import Subject
 LEAST, MOST = 10, 20
 #: other seeds tried, each on all data and on data without one person, before training counts as free of its seed
 TRIED = 10
+#: nats; another seed that changes a probability by so much counts, however small the probability is
+VISIBLE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,15 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int]) -> tuple[float, in
 
 
 def _apart(one: Answer, other: Answer) -> float:
-    """Return the largest change of a probability; a training that fails for one seed only is moved without limit."""
+    """Return the largest change of a probability, above ``DETERMINISTIC`` where a tiny one changes by a visible factor.
+
+    Risk is measured in nats: 1e-9 and 1e-7 are 4.6 apart. A training that fails for one seed only is moved by all.
+    """
     if one.problem or other.problem:
         return 0.0 if one.problem and other.problem else 1.0
-    return float(np.abs(np.exp(one.log_p) - np.exp(other.log_p)).max())
+    gap = float(np.abs(np.exp(one.log_p) - np.exp(other.log_p)).max())
+    nats = float(np.abs(label_changes(one.log_p, other.log_p)).max())
+    return max(gap, 2 * DETERMINISTIC) if nats > VISIBLE else gap
 
 
 def pairs_needed(n_units: int) -> int:
