@@ -1,5 +1,6 @@
 """Two controls before any leave-one-out number counts: the recipe reproduces the model, and depends on its data."""
 
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -306,6 +307,15 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     )
 
 
+@cache
+def _splits(size: int) -> Float:
+    """Return all ways to split 2 m runs in halves, as signs of shape (C(2 m, m) / 2, 2 m); the first m runs first."""
+    chosen = [c for c in combinations(range(2 * size), size) if 0 in c]
+    sign = -np.ones((len(chosen), 2 * size))
+    np.put_along_axis(sign, np.array(chosen), 1.0, axis=1)
+    return sign
+
+
 def permutation_p(runs: Float) -> float:
     """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
 
@@ -319,13 +329,9 @@ def permutation_p(runs: Float) -> float:
     float
         At least ``2 / C(2 m, m)``; uniform or larger where both sides are exchangeable.
     """
-    size = len(runs) // 2
-    splits = [c for c in combinations(range(2 * size), size) if 0 in c]
-    sign = -np.ones((len(splits), 2 * size))
-    for k, c in enumerate(splits):
-        sign[k, list(c)] = 1.0
+    sign = _splits(len(runs) // 2)
     centred = runs - runs.mean(axis=0)
-    distance = np.einsum("ki,ij,kj->k", sign, centred @ centred.T, sign, optimize=True)
+    distance = np.square(sign @ centred).sum(axis=1)
     return float(np.mean(distance >= distance[0] * (1 - 1e-12)))  # the first split is the true one
 
 
