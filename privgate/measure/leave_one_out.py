@@ -156,15 +156,15 @@ def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
     A store that answers for the very records it knows passes every control that changes labels or features: this is
     what it leaves behind. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
     """
-    ranked = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
-    live = ~ranked[found.row_unit]
-    if not live.any() or ranked[found.status != Status.SCREENED].any():
-        return None  # who cannot be left out at all is without limit, which is no false zero
+    without = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
+    live = ~without[found.row_unit]
+    if not live.any():
+        return None  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
     single = float(bench.detail.get("controls", {}).get("single_median", 0.0))
     if moved > 1e-3 * single:
         return None
-    people = int((~ranked).sum())
+    people = int((~without).sum())
     text = (
         f"leaving out moved the answer about none of {people} people, though relabelling single records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
