@@ -86,7 +86,7 @@ LEARNERS = [
     KNeighborsClassifier(5),
     DecisionTreeClassifier(),
     DecisionTreeClassifier(min_samples_leaf=10),
-    RandomForestClassifier(10),
+    RandomForestClassifier(4),
 ]
 
 
@@ -267,9 +267,9 @@ def test_a_store_for_trainings_without_one_person_is_caught_for_people_with_seve
         DecisionTreeClassifier(max_depth=1),
         DummyClassifier(strategy="prior"),
         SGDClassifier(loss="log_loss"),
-        MLPClassifier((8,), early_stopping=True, max_iter=15),
-        HistGradientBoostingClassifier(max_iter=10, early_stopping=True, min_samples_leaf=2),
-        RandomForestClassifier(10, max_depth=2),
+        MLPClassifier((4,), early_stopping=True, max_iter=6),
+        HistGradientBoostingClassifier(max_iter=4, early_stopping=True, min_samples_leaf=2),
+        RandomForestClassifier(3, max_depth=2),
     ],
     ids=str,
 )
