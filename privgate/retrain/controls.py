@@ -182,7 +182,8 @@ def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, con
     if idle := [p for p in asked.idle(parts["whole"]) if p.fit.key not in halves & asked.problems.keys()]:
         return _doubt("depends_on_data", f"the recipe does not depend on its data: {_unmoved(asked, idle)}", detail)
     # a model that looks at labels only answers the same about everybody, and features are no matter to it
-    found = [p for p in asked.idle(parts["one_out"]) if not (constant and p.fit.members is not None)]
+    found = [p for p in asked.idle(parts["one_out"]) if p.fit.members is None]
+    found += [] if constant else _idle_labels(asked, parts["one_out"])
     if found:
         return _doubt(
             "depends_on_data",
@@ -201,6 +202,16 @@ def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, con
         text = f"predictions do not depend on {' and '.join(p.what for p in idle)}"
         return Precondition("depends_on_data", "warned", text, detail)
     return Precondition("depends_on_data", "passed", "leaving out and relabelling records moves predictions", detail)
+
+
+def _idle_labels(asked: "_Asked", probes: list[Probe]) -> list[Probe]:
+    """Return exchanges of features that move nothing for one label at all; a single one may miss a stump."""
+    by_label: dict[int, list[Probe]] = {}
+    for p in probes:
+        if p.fit.members is not None:
+            by_label.setdefault(p.fit.relabel[0][1], []).append(p)
+    several = [group for group in by_label.values() if len(group) > 1] or list(by_label.values())
+    return [p for group in several if len(asked.idle(group)) == len(group) for p in group]
 
 
 def _unmoved(asked: "_Asked", idle: list[Probe]) -> str:

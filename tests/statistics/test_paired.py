@@ -69,7 +69,7 @@ def test_false_approvals_over_seeds_are_within_the_level_for_every_kind_of_chang
         for mean in (1.001, 1.01, 1.1, 1.2, 1.35, 3.0):
             found = approved(change, mean, runs=runs, seeds=SEEDS_FOR_A_LIMIT, seed=1)
             high = beta.ppf(0.99, found + 1, runs - found)
-            print(f"{name:18} mean {mean:5}: {found / runs:.4f} approved, at most {high:.4f} with 99 %")  # noqa: T201
+            print(f"{name:18} mean {mean:5}: {found / runs:.4f} approved, at most {high:.4f} with 99 %")
             assert high <= 0.05, (name, mean)
 
 
@@ -83,7 +83,7 @@ def test_what_the_limits_cost_where_nobody_is_near_the_limit():
 @pytest.mark.parametrize("seeds", [2, 10, 20, SEEDS_FOR_A_LIMIT - 1])
 def test_few_seeds_block_but_limit_nothing_from_above(seeds):
     rng = np.random.default_rng(1)
-    found = mean_changes(rng.normal(0.0, 0.1, (seeds, 20, 2)) + [0.0, 2.0], n_tests=20)
+    found = mean_changes(rng.normal(0.0, 0.1, (seeds, 20, 2)) + np.array([0.0, 2.0]), n_tests=20)
 
     assert np.isinf(found.high).all()
     assert seeds == 2 or (found.low > 1.0).all()
