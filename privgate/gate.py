@@ -16,6 +16,8 @@ from privgate.measure import as_published, controls, modes, planning, remedies, 
 from privgate.measure.bench import Bench, Limits
 from privgate.measure.preconditions import preconditions as data_preconditions
 from privgate.policy import Policy
+from privgate.retrain.changed import MORE
+from privgate.retrain.controls import trainings
 from privgate.retrain.fleet import Fleet
 from privgate.subject import Subject
 from privgate.verdict import Verdict
@@ -121,6 +123,7 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | 
     thresholds = unit_limits(policy)
     asked = frozenset(rule.metric for rule in policy.rules)
     bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
+    bench.refuting = refuting(policy)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     never += [f"{rule.name}: {why}" for rule in policy.rules if (why := modes.refusal(bench, rule.request()))]
@@ -137,7 +140,10 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> l
     bench = prepare(policy, subject, fleet=fleet, limits=limits)
     controls.choose_seeds(bench)
     _, said = planning.make(bench, {rule.request().metric for rule in policy.rules})
-    before = "controls: about 52 trainings (the recipe reproduces the model; it depends on its data)"
+    before = (
+        f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
+        f"to {MORE} more where single records seem ignored"
+    )
     return [*bench.detail["cannot_conclude"], str(bench.detail["seeds"]["note"]), before, *said]
 
 
@@ -160,6 +166,14 @@ def unit_limits(policy: Policy) -> tuple[float, ...]:
             threshold = rule.request().option("threshold")
             limits.add(float(rule.limit if threshold is None else threshold))
     return tuple(sorted(limits))
+
+
+def refuting(policy: Policy) -> float:
+    """Return the limit, nats, that blocks once one unit is surely above it; infinite where a waiver may excuse."""
+    if policy.waivers:
+        return float("inf")
+    rules = (r for r in policy.rules if r.metric in ("dtp", "pdtp") and r.mode == "enforce")
+    return min((r.limit for r in rules if r.request().option("aggregate", "max") == "max"), default=float("inf"))
 
 
 def facts(subject: Subject) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class Limits:
     shadow_models : int
         Models on random subsets, shared by every attack.
     seeds : int, optional
-        Paired seeds for training with randomness; chosen from the controls if absent.
+        Paired seeds for training with randomness; chosen from the controls if absent. An upper limit, and with it an
+        approval, needs 75.
     mode : {"all", "max", "screen"}
         Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
         models of which the top tenth is retrained, which never approves.
@@ -80,6 +81,10 @@ class Bench:
     limits : Limits
     seeds : tuple of (int or None)
         Paired seeds for leave-one-out; set by the controls before anything is measured.
+    more_seeds : tuple of (int or None)
+        Paired seeds to go on with for an upper limit, where the first ones have not decided; empty if there are none.
+    refuting : float
+        A limit that blocks as soon as one unit is surely above it, nats; infinity if no rule sets one.
     thresholds : tuple of float
         Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
     asked : frozenset of str
@@ -98,6 +103,8 @@ class Bench:
     fleet: Fleet
     limits: Limits = field(default_factory=Limits)
     seeds: tuple[int | None, ...] = (None,)
+    more_seeds: tuple[int | None, ...] = ()
+    refuting: float = float("inf")
     thresholds: tuple[float, ...] = ()
     asked: frozenset[str] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)

@@ -23,6 +23,7 @@ def trained(bench: Bench) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
     subject, fleet = bench.subject, bench.fleet
     found = [controls.reproduces(subject, fleet), controls.depends_on_data(subject, fleet)]
+    bench.detail["controls"] = {k: v for k, v in found[1].detail.items() if k == "single_median"}
     if all(p.outcome in ("passed", "warned") for p in found):
         choose_seeds(bench)
     return found
@@ -32,10 +33,11 @@ def choose_seeds(bench: Bench) -> None:
     """Set the bench's paired seeds: one where training has no randomness."""
     n_units = bench.limits.max_retrains or bench.n_units
     chosen = seeds.choose(bench.subject, bench.fleet, n_units=min(n_units, bench.n_units), count=bench.limits.seeds)
-    bench.seeds = chosen.seeds
+    bench.seeds, bench.more_seeds = chosen.seeds, chosen.more
     bench.detail["seeds"] = {
         "dependent": chosen.dependent,
         "paired": len(chosen.seeds) if chosen.dependent else 0,
         "moved_by": chosen.moved_by,
+        "compared": chosen.compared,
         "note": chosen.message,
     }

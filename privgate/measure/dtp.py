@@ -1,13 +1,17 @@
 """The metrics ``dtp`` and ``pdtp``: from the per-unit table to one number."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.engines import torch_nets
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.measure import aggregate
 from privgate.measure.bench import Bench
 from privgate.retrain.retrained import Status
+from privgate.statistics import paired
 
 Float = NDArray[np.float64]
 
@@ -39,7 +43,11 @@ def measure(bench: Bench, request: Request) -> Measurement:
         population=bench.n_units,
         where=where,
         assumptions=tuple(_assumptions(bench, request.metric)),
-        detail={"claim": found.claim, "over_limit": {str(t): int((low > t).sum()) for t in bench.thresholds}},
+        detail={
+            "claim": found.claim,
+            "over_limit": {str(t): int((low > t).sum()) for t in bench.thresholds},
+            **_seeds(bench),
+        },
     )
 
 
@@ -71,10 +79,45 @@ def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> str:
     return "bound" if metric == "dtp" or found.low != found.high else "exact"
 
 
+def _seeds(bench: Bench) -> dict[str, Any]:
+    """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
+    if not _random_training(bench):
+        return {}
+    told = bench.detail["seeds"]
+    own = {k: told[k] for k in ("registered_worst", "registered_above") if k in told}
+    return {"paired_seeds": len(bench.seeds), "unseen": paired.unseen(len(bench.seeds)), **own}
+
+
 def _assumptions(bench: Bench, metric: str) -> list[str]:
-    said = ["left out means: same initial state, randomness keyed by record, the record absent everywhere"]
+    declared = torch_nets.recipe_of(bench.subject)
+    keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
+    random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
+    said = [f"left out means: same initial state, {random}, the record absent everywhere"]
+    if _random_training(bench):
+        said += _over_seeds(len(bench.seeds))
+    elif compared := bench.detail.get("seeds", {}).get("compared"):
+        said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
     if metric == "pdtp":
         said.append("direct queries only: each unit is asked about with its own features")
     else:
         said += [a for note in bench.detail.get("certificates", ()) for a in note.get("assumptions", ())]
+    return said
+
+
+def _over_seeds(count: int) -> list[str]:
+    """Return what an interval over paired seeds rests on."""
+    said = [f"averaged over {count} paired seeds of training, not this very model"]
+    if count > 1:
+        said.append("changes over seeds are roughly normal (Student's limits, corrected over labels and people)")
+    if count >= paired.SEEDS_FOR_A_LIMIT:
+        share = paired.unseen(count)
+        said.append(
+            f"the upper limit allows for skew and jumps: what is rarer than {share:.1%} of trainings, and may be "
+            "missing among these, changes answers no more than the largest change seen"
+        )
+    elif count > 1:
+        said.append(
+            f"no upper limit: a jump in {paired.unseen(count):.0%} of trainings may be missing among these; "
+            f"{paired.SEEDS_FOR_A_LIMIT} seeds are needed"
+        )
     return said

@@ -86,6 +86,8 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
     if bench.limits.precision == "mixed" and "mixed" in getattr(engine, "precisions", ()):
         said.append(modes.HALF)
     pairs = "" if len(bench.seeds) == 1 else f", {len(bench.seeds)} paired seeds each"
+    if bench.more_seeds:
+        pairs += f", {len(bench.more_seeds)} where these do not block and an upper limit is asked for"
     said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
     if cost.fits == 0:
         memory = f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes else ""

@@ -161,7 +161,8 @@ def _made(policy: Policy, case: Case) -> Evidence:
         )
     before = tuple(Precondition(name, outcome, "given by the test") for name, outcome in case.preconditions.items())
     subject: Mapping[str, Any] = {"name": "test", "version": "1", "digests": {}, "n_candidates": 10**6, **case.subject}
-    return Evidence(subject, before, measurements, detail={"seeds": {"dependent": False}, **case.detail})
+    seeds = {"dependent": False, "compared": 10**6}
+    return Evidence(subject, before, measurements, detail={"seeds": seeds, **case.detail})
 
 
 def _float(value: float | str | None) -> float:

@@ -112,7 +112,11 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
 
 
 def _seeds(detail: Mapping[str, Any]) -> float:
-    """Return the number of paired seeds; unlimited where training was seen not to depend on its seed."""
-    if (detail.get("seeds") or {}).get("dependent") is False:
-        return float("inf")
+    """Return the number of paired seeds, or of those compared where training was seen not to depend on its seed.
+
+    Evidence that does not say how many were compared rests on one pair.
+    """
+    seeds = detail.get("seeds") or {}
+    if seeds.get("dependent") is False:
+        return float(seeds.get("compared", 2))
     return float(len((detail.get("trace") or {}).get("seeds") or ()))

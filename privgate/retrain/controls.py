@@ -1,12 +1,14 @@
 """Two controls before any leave-one-out number counts: the recipe reproduces the model, and depends on its data."""
 
-from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from privgate.evidence import Precondition
+from privgate.retrain import changed
+from privgate.retrain.changed import Probe
 from privgate.retrain.choice import generator
 from privgate.retrain.fit import Answer, Fit, Float, Index
 from privgate.retrain.fleet import Fleet
@@ -16,36 +18,24 @@ from privgate.subject import Subject
 REPRODUCED = 1e-4
 #: a second training on one machine with the same seed differs by less than this; float32 sums are not associative
 DETERMINISTIC = 1e-6
+#: trainings on the same data that are compared; a change counts where it exceeds ``BEYOND`` times their differences
+ALIKE, BEYOND = 4, 10.0
+#: people who are left out twice, so that noise in those trainings alone is seen
+TWICE = 3
 #: probabilities are compared on at most this many training records, chosen by digest
 COMPARED = 10_000
-#: records relabelled together, as the design demands
-RELABELLED = 20
-#: stretches of neighbouring records, each relabelled by itself: an ignored half is four of them
-BLOCKS = 8
-#: single records relabelled one at a time; half of 40 ignored goes unnoticed in 0.8 % of cases, Bin(40, 1/2) <= 12
-SINGLES = 40
 #: share of blocks, or of single records, without any influence from which on a recipe "ignores" data: below a half,
-#: above what is held out for early stopping
+#: above what is held out for early stopping. An ignored half of 100 records goes unnoticed with probability
+#: P(Bin(100, 1/2) <= 32) = 2e-4
 IGNORED = 0.325
-#: runs of a recipe without a seed, compared as samples
+#: shares of the first single records ignored between which more are tried: P(Bin(40, 1/2) <= 4) = 9e-8
+CLEAR = 0.1
+#: runs of a recipe without a seed whose distance from each other says how close the registered model must be
 RUNS = 5
-
-_NOBODY: Index = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A change to the training data that must move predictions.
-
-    Parameters
-    ----------
-    what : str
-        In words, for the report.
-    fit : Fit
-    """
-
-    what: str
-    fit: Fit
+#: runs on each of two sides, compared as samples: the least p-value of all C(14, 7) / 2 splits is 5.8e-4
+SIDE = 7
+#: probability that a recipe which ignores its data passes for one that uses it, in comparisons of samples
+LEVEL = 1e-3
 
 
 def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
@@ -57,7 +47,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
     """
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _reproduces_in_distribution(subject, fleet)
-    answers = fleet.fits(subject, [_full(subject), _full(subject, repeat=1)], label="checking the recipe")
+    answers = fleet.fits(subject, [changed.full(subject), changed.full(subject, repeat=1)], label="checking the recipe")
     if problem := _problem(answers):
         return _doubt("reproduces", f"the recipe cannot be trained on its own complete data: {problem}")
     once, again = (np.exp(a.log_p) for a in answers)
@@ -95,7 +85,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
 
 
 def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
-    answers = fleet.fits(subject, [_full(subject, repeat=r) for r in range(RUNS)], label="checking the recipe")
+    answers = fleet.fits(subject, [changed.full(subject, repeat=r) for r in range(RUNS)], label="checking the recipe")
     if problem := _problem(answers):
         return _doubt("reproduces", f"the recipe cannot be trained on its own complete data: {problem}")
     if subject.model is None:
@@ -124,122 +114,236 @@ def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
 
 
 def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
-    """Judge whether the recipe learns from the data it is given, from all of it.
+    """Judge whether the recipe learns from the data it is given: from all of it, and with people left out as well.
 
-    A random half left out, and 20 relabelled records, must move predictions: else weights are cached. Relabelled
-    stretches of the data and relabelled single records show a part that is ignored: everything that leave-one-out could
-    say about those records would be a false zero.
+    A random half left out, and 20 relabelled records, must move predictions: else weights are cached. The same must
+    hold where one person is left out, for several people: weights reused there would make every influence a false zero.
+    Relabelled stretches of the data and relabelled single records show a part that is ignored: everything that
+    leave-one-out could say about those records would be a false zero, too. A change counts where it is beyond ten times
+    what repeated trainings differ by.
+
+    Notes
+    -----
+    What cannot be seen: a recipe that recognises the very records it is given and answers from a store only then. The
+    finding that nobody's record matters (``measure.leave_one_out``) is what remains of such a store.
     """
     if len(subject.classes) < 2:
         return _doubt("depends_on_data", "the training data has one class only; no label can be exchanged")
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _depends_in_distribution(subject, fleet)
-    rng = generator(subject, "depends_on_data")
     queries, _ = _compared(subject)
-    whole, blocks, singles = _probes(subject, rng, queries)
-    plain = [_full(subject), _full(subject, repeat=1)]
-    answers = fleet.fits(
-        subject, [*plain, *(p.fit for p in [*whole, *blocks, *singles])], label="checking that training uses its data"
-    )
-    if problem := _problem(answers[:2]):
+    whole, one_out, blocks, singles = _probes(subject, queries)
+    label = "checking that training uses its data"
+    probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
+    twice = [changed.without(subject, u) for u in changed.people(subject)[:TWICE]]
+    alike = [changed.full(subject, repeat=r) for r in range(ALIKE)]
+    alike += [changed.without(subject, u, repeat=1) for u in changed.people(subject)[:TWICE]]
+    plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
+    first = fleet.fits(subject, [*alike, *plain.values()], label=label)
+    if problem := _problem(first[:ALIKE]):
         return _doubt("depends_on_data", f"the recipe cannot be trained on its own complete data: {problem}")
-    before = np.exp(answers[0].log_p)
-    noise = _gap(before, np.exp(answers[1].log_p))
-    moves = [_movement(before, p.fit, a) for p, a in zip([*whole, *blocks, *singles], answers[2:], strict=True)]
-    still = [not m > noise for m in moves]
-    parts = np.split(np.array(still), [len(whole), len(whole) + len(blocks)])
-    detail = {
-        "moved_by": {p.what: m for p, m in zip([*whole, *blocks], moves, strict=False)},
-        "blocks_ignored": int(parts[1].sum()),
-        "singles_ignored": int(parts[2].sum()),
-        "singles": len(singles),
-        "between_two_trainings": noise,
-    }
-    if parts[0].any():
-        idle = [p.what for p, s in zip(whole, parts[0], strict=True) if s]
+    known = dict(zip(plain, first[len(alike) :], strict=True))
+    noise = max(
+        *(_between(first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),
+        *(_between(known[f.key], a) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)),
+    )
+    if noise > DETERMINISTIC:
         return _doubt(
             "depends_on_data",
-            f"the recipe does not depend on its data: {' and '.join(idle)} moves no prediction",
+            f"trainings on the same data differ by up to {noise:.2g}: what moves predictions cannot be told from noise",
+            {"between_two_trainings": noise},
+        )
+    known[""] = first[0]
+    asked = _Asked(subject, fleet, known, BEYOND * noise, label)
+    asked.ask(probes)
+    parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": singles[: changed.SINGLES]}
+    share = asked.idle_share(parts["singles"])
+    if CLEAR < share < IGNORED:
+        asked.ask(singles[changed.SINGLES :])
+        parts["singles"] = singles
+    return _judged(asked, parts, noise, constant=_spread(first[0], queries) <= BEYOND * noise)
+
+
+def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, constant: bool) -> Precondition:
+    """Return the finding on probes that were asked; ``constant``: the model answers the same about everybody."""
+    blocks, singles = (asked.idle_share(parts[name]) for name in ("blocks", "singles"))
+    moves = [asked.moved[p.fit.key] for p in parts["singles"]]
+    detail: dict[str, Any] = {
+        "moved_by": {p.what: asked.moved[p.fit.key] for p in [*parts["whole"], *parts["blocks"]]},
+        "moved_with_one_out": [asked.moved[p.fit.key] for p in parts["one_out"]],
+        "blocks_ignored": len(asked.idle(parts["blocks"])),
+        "singles_ignored": len(asked.idle(parts["singles"])),
+        "singles": len(parts["singles"]),
+        "single_median": float(np.median(moves)) if moves else 0.0,
+        "between_two_trainings": noise,
+    }
+    # half of the data may be too little for a recipe's own validation split; other trainings show what it does
+    halves = {p.fit.key for p in parts["whole"] if p.fit.left_out is not None and len(p.fit.left_out)}
+    if idle := [p for p in asked.idle(parts["whole"]) if p.fit.key not in halves & asked.problems.keys()]:
+        return _doubt("depends_on_data", f"the recipe does not depend on its data: {_unmoved(asked, idle)}", detail)
+    # a model that looks at labels only answers the same about everybody, and features are no matter to it
+    found = [p for p in asked.idle(parts["one_out"]) if p.fit.members is None]
+    found += [] if constant else _idle_labels(asked, parts["one_out"])
+    if found:
+        return _doubt(
+            "depends_on_data",
+            f"with one person left out, the recipe does not depend on the data that is left: {_unmoved(asked, found)} "
+            f"({len(found)} of {len(parts['one_out'])} such trainings)",
             detail,
         )
-    idle = [p.what for p, s in zip(blocks, parts[1], strict=True) if s]
-    if parts[1].mean() >= IGNORED or parts[2].mean() >= IGNORED:
-        where = f", among them {' and '.join(idle[:4])}" if idle else ", scattered over the data"
-        share = max(parts[1].mean(), parts[2].mean())
+    if not parts["one_out"]:
+        return _doubt("depends_on_data", "nobody can be left out without a label being lost", detail)
+    idle = asked.idle(parts["blocks"])
+    if blocks >= IGNORED or singles >= IGNORED:
+        where = f", among them {' and '.join(p.what for p in idle[:4])}" if idle else ", scattered over the data"
+        share = max(blocks, singles)
         return _doubt("depends_on_data", f"the recipe ignores about {share:.0%} of its data{where}", detail)
     if idle:
-        return Precondition("depends_on_data", "warned", f"predictions do not depend on {' and '.join(idle)}", detail)
+        text = f"predictions do not depend on {' and '.join(p.what for p in idle)}"
+        return Precondition("depends_on_data", "warned", text, detail)
     return Precondition("depends_on_data", "passed", "leaving out and relabelling records moves predictions", detail)
 
 
-def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
-    """Compare runs on the data with runs on data of which half is relabelled; exact permutation test over runs."""
-    rng = generator(subject, "depends_on_data")
-    half = rng.permutation(subject.data.n)[: subject.data.n // 2]
-    relabel = _relabelled(subject, half, rng)
-    size = len(subject.data.y)
-    queries = np.arange(size, dtype=np.int64)
-    fits = [_full(subject, repeat=r) for r in range(RUNS)]
-    fits += [Fit(None, queries, left_out=_NOBODY, relabel=relabel, repeat=r) for r in range(RUNS)]
-    answers = fleet.fits(subject, fits, label="checking that training uses its data")
-    if problem := _problem(answers):
-        return _doubt("depends_on_data", f"the recipe cannot be trained: {problem}")
-    runs = np.exp(np.stack([a.log_p[:size] for a in answers])).reshape(2 * RUNS, -1)
-    from itertools import combinations
+def _idle_labels(asked: "_Asked", probes: list[Probe]) -> list[Probe]:
+    """Return exchanges of features that move nothing for one label at all; a single one may miss a stump."""
+    by_label: dict[int, list[Probe]] = {}
+    for p in probes:
+        if p.fit.members is not None:
+            by_label.setdefault(p.fit.relabel[0][1], []).append(p)
+    several = [group for group in by_label.values() if len(group) > 1] or list(by_label.values())
+    return [p for group in several if len(asked.idle(group)) == len(group) for p in group]
 
-    splits = [c for c in combinations(range(2 * RUNS), RUNS) if 0 in c]
-    shift = [np.linalg.norm(runs[list(c)].mean(axis=0) - np.delete(runs, c, axis=0).mean(axis=0)) for c in splits]
-    rank = int(np.sum(np.array(shift) >= shift[0] * (1 - 1e-12)))  # the first split is the true one
-    detail = {"permutation_p": rank / len(splits), "runs": RUNS}
-    if rank / len(splits) > 0.05:
-        return _doubt(
-            "depends_on_data", "relabelling half of the data moves predictions no more than the noise does", detail
-        )
+
+def _unmoved(asked: "_Asked", idle: list[Probe]) -> str:
+    """Return what moves no prediction, or why training on changed data shows nothing."""
+    if why := next((asked.problems[p.fit.key] for p in idle if p.fit.key in asked.problems), ""):
+        return f"training on changed data failed, which shows nothing ({why})"
+    return f"{' and '.join(dict.fromkeys(p.what for p in idle))} moves no prediction"
+
+
+class _Asked:
+    """Probes that were trained, and how far each moved predictions.
+
+    Training that fails on changed data shows no dependence: a recipe may check its input and then use stored weights.
+    """
+
+    def __init__(self, subject: Subject, fleet: Fleet, known: dict[str, Answer], floor: float, label: str) -> None:
+        self.subject, self.fleet, self.known, self.floor, self.label = subject, fleet, known, floor, label
+        self.moved: dict[str, float] = {}
+        self.problems: dict[str, str] = {}
+
+    def ask(self, probes: list[Probe]) -> None:
+        """Train on every changed data set and compare with the training on unchanged data."""
+        answers = self.fleet.fits(self.subject, [p.fit for p in probes], label=self.label)
+        for probe, answer in zip(probes, answers, strict=True):
+            before = self.known["" if probe.against is None else probe.against.key]
+            key = probe.fit.key
+            if problem := answer.problem or before.problem:
+                self.problems[key], self.moved[key] = problem, 0.0
+            else:
+                self.moved[key] = _gap(np.exp(before.log_p[probe.fit.queries]), np.exp(answer.log_p))
+
+    def idle(self, probes: list[Probe]) -> list[Probe]:
+        """Return the probes that moved nothing beyond noise."""
+        return [p for p in probes if not self.moved[p.fit.key] > self.floor]
+
+    def idle_share(self, probes: list[Probe]) -> float:
+        """Return their share; all of none."""
+        return len(self.idle(probes)) / len(probes) if probes else 1.0
+
+
+def _probes(subject: Subject, queries: Index) -> tuple[list[Probe], list[Probe], list[Probe], list[Probe]]:
+    """Return (whole, one person out, blocks, singles), drawn by digest."""
+    rng = generator(subject, "depends_on_data")
+    return (
+        changed.whole(subject, rng, queries),
+        changed.one_out(subject, rng),
+        changed.blocks(subject, rng, queries),
+        changed.singles(subject, rng, queries),
+    )
+
+
+def trainings(subject: Subject) -> int:
+    """Return how many trainings both controls make, less what single records that seem ignored may add."""
+    if subject.recipe.dp is not None and subject.recipe.seed is None:
+        return 4 * SIDE
+    if len(subject.classes) < 2:
+        return 2
+    whole, one_out, blocks, singles = _probes(subject, _compared(subject)[0])
+    probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
+    people = changed.people(subject)[:TWICE]
+    fits = [changed.full(subject, repeat=r) for r in range(ALIKE)]
+    fits += [changed.without(subject, u, repeat=r) for u in people for r in range(2)]
+    fits += [f for p in probes for f in (p.fit, p.against) if f is not None]
+    return len({f.key for f in fits})
+
+
+def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
+    """Compare runs on the data with runs of which half of the labels is changed, on all people and with one left out.
+
+    Each comparison is an exact permutation test over runs at ``LEVEL``: a recipe that ignores its data passes one with
+    probability 5.8e-4.
+    """
+    rng = generator(subject, "depends_on_data")
+    asked = changed.pool(subject)
+    everybody = np.arange(subject.data.n, dtype=np.int64)
+    people = changed.people(subject)
+    if not people:
+        return _doubt("depends_on_data", "nobody can be left out without a label being lost")
+    half = changed.relabelled(subject, rng.permutation(everybody)[: subject.data.n // 2], rng)
+    one, other = list[Fit](), list[Fit]()
+    for r in range(SIDE):
+        gone = subject.data.units[people[r % len(people)]]
+        relabel = tuple((row, code) for row, code in half if row not in gone)
+        one.append(Fit(None, asked, left_out=gone, repeat=r))
+        other.append(Fit(None, asked, left_out=gone, relabel=relabel, repeat=r))
+    sides = {
+        "relabelling half of the data": (
+            [changed.full(subject, repeat=r) for r in range(SIDE)],
+            [Fit(None, asked, left_out=changed.NOBODY, relabel=half, repeat=r) for r in range(SIDE)],
+        ),
+        "with one person left out, relabelling half of the others": (one, other),
+    }
+    detail: dict[str, Any] = {"runs": SIDE, "permutation_p": {}}
+    for what, (before, after) in sides.items():
+        answers = fleet.fits(subject, [*before, *after], label="checking that training uses its data")
+        if problem := _problem(answers):
+            return _doubt("depends_on_data", f"the recipe cannot be trained: {problem}", detail)
+        p = permutation_p(np.exp(np.stack([a.log_p[: subject.data.n] for a in answers])).reshape(2 * SIDE, -1))
+        detail["permutation_p"][what] = p
+        if p > LEVEL:
+            return _doubt("depends_on_data", f"{what} moves predictions no more than the noise does", detail)
     return Precondition(
         "depends_on_data", "passed", "relabelling half of the data moves predictions beyond the noise", detail
     )
 
 
-def _probes(subject: Subject, rng: Generator, queries: Index) -> tuple[list[Probe], list[Probe], list[Probe]]:
-    n, seed = subject.data.n, subject.recipe.seed
-    half = _half(subject, rng)
-    some = rng.permutation(n)[: min(RELABELLED, n)]
-
-    def changed(rows: Index) -> Fit:
-        asked = np.union1d(queries, rows).astype(np.int64)
-        return Fit(seed, asked, left_out=_NOBODY, relabel=_relabelled(subject, rows, rng))
-
-    whole = [
-        Probe("leaving out a random half", Fit(seed, queries, left_out=half)),
-        Probe(f"relabelling {len(some)} records", changed(some)),
-    ]
-    stretches = [b for b in np.array_split(np.arange(n), min(BLOCKS, n)) if len(b)]
-    blocks = [
-        Probe(f"the records in rows {b[0]} to {b[-1]}", changed(rng.permutation(b)[:RELABELLED])) for b in stretches
-    ]
-    singles = [Probe(f"row {r}", changed(np.array([r]))) for r in rng.permutation(n)[: min(SINGLES, n)]]
-    return whole, blocks, singles
+@cache
+def _splits(size: int) -> Float:
+    """Return all ways to split 2 m runs in halves, as signs of shape (C(2 m, m) / 2, 2 m); the first m runs first."""
+    chosen = [c for c in combinations(range(2 * size), size) if 0 in c]
+    sign = -np.ones((len(chosen), 2 * size))
+    np.put_along_axis(sign, np.array(chosen), 1.0, axis=1)
+    return sign
 
 
-def _half(subject: Subject, rng: Generator) -> Index:
-    """Return half of the records, leaving at least one of each class."""
-    order = rng.permutation(subject.data.n)
-    _, kept = np.unique(subject.label_codes[order], return_index=True)
-    free = np.delete(order, kept)
-    return np.sort(free[: subject.data.n // 2]).astype(np.int64)
+def permutation_p(runs: Float) -> float:
+    """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
 
+    Parameters
+    ----------
+    runs : float64 array of shape (2 m, D)
+        m runs of one side, then m of the other.
 
-def _relabelled(subject: Subject, rows: Index, rng: Generator) -> tuple[tuple[int, int], ...]:
-    """Return another label for each row."""
-    K, codes = len(subject.classes), subject.label_codes
-    steps = rng.integers(1, K, size=len(rows))
-    return tuple((int(r), int((codes[r] + s) % K)) for r, s in sorted(zip(rows.tolist(), steps.tolist(), strict=True)))
-
-
-def _full(subject: Subject, *, repeat: int = 0) -> Fit:
-    """Return the call on everything, as the engines make it, so that both share one training."""
-    size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
-    return Fit(subject.recipe.seed, np.arange(size, dtype=np.int64), left_out=_NOBODY, repeat=repeat)
+    Returns
+    -------
+    float
+        At least ``2 / C(2 m, m)``; uniform or larger where both sides are exchangeable.
+    """
+    sign = _splits(len(runs) // 2)
+    centred = runs - runs.mean(axis=0)
+    distance = np.square(sign @ centred).sum(axis=1)
+    return float(np.mean(distance >= distance[0] * (1 - 1e-12)))  # the first split is the true one
 
 
 def _compared(subject: Subject) -> tuple[Index, str]:
@@ -250,9 +354,14 @@ def _compared(subject: Subject) -> tuple[Index, str]:
     return np.sort(chosen).astype(np.int64), f"{COMPARED} of {n} training records, chosen by digest"
 
 
-def _movement(before: Float, fit: Fit, answer: Answer) -> float:
-    """Return the largest change of a probability; training that fails on changed data certainly depends on it."""
-    return float("inf") if answer.problem else _gap(before[fit.queries], np.exp(answer.log_p))
+def _between(one: Answer, other: Answer) -> float:
+    """Return how far two trainings on the same data are apart; a failed one is compared with nothing."""
+    return 0.0 if one.problem or other.problem else _gap(np.exp(one.log_p), np.exp(other.log_p))
+
+
+def _spread(answer: Answer, rows: Index) -> float:
+    """Return how much answers about different records differ."""
+    return float(np.ptp(np.exp(answer.log_p[rows]), axis=0).max())
 
 
 def _gap(p: Float, q: Float) -> float:

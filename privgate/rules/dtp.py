@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privgate.evidence import Measurement
-from privgate.rules.leave_one_out import LeaveOneOutRule, folds
+from privgate.rules.leave_one_out import LeaveOneOutRule, averaged, folds, own_pair
 from privgate.verdict import Outcome
 
 
@@ -32,16 +32,18 @@ class Dtp(LeaveOneOutRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor."""
         if self.aggregate == "share_above":
-            return self.share(measurement)
+            return averaged(measurement) + self.share(measurement)
         bound = (
             f"no answer's probability changes more than {folds(measurement.high)}"
             if np.isfinite(measurement.high)
             else "no limit on the change of answers is known"
         )
+        seen = f"the largest change seen is {folds(measurement.low)}"
+        if seeds := measurement.detail.get("paired_seeds"):
+            seen += f", averaged over {seeds} paired seeds of training, not of this very model"
         # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
         return (
-            f"{self.who()}: without this person, {bound}; the largest change seen is {folds(measurement.low)}; this "
-            "stops no attack by itself"
+            f"{self.who()}: without this person, {bound}; {seen}{own_pair(measurement)}; this stops no attack by itself"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:

@@ -75,13 +75,33 @@ class LeaveOneOutRule(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what usually lowers the influence of single records."""
-        del measurement
         if outcome is Outcome.FAILED:
             return (
                 "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
                 "table names; then check again"
             )
+        seeds = measurement.detail.get("paired_seeds")
+        if seeds and np.isinf(measurement.high) and not np.isinf(measurement.low):
+            return (
+                f"training depends on its seed, and {seeds} paired seeds give no upper limit: measure every unit on 75 "
+                "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
+            )
         return "measure every unit and, for training that depends on its seed, more seeds; the table names open units"
+
+
+def averaged(measurement: Measurement) -> str:
+    """Return over what the figure is a mean, as the beginning of a sentence; empty where training has no randomness."""
+    seeds = measurement.detail.get("paired_seeds")
+    return f"averaged over {seeds} paired seeds of training, not for this very model, " if seeds else ""
+
+
+def own_pair(measurement: Measurement) -> str:
+    """Return what the registered model's own pair shows, as the end of a sentence; nothing is judged by it."""
+    worst = measurement.detail.get("registered_worst")
+    if worst is None:
+        return ""
+    # evidence that was read back has infinity as a word
+    return f"; with the registered seed alone, which is not judged, the largest change is {folds(float(worst))}"
 
 
 def folds(nats: float) -> str:

@@ -8,6 +8,11 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 
+#: paired seeds without which no upper limit is stated. What happens in 4 % of trainings is seen among 75 with
+#: probability .953; with 10 or 20, a jump in 5 % of trainings is missed with probability .60 and .36
+SEEDS_FOR_A_LIMIT = 75
+
+
 @dataclass(frozen=True, eq=False)
 class MeanChange:
     """Largest mean change over labels of each row, nats.
@@ -24,7 +29,7 @@ class MeanChange:
 
 
 def mean_changes(change: Float, *, n_tests: int, confidence: float = 0.95) -> MeanChange:
-    """Return the largest mean change over labels, with t limits corrected over labels and units.
+    """Return the largest mean change over labels, with limits corrected over labels and units.
 
     Parameters
     ----------
@@ -38,11 +43,23 @@ def mean_changes(change: Float, *, n_tests: int, confidence: float = 0.95) -> Me
     Returns
     -------
     MeanChange
-        Larger is worse. Valid for approximately normal differences only; said so where it is reported.
+        Larger is worse. ``low`` is Student's limit, for approximately normal changes. ``high`` is Student's limit and
+        ``unseen(S)`` times the largest change of any of the S seeds, and infinite below ``SEEDS_FOR_A_LIMIT`` seeds.
+
+    Notes
+    -----
+    No limit of the mean of unbounded changes holds for every distribution. The second part of ``high`` is what skew and
+    jumps cost: the share of trainings that S seeds may all have missed, times the largest change among them. So
+    ``high`` holds where what is rarer than that share changes answers no more than the largest change seen. At a true
+    mean of 1.01 and a limit of 1, approvals over 20,000 simulated people with 75 seeds: normal .0002, exponential .003,
+    lognormal (sigma 1, 1.5) .010 and .037, Student with 2 degrees .0002, jumps in 4, 5, 10 % of trainings .047, .022,
+    .003; with Student's limit alone .013, .044, .077, .153, .016, .058, .107, .051. Jumps in 3 % of trainings are
+    missed in 10 % of cases.
 
     References
     ----------
-    Section 9.4 of the mathematical reference, with its correction: every label is tested, not the own label alone.
+    Sections 9.4 and 15 of the mathematical reference: every label is tested, not the own label alone; Bahadur and
+    Savage (1956) for what cannot be had.
     """
     seeds, _, labels = change.shape
     with np.errstate(invalid="ignore"):
@@ -59,8 +76,43 @@ def mean_changes(change: Float, *, n_tests: int, confidence: float = 0.95) -> Me
         deviation = np.nan_to_num(change.std(axis=0, ddof=1), nan=0.0, posinf=0.0)
     quantile = t.ppf(1 - (1 - confidence) / (2 * max(1, n_tests) * labels), seeds - 1)
     half = quantile * deviation / np.sqrt(seeds)
-    low = np.maximum(size - half, 0.0).max(axis=-1)
-    return MeanChange(value, np.where(np.isinf(value), np.inf, low), (size + half).max(axis=-1))
+    low = np.where(np.isinf(value), np.inf, np.maximum(size - half, 0.0).max(axis=-1))
+    if seeds < SEEDS_FOR_A_LIMIT:
+        return MeanChange(value, low, np.full_like(value, np.inf))
+    high = size + half + unseen(seeds) * np.abs(change).max(axis=0)
+    return MeanChange(value, low, high.max(axis=-1))
+
+
+def unseen(seeds: int, *, alpha: float = 0.05) -> float:
+    """Return the largest share of trainings that may show in none of ``seeds``, except with probability ``alpha``.
+
+    >>> [round(unseen(s), 3) for s in (10, 20, 75)]
+    [0.259, 0.139, 0.039]
+    """
+    return float(1.0 - alpha ** (1.0 / seeds))
+
+
+def spread_change(log_with: Float, log_without: Float) -> Float:
+    """Return how much two distributions over seeds differ though their means agree, shape (R,), nats.
+
+    Twice the difference of the standard deviations: so far the quantiles at 2.3 % and 97.7 % of two normal answers with
+    one mean lie apart. A unit is betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a
+    mean shows it. 0 for fewer than three seeds and where an answer is infinite, which ``mean_changes`` tells.
+
+    Parameters
+    ----------
+    log_with, log_without : float64 array of shape (S, R, K)
+        Log-probabilities with and without the unit.
+
+    References
+    ----------
+    Section 9.4 of the mathematical reference, its correction.
+    """
+    if len(log_with) < 3:
+        return np.zeros(log_with.shape[1])
+    with np.errstate(invalid="ignore"):
+        apart = 2.0 * np.abs(log_with.std(axis=0, ddof=1) - log_without.std(axis=0, ddof=1))
+    return np.asarray(np.nan_to_num(apart, nan=0.0, posinf=0.0).max(axis=-1), dtype=np.float64)
 
 
 def noise_floor(log_with: Float) -> Float:

@@ -1,4 +1,4 @@
-"""Tests beside the limits of ``paired``: does a unit have an effect at all, and does the spread over seeds change."""
+"""Beside the limits of ``paired``: does a unit have an effect at all, and how well could one question tell it."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +27,6 @@ def sign_flip(changes: Float) -> Float:
     means = np.abs(signs @ changes)
     seen = np.abs(changes.sum(axis=0))
     return np.asarray((means >= seen * (1 - 1e-12)).mean(axis=0), dtype=np.float64)
-
-
-def spread_differs(one: Float, other: Float) -> Float:
-    """Return p-values of "both seed distributions have one spread", shape (N,): Brown and Forsythe's test.
-
-    A unit can be betrayed by a changed variance while the means agree (sd .3 against .9: mean change 0, advantage
-    .48), which no limit of a mean shows.
-
-    Parameters
-    ----------
-    one, other : float64 arrays of shape (S, N)
-        Log-probabilities with and without the unit, over at least 3 seeds each.
-    """
-    from scipy.stats import levene
-
-    return np.array([levene(a, b, center="median").pvalue for a, b in zip(one.T, other.T, strict=True)])
 
 
 def single_query_advantage(mean: Float, spread: Float) -> Float:

@@ -228,7 +228,9 @@ def test_too_little_effort_takes_no_failure_back(load):
 def test_seeds_count_only_where_training_depends_on_them(load):
     policy = load("audit: {min_seeds: 5}\nrules:\n  - metric: pdtp\n    max: 1.0\n")
 
-    assert outcome(policy, evidence(policy, told={"seeds": {"dependent": False}})) is Outcome.PASSED
+    for compared, expected in ((11, Outcome.PASSED), (4, Outcome.INCONCLUSIVE), (None, Outcome.INCONCLUSIVE)):
+        told = {"seeds": {"dependent": False} | ({} if compared is None else {"compared": compared})}
+        assert outcome(policy, evidence(policy, told=told)) is expected
     assert outcome(policy, evidence(policy, told={"trace": {"seeds": [1, 2, 3, 4, 5]}})) is Outcome.PASSED
     assert outcome(policy, evidence(policy, told={"trace": {"seeds": [1, 2, 3, 4]}})) is Outcome.INCONCLUSIVE
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
 from privgate.data import TrainingData
 from privgate.engines.refit import ENGINE
@@ -60,3 +61,60 @@ def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
     open_ended = Subject.local(Recipe(RandomForestClassifier(5)), DATA)
     runs, _ = ENGINE.leave_out(open_ended, np.arange(4), (None, None), fleet)
     assert (runs.log_with[0] != runs.log_with[1]).any()
+
+
+def odd_only(X, y, *, seed):
+    """A seed that matters for an odd number of records only: never on all of an even number."""
+    return GaussianNB(priors=[0.4, 0.6] if len(X) % 2 and seed % 2 else None).fit(X, y)
+
+
+def sometimes(X, y, *, seed, one_in):
+    return GaussianNB(priors=[0.4, 0.6] if seed % one_in == 0 else None).fit(X, y)
+
+
+@pytest.mark.parametrize("count", [N, N - 1])
+def test_a_seed_that_matters_for_odd_numbers_of_records_only_is_seen(fleet, count):
+    data = TrainingData(DATA.X[:count], DATA.y[:count])
+
+    assert seeds.choose(Subject.local(Recipe(odd_only, seed=4), data), fleet).dependent
+
+
+def test_a_seed_that_matters_to_one_in_three_is_seen(fleet):
+    # one pair misses it in 2 of 3 cases; twenty in 3 of 10,000
+    for own in range(3):
+        subject = Subject.local(Recipe(sometimes, params={"one_in": 3}, seed=own), DATA)
+        assert seeds.choose(subject, fleet).dependent, own
+
+
+def test_ties_of_stumps_are_seen(fleet):
+    """Two equal features: which one a stump splits is up to its seed, and one pair of seeds agrees half of the time."""
+    rng = np.random.default_rng(0)
+    for k in range(12):
+        x = rng.normal(size=30)
+        X = np.column_stack([x, x])
+        X[[3, 7]] = X[[3, 7]] + [[0.0, 4.0]]
+        subject = Subject.local(
+            Recipe(DecisionTreeClassifier(max_depth=1), seed=k),
+            TrainingData(X, (x + rng.normal(size=30) > 0).astype(int)),
+        )
+        models = [DecisionTreeClassifier(max_depth=1, random_state=s).fit(X, subject.data.y) for s in range(40)]
+        p = np.stack([m.predict_proba(X) for m in models])
+        if np.ptp(p, axis=0).max() > 0:
+            assert seeds.choose(subject, fleet).dependent, k
+
+
+def test_what_was_compared_is_said_and_the_operator_may_ask_for_more(fleet):
+    subject = Subject.local(Recipe(GaussianNB(), seed=5), DATA)
+
+    assert seeds.choose(subject, fleet).compared == seeds.TRIED + 1
+    assert seeds.choose(subject, fleet, count=30).compared == 30
+    assert "11 seeds gave the same models" in seeds.choose(subject, fleet).message
+
+
+def test_an_upper_limit_has_more_seeds_of_which_the_first_are_the_same(fleet):
+    subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
+    chosen = seeds.choose(subject, fleet)
+
+    assert len(set(chosen.more)) == len(chosen.more) == 75
+    assert chosen.more[: len(chosen.seeds)] == chosen.seeds
+    assert seeds.choose(subject, fleet, count=10).more == ()

@@ -44,6 +44,9 @@ _SEEDS = {
     "noise_median": "Noise floor of half of the answers, nats",
     "above_noise": "People above their noise floor",
     "dependent": "Training depends on its seed",
+    "compared": "Seeds compared to see whether they matter",
+    "registered_worst": "Largest change with the registered seed alone, nats; not judged",
+    "registered_above": "People above the limit with the registered seed alone; not judged",
     "note": "Seeds",
 }
 

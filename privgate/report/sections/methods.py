@@ -85,6 +85,20 @@ def noise(seeds: Doc, people: float) -> str:
         f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
         f"people by {fold(middle)} or more, about the worst by {fold(most)}; over {number(seeds.get('paired'))} paired "
         f"seeds, the influence of {number(seeds.get('above_noise'))} of {number(people)} exceeds this noise."
+        f"{_own_pair(seeds)}"
+    )
+
+
+def _own_pair(seeds: Doc) -> str:
+    """Return what the registered seed alone shows: the figures are means over seeds, not about this very model."""
+    said = " The figures of influence are means over these seeds, not about this very model."
+    if "registered_worst" not in seeds:
+        return said
+    return (
+        f"{said} With the registered seed alone, leaving out one person changes an answer about that person by up to "
+        f"{fold(real(seeds['registered_worst']))}, "
+        f"for {number(seeds.get('registered_above'))} people beyond the limit; "
+        "a single pair measures the seed as well as the person, and nothing is judged by it."
     )
 
 
