@@ -40,7 +40,9 @@ MOMENT = 1718452800.1
 def timestamp(folder: Path, *, n: int, offset: float = MOMENT, groups: bool = False, frame: bool = False) -> Trial:
     rng = np.random.default_rng(n)
     y = rng.integers(0, 2, n)
-    X = np.column_stack([np.clip(0.5 + 0.1 * y + 0.15 * rng.normal(size=(n,)), 0, 1), rng.random(n), np.full(n, offset)])
+    X = np.column_stack(
+        [np.clip(0.5 + 0.1 * y + 0.15 * rng.normal(size=(n,)), 0, 1), rng.random(n), np.full(n, offset)]
+    )
     box = ((0.0, 1.0), (0.0, 1.0), (offset - 0.5, offset + 0.5))
     people = np.arange(n) // 2 if groups else None
     records: Any = X
@@ -98,12 +100,12 @@ variants(
     because="(all + alpha) - count is 0 or a rounding error where only one class has a word, and its logarithm anything",
 )
 def complement_tiny_alpha(folder: Path) -> Trial:
-    X, y = flags(400, 3, 2)
+    X, y = flags(400, 4, 2)
     X[:, 2] = y
-    data = TrainingData(X, y, domain=Domain(max_length=6))
-    questions = truth.enumerated((4, 4, 4))
-    questions = questions[questions.sum(axis=1) <= 6]
-    return trial(ComplementNB(alpha=1e-14), data, questions, only=range(60))
+    data = TrainingData(X, y, domain=Domain(max_length=4))
+    questions = truth.enumerated((3,) * 4)
+    questions = questions[questions.sum(axis=1) <= 4]
+    return trial(ComplementNB(alpha=1e-14), data, questions, only=range(20))
 
 
 # -- solvers that stop early -------------------------------------------------------------------------------------------
@@ -117,7 +119,15 @@ def regression_data(n: int, d: int, seed: int, K: int = 2) -> tuple[Any, Any, An
 
 
 def regression(
-    folder: Path, *, solver: str, tol: float, C: float, seed: int, q: float | None = None, share: float = 0.998, K: int = 2
+    folder: Path,
+    *,
+    solver: str,
+    tol: float,
+    C: float,
+    seed: int,
+    q: float | None = None,
+    share: float = 0.998,
+    K: int = 2,
 ) -> Trial:
     """Return a regression whose policy allows ``share`` of its worst real change (or of a quantile): refits decide."""
     X, y, box = regression_data(60, 3, seed, K)
@@ -206,7 +216,9 @@ def categories(n: int, seed: int, sizes: tuple[int, ...] = (3, 4, 2)) -> tuple[A
     return np.column_stack([(rng.integers(0, v, n) + y) % v for v in sizes]), y
 
 
-def naive_bayes(folder: Path, *, kind: str, n: int = 80, alpha: float = 5.0, groups: int = 1, rare: bool = False) -> Trial:
+def naive_bayes(
+    folder: Path, *, kind: str, n: int = 80, alpha: float = 5.0, groups: int = 1, rare: bool = False
+) -> Trial:
     sizes = (3, 4, 2)
     X, y = categories(n, 4, sizes)
     made: Any = CategoricalNB(alpha=alpha, min_categories=list(sizes))
@@ -243,7 +255,7 @@ variants(
     approve=False,
     because="every question of the domain is asked of every refit: one person alone with a category moves it beyond 1",
     rare_category={"kind": "categorical", "alpha": 0.2, "rare": True},
-    groups_of_sixteen={"kind": "categorical", "alpha": 0.5, "groups": 16},
+    rare_category_of_a_group={"kind": "categorical", "alpha": 0.3, "groups": 2, "rare": True},
 )
 
 

@@ -1,5 +1,6 @@
 """What a subject of the catalogue is, how one is put to the product, and how the answer counts."""
 
+import datetime as dt
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
 from privgate.measure.bench import Limits
+from privgate.policy.lint import lint
 from privgate.retrain.fleet import Fleet
 
 HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
@@ -30,6 +32,8 @@ class Trial:
         The policy's limit: a subject whose truth is above it must not be approved.
     limits : Limits
         What the run may cost.
+    unless : str
+        Words that take the falsehood out of an approval where lint or the verdict says them.
     """
 
     policy: str | Path
@@ -37,6 +41,7 @@ class Trial:
     truth: Callable[[], float]
     limit: float
     limits: Limits = field(default_factory=Limits)
+    unless: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +79,8 @@ class Answer:
     Parameters
     ----------
     outcome : str
-        "passed", "warned", "inconclusive", "failed"; "refused" where policy or subject was not accepted at all.
+        "passed", "warned", "inconclusive", "failed"; "refused" where policy or subject was not accepted at all, "told"
+        where the approval came with the words that it needed.
     why : str
         The sentences behind it.
     seconds : float
@@ -160,13 +166,23 @@ def put(one: Case, folder: Path, fleet: Fleet) -> Answer:
         raise AssertionError(f"{one.name}: catalogued otherwise, but the truth is {truth:g}, allowed {trial.limit:g}")
     started = time.perf_counter()
     try:
-        verdict = evaluate(Policy.load(trial.policy), trial.subject(), fleet=fleet, limits=trial.limits)
+        rules = Policy.load(trial.policy)
+        verdict = evaluate(rules, trial.subject(), fleet=fleet, limits=trial.limits)
         outcome = str(verdict.outcome)
+        if trial.unless and verdict.approved and _told(trial.unless, rules, verdict):
+            outcome = "told"
         said = [f.message for f in verdict.findings if _matters(f, outcome)]
     except PrivgateError as exc:
         outcome, said = "refused", [str(exc)]
     seconds = time.perf_counter() - started
     return Answer(outcome, " | ".join(said), seconds, truth, trial.limit, right)
+
+
+def _told(words: str, rules: Policy, verdict: Any) -> bool:
+    """Whether the policy's lint or the verdict's own sentences say the words."""
+    said = [str(r) for r in lint(rules, today=dt.datetime.now(dt.UTC).date())]
+    said += [f"{f.message} {f.meaning} {f.advice}" for f in verdict.findings]
+    return any(words in text for text in said)
 
 
 def _matters(finding: Any, outcome: str) -> bool:

@@ -159,7 +159,9 @@ def corners(box: Sequence[tuple[float, float]]) -> Float:
     return grid(box, 2)
 
 
-def climbed(fit: Fit, X: Float, y: NDArray[Any], box: Sequence[tuple[float, float]], person: int, start: Float) -> float:
+def climbed(
+    fit: Fit, X: Float, y: NDArray[Any], box: Sequence[tuple[float, float]], person: int, start: Float
+) -> float:
     """Return the largest change for one person that steps of a feature at a time find from a question, nats."""
     keep = np.arange(len(y)) != person
     models = fit(X, y), fit(X[keep], y[keep])
