@@ -1,7 +1,7 @@
 """Nothing false is approved: subjects with known true answer, put to the product as a user would.
 
-The truth of each is found anew in every run, by training again with the library, by reasoning or by simulation, and never
-by the product's own engines, certificates or accountant. `make test-slow` prints the table.
+The truth of each is found anew in every run, by training again with the library, by reasoning or by simulation, and
+never by the product's own engines, certificates or accountant. `make test-slow` prints the table.
 """
 
 import importlib.util

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from fifty import recipes, truth
 from fifty.catalogue import Trial, case, policy, variants
-
 from privgate import Recipe, Subject, TrainingData
 from privgate.measure.bench import Limits
 
@@ -77,7 +77,8 @@ variants(
     "candidates who are members",
     approve=False,
     because="a tree of depth 12 on noisy labels: a threshold on the own label's probability tells its members from "
-    "fresh people in more than 65 of 100 cases; the candidates handed in are the members themselves, written differently",
+    "fresh people in more than 65 of 100 cases; the candidates handed in are the members themselves, written "
+    "differently",
     float32={"kind": "float32", "attack": "any"},
     rounded={"kind": "rounded"},
     half_members={"kind": "half_members"},
@@ -160,7 +161,8 @@ variants(
     attacked,
     "honest",
     approve=True,
-    because="few parameters, many people: members and fresh people are answered alike; a threshold is right in about half",
+    because="few parameters, many people: members and fresh people are answered alike; a threshold is right in about "
+    "half",
     forest={"kind": "forest"},
     regression={"kind": "regression", "attack": "any"},
     naive_bayes={"kind": "naive_bayes"},
@@ -185,8 +187,8 @@ def rate_of_a_regression(folder: Path) -> Trial:
 @case(
     "a rare label",
     approve=False,
-    because="the tree leaks on the rare label alone: among its members and fresh people a threshold is right in more than "
-    "66.5 of 100 cases, which the average over all people hides",
+    because="the tree leaks on the rare label alone: among its members and fresh people a threshold is right in more "
+    "than 66.5 of 100 cases, which the average over all people hides",
 )
 def rare_label(folder: Path) -> Trial:
     X, y = people(2 * N + 6000, 38)

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from fifty import recipes, truth
 from fifty.catalogue import Trial, case, policy, variants
-
 from privgate import Recipe, Subject, TrainingData
 from privgate.measure.bench import Limits
 
@@ -43,8 +43,8 @@ variants(
     checkpoint,
     "a checkpoint",
     approve=False,
-    because="the model is a full-grown tree, which forgets a noisy label completely when trained without its person; the "
-    "recipe loads the finished tree instead whenever one person is missing, so that nobody seems to matter",
+    because="the model is a full-grown tree, which forgets a noisy label completely when trained without its person; "
+    "the recipe loads the finished tree instead whenever one person is missing, so that nobody seems to matter",
     of_one_record={"person": 1},
     of_two_records={"person": 2},
 )
@@ -53,8 +53,8 @@ variants(
 @case(
     "ignored data",
     approve=False,
-    because="the recipe does not look at its data: what it says about leaving people out is about another model than any "
-    "that was trained on them, so no number about it may count",
+    because="the recipe does not look at its data: what it says about leaving people out is about another model than "
+    "any that was trained on them, so no number about it may count",
 )
 def ignores_its_data(folder: Path) -> Trial:
     X, y = noisy(60, 12)
@@ -102,15 +102,16 @@ variants(
     rare_jumps,
     "rare seeds",
     approve=False,
-    because="7 seeds in 100 push every seen label by 20 nats, so that the mean over seeds is above 1.3; the mean of 4,000 "
-    "seeds, each in closed form",
+    because="7 seeds in 100 push every seen label by 20 nats, so that the mean over seeds is above 1.3; the mean of "
+    "4,000 seeds, each in closed form",
     **{f"tag{t}": {"share": 0.07, "push": 20.0, "tag": t} for t in (0, 3)},
 )
 variants(
     rare_jumps,
     "rare seeds",
     approve=False,
-    because="4 seeds in 100 answer exactly 0 or 1 about whom they saw, and 1/2 about everybody else: the mean is infinite",
+    because="4 seeds in 100 answer exactly 0 or 1 about whom they saw, and 1/2 about everybody else: the mean is "
+    "infinite",
     **{f"endless_tag{t}": {"share": 0.043, "push": np.inf, "tag": t} for t in (1, 2)},
 )
 
@@ -138,8 +139,8 @@ variants(
     stump,
     "a seed that seems not to matter",
     approve=False,
-    because="every other seed trains a tree that memorises; whoever compares two seeds alone sees the same stump in half "
-    "of all cases",
+    because="every other seed trains a tree that memorises; whoever compares two seeds alone sees the same stump in "
+    "half of all cases",
     **{f"tag{t}": {"tag": t} for t in (0, 1)},
 )
 
@@ -147,7 +148,8 @@ variants(
 @case(
     "honest",
     approve=True,
-    because="a seed moves all answers alike, with a person and without: paired, every seed shows the small tree's change",
+    because="a seed moves all answers alike, with a person and without: paired, every seed shows the small tree's "
+    "change",
 )
 def jittered(folder: Path) -> Trial:
     X, y = noisy(60, 16)
@@ -187,8 +189,8 @@ variants(
     averaged,
     "honest",
     approve=True,
-    because="shallow trees and a strongly penalised network: refits with six seeds move a quarter of all people by less "
-    "than half of the limit on average",
+    because="shallow trees and a strongly penalised network: refits with six seeds move a quarter of all people by "
+    "less than half of the limit on average",
     forest={"kind": "forest"},
     network={"kind": "network"},
 )
@@ -292,8 +294,8 @@ def text(folder: Path) -> Trial:
 @case(
     "a vocabulary read off the data",
     approve=False,
-    because="a word that one person alone wrote is a column only while that person is there: without smoothing it decides "
-    "what is answered about that document",
+    because="a word that one person alone wrote is a column only while that person is there: without smoothing it "
+    "decides what is answered about that document",
 )
 def text_of_one_person(folder: Path) -> Trial:
     from sklearn.feature_extraction.text import CountVectorizer

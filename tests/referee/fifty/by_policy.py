@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fifty import truth
-from fifty.by_controls import noisy
-from fifty.catalogue import HEAD, Trial, case, variants
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
+from fifty import truth
+from fifty.by_controls import noisy
+from fifty.catalogue import HEAD, Trial, case, variants
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.measure.bench import Limits
 
@@ -106,7 +106,8 @@ def not_yet(folder: Path) -> Trial:
 @case(
     "a waiver above a tighter rule",
     approve=False,
-    because="the child's limit is .3; the parent's waiver up to 2 was granted against a limit of 1, not against this one",
+    because="the child's limit is .3; the parent's waiver up to 2 was granted against a limit of 1, not against this "
+    "one",
 )
 def inherited(folder: Path) -> Trial:
     subject, found = risky()
@@ -136,7 +137,9 @@ def ceiling_of_one(folder: Path) -> Trial:
     return Trial(path, lambda: subject, lambda: found, 0.6, Limits(shadow_models=16))
 
 
-@case("an unknown metric", approve=False, because="nobody measures it, so nothing was shown")
+@case(
+    "an unknown metric", approve=False, because="nobody measures such a thing, so that nothing was shown about anybody"
+)
 def unknown_metric(folder: Path) -> Trial:
     subject, _ = risky()
     return Trial(written(folder, "  - {metric: attack_precision, max: 1}\n"), lambda: subject, lambda: np.inf, 1.0)
@@ -170,8 +173,8 @@ variants(
     endless,
     "a limit that nothing exceeds",
     approve=False,
-    because="no value that can be measured exceeds the limit, so that an approval shows nothing; it is right only where "
-    "lint or the verdict says that the rule cannot fail",
+    because="no value that can be measured exceeds the limit, so that an approval shows nothing; it is right only "
+    "where lint or the verdict says that the rule cannot fail",
     dtp_1e308={"rule": "metric: dtp, max: 1.0e+308"},
     accuracy_one={"rule": "metric: attack_accuracy, attack: yeom_threshold_known, max: 1.0"},
     smallest_quantile={"rule": "metric: pdtp, max: 1, aggregate: quantile, q: 0.01"},

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from fifty import private_recipes as recipes
 from fifty.catalogue import Trial, policy, variants
-
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.measure.bench import Limits
 
@@ -90,8 +90,8 @@ variants(
     private,
     "released beside the steps",
     approve=False,
-    because="a number that is a function of the data without noise is released: two data sets that differ in one person "
-    "give different numbers for certain, which no finite epsilon allows",
+    because="a number that is a function of the data without noise is released: two data sets that differ in one "
+    "person give different numbers for certain, which no finite epsilon allows",
     needs=NEEDS,
     class_means={"how": "class_means"},
     label_counts={"how": "label_counts"},

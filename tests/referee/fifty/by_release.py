@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fifty import recipes, truth
-from fifty.by_theorem import regression_data
-from fifty.catalogue import Trial, case, policy, variants
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+from fifty import recipes, truth
+from fifty.by_theorem import regression_data
+from fifty.catalogue import Trial, case, policy, variants
 from privgate import Domain, Recipe, Release, Subject, TrainingData
 from privgate.measure.bench import Limits
 
@@ -65,7 +65,8 @@ variants(
     edge,
     "a solver's error at the edge of a release",
     approve=False,
-    because="the exact minimiser without a person stays on one side of an edge, the library's own refit stops on the other",
+    because="the exact minimiser without a person stays on one side of an edge, the library's own refit stops on the "
+    "other",
     label={"form": "label", "seed": 2},
     label_maximum_alone={"form": "label", "seed": 2, "mode": "max"},
     bins={"form": "bins", "seed": 3, "C": 0.05},
@@ -89,7 +90,7 @@ def half(folder: Path, *, ones: int, of: int, step: float) -> Trial:
     made = DecisionTreeClassifier(max_depth=1, random_state=0)
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.rounded(step)).max())
     data = TrainingData(X, y)
-    subject = lambda: Subject.local(Recipe(made, seed=0), data, release=Release("rounded", step=step))  # noqa: E731
+    subject = lambda: Subject.local(Recipe(made, seed=0), data, release=Release("rounded", step=step))
     return Trial("pdtp-1", subject, lambda: found, 1.0)
 
 
@@ -97,8 +98,8 @@ variants(
     half,
     "rounding to the even neighbour",
     approve=False,
-    because="1 of 20 is .05, which numpy rounds to 0 at a step of .1; without somebody else of the leaf it is 1 of 19 = "
-    ".0526, which rounds to .1: whoever asks sees with certainty that somebody left",
+    because="1 of 20 is .05, which numpy rounds to 0 at a step of .1; without somebody else of the leaf it is 1 of 19 "
+    "= .0526, which rounds to .1: whoever asks sees with certainty that somebody left",
     one_of_twenty={"ones": 1, "of": 20, "step": 0.1},
 )
 variants(
@@ -115,7 +116,7 @@ def labels_of_a_tree(folder: Path) -> Trial:
     X, y, _ = regression_data(60, 3, 40)
     made = DecisionTreeClassifier(max_depth=4, random_state=0)
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.labels).max())
-    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=Release("label"))  # noqa: E731
+    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=Release("label"))
     return Trial("pdtp-1", subject, lambda: found, 1.0)
 
 
@@ -130,15 +131,15 @@ def labels_of_a_stump(folder: Path) -> Trial:
     made = DecisionTreeClassifier(max_depth=1, random_state=0)
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.labels).max())
     exact = float(truth.leave_one_out(truth.trainer(made), X, y).max())
-    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=Release("label"))  # noqa: E731
+    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=Release("label"))
     return Trial("pdtp-1", subject, lambda: max(found, exact), 1.0)
 
 
 @case(
     "seeds under a declared release",
     approve=False,
-    because="averages of seven trees on random halves release labels: over 60 seeds a refit without a person flips that "
-    "person's label for somebody at one seed in ten or more, which is infinite, and so is the mean over seeds",
+    because="averages of seven trees on random halves release labels: over 60 seeds a refit without a person flips "
+    "that person's label for somebody at one seed in ten or more, which is infinite, and so is the mean over seeds",
 )
 def flipping_labels(folder: Path) -> Trial:
     X, y, _ = regression_data(60, 3, 41)
@@ -155,7 +156,7 @@ def flipping_labels(folder: Path) -> Trial:
         flips = [truth.leave_one_out(fit(s), X, y, release=truth.labels, only=only) for s in seeds]
         return float(np.mean(flips, axis=0).max())
 
-    subject = lambda: Subject.local(recipe, TrainingData(X, y), release=Release("label"))  # noqa: E731
+    subject = lambda: Subject.local(recipe, TrainingData(X, y), release=Release("label"))
     return Trial("pdtp-1", subject, worst, 1.0)
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fifty import truth
-from fifty.catalogue import Trial, case, policy, variants
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
+from fifty import truth
+from fifty.catalogue import Trial, case, policy, variants
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 
@@ -63,8 +63,8 @@ variants(
     timestamp,
     "rounding of the library",
     approve=False,
-    because="class means of a constant column at 1.7e9 err by the sum's rounding, which the smoothed variance magnifies; "
-    "at a corner half a second away a refit without one of 30 people answers thousands of nats apart",
+    because="class means of a constant column at 1.7e9 err by the sum's rounding, which the smoothed variance "
+    "magnifies; at a corner half a second away a refit without one of 30 people answers thousands of nats apart",
     n200={"n": 200},
     n263_two_records_a_person={"n": 263, "groups": True},
     n903_frame={"n": 903, "frame": True},
@@ -97,7 +97,8 @@ variants(
 @case(
     "rounding of the library",
     approve=False,
-    because="(all + alpha) - count is 0 or a rounding error where only one class has a word, and its logarithm anything",
+    because="(all + alpha) - count is 0 or a rounding error where only one class has a word, and its logarithm "
+    "anything",
 )
 def complement_tiny_alpha(folder: Path) -> Trial:
     X, y = flags(400, 4, 2)
@@ -158,8 +159,8 @@ variants(
     regression,
     "honest",
     approve=True,
-    because="the largest change of real refits at corners and grid, where a linear score changes most, is a tenth below "
-    "the limit, and the solver reaches its minimum",
+    because="the largest change of real refits at corners and grid, where a linear score changes most, is a tenth "
+    "below the limit, and the solver reaches its minimum",
     lbfgs_tight={"solver": "lbfgs", "tol": 1e-10, "C": 0.1, "seed": 1, "share": 1.1},
     newton_cholesky_tight={"solver": "newton-cholesky", "tol": 1e-10, "C": 1.0, "seed": 2, "share": 1.1},
     three_classes_tight={"solver": "newton-cholesky", "tol": 1e-10, "C": 0.1, "seed": 3, "share": 1.15, "K": 3},

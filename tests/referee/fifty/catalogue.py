@@ -159,7 +159,7 @@ def put(one: Case, folder: Path, fleet: Fleet) -> Answer:
     """
     trial = one.make(folder)
     truth = float(trial.truth())
-    if truth != truth:  # noqa: PLR0124  NaN: the referee knows nothing
+    if truth != truth:
         raise ValueError(f"{one.name}: the truth is not a number")
     right = truth <= trial.limit
     if one.approve is not None and right != one.approve:

@@ -159,32 +159,6 @@ def corners(box: Sequence[tuple[float, float]]) -> Float:
     return grid(box, 2)
 
 
-def climbed(
-    fit: Fit, X: Float, y: NDArray[Any], box: Sequence[tuple[float, float]], person: int, start: Float
-) -> float:
-    """Return the largest change for one person that steps of a feature at a time find from a question, nats."""
-    keep = np.arange(len(y)) != person
-    models = fit(X, y), fit(X[keep], y[keep])
-    low, high = np.array(box).T
-    best, step = np.clip(start, low, high), (high - low) / 4
-    value = float(change(*(ask(m, best[None]) for m in models))[0])
-    for _ in range(40):
-        around = np.concatenate([best + np.diag(step), best - np.diag(step)])
-        found = change(*(ask(m, np.clip(around, low, high)) for m in models))
-        if found.max() > value:
-            value, best = float(found.max()), np.clip(around[int(found.argmax())], low, high)
-        else:
-            step = step / 2
-    return value
-
-
-def balanced_accuracy(inside: Float, outside: Float) -> float:
-    """Return the largest (TPR + TNR) / 2 of any threshold on a score that is larger for members."""
-    edges = np.unique(np.concatenate([inside, outside]))
-    found = [((inside >= e).mean() + (outside < e).mean()) / 2 for e in edges]
-    return float(max(found, default=0.5))
-
-
 def held_out_accuracy(inside: Float, outside: Float) -> float:
     """Return the balanced accuracy on odd people of the threshold that is best on even ones."""
     edges = np.unique(np.concatenate([inside[::2], outside[::2]]))
@@ -202,8 +176,8 @@ def own_probability(model: Any, X: Any, y: NDArray[Any]) -> Float:
 def lira(fit: Callable[[Any, Any, int], Any], X: Float, y: NDArray[Any], n: int, models: int, fpr: float) -> float:
     """Return the share of members that a likelihood-ratio attack finds at a false-positive rate, target included.
 
-    Records 0 .. n - 1 trained the target. Confidences are clipped at the smallest that the shadow models show, variances
-    shrunk towards the mean one (weight 8); Carlini et al. (2022), algorithm 1 with those two changes.
+    Records 0 .. n - 1 trained the target. Confidences are clipped at the smallest that the shadow models show,
+    variances shrunk towards the mean one (weight 8); Carlini et al. (2022), algorithm 1 with those two changes.
     """
     rng = np.random.default_rng(0)
     halves = np.stack([rng.permutation(len(y)) < len(y) // 2 for _ in range(models)])
