@@ -17,7 +17,7 @@ from privgate.retrain.fleet import Fleet
 FEW = (
     "constant_flags_alpha1e12",
     "checkpoint_of_two_records",
-    "half_one_of_twenty",
+    "half_of_neighbours",
     "one_person_invisible",
     "contingency_table",
     "plain_small_tree",
