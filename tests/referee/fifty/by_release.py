@@ -114,8 +114,8 @@ variants(
 @case(
     "rounding to the even neighbour",
     approve=False,
-    because="shares of 20 neighbours end on .05: numpy rounds .25 to .2, and what is rounded up in one model and down in "
-    "the other is twice as much, ln 2 = .69 where .65 is allowed",
+    because="shares of 20 neighbours end on .05: numpy rounds .25 to .2, and what is rounded up in one model and down "
+    "in the other is twice as much, ln 2 = .69 where .65 is allowed",
 )
 def half_of_neighbours(folder: Path) -> Trial:
     from sklearn.neighbors import KNeighborsClassifier
@@ -125,7 +125,7 @@ def half_of_neighbours(folder: Path) -> Trial:
     made = KNeighborsClassifier(20, algorithm="brute")
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.rounded(0.1)).max())
     release = Release("rounded", step=0.1)
-    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=release)  # noqa: E731
+    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=release)
     return Trial(policy(folder, "metric: pdtp, max: 0.65"), subject, lambda: found, 0.65)
 
 
