@@ -1,0 +1,1 @@
+"""Subjects with a known true answer, against which the product's verdicts are counted."""
