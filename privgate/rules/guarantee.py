@@ -16,7 +16,7 @@ def way(measurement: Measurement) -> str:
     if measurement.detail.get("library") == "diffprivlib":
         return "what the budget accountant counted"
     replays = measurement.detail.get("replays")
-    return f"noised steps (compared in {replays} reruns on other records)" if replays else "optimizer steps only"
+    return f"noised steps (compared in {replays} reruns on other people's data)" if replays else "optimizer steps only"
 
 
 class GuaranteeRule(Rule):

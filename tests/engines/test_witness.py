@@ -31,8 +31,8 @@ SUBJECTS = {
     "contingency_table": (ContingencyTable(), CODES, None),
     "smoothed_neighbors": (SmoothedNeighbors(), REAL, None),
     "random_trees": (RandomTrees(n_features=3), REAL, None),
-    "newton": (LogisticRegression(tol=1e-10, max_iter=5000), REAL, BOX),
-    "linear_softmax": (LogisticRegression(tol=1e-10, max_iter=5000), REAL, BOX),
+    "newton": (LogisticRegression(solver="newton-cholesky", tol=1e-10), REAL, BOX),
+    "linear_softmax": (LogisticRegression(solver="newton-cholesky", tol=1e-10), REAL, BOX),
 }
 
 

@@ -331,8 +331,10 @@ def test_a_declared_release_is_attacked_beside_exact_probabilities():
     assert any("declared release" in a for a in got.assumptions)
     assert got.high >= alone.high  # never instead: what exact probabilities tell still counts
     per_record = measure.measure(b, ask(scope="record"))
-    assert per_record.detail["searched"] == 2 * 240
     exact = measure.measure(bench(DecisionTreeClassifier(max_depth=6)), ask(scope="record"))
+    # members and candidates that are nearly equal are no trials
+    assert per_record.detail["searched"] == 2 * exact.detail["searched"]
+    assert 230 < exact.detail["searched"] <= 240
     assert per_record.high >= exact.high
 
 
