@@ -83,7 +83,7 @@ class Engine(Protocol):
         units : int64 array of shape (U,)
             Positions in ``subject.data.units``.
         seeds : tuple
-            Paired seeds; closed forms ignore them and answer for one.
+            Paired seeds; closed forms of training without randomness ignore them and answer for one.
         fleet : Fleet
             Runs and remembers calls of the training function; closed forms do not use it.
         queries : (row_unit, row_query), optional
