@@ -89,6 +89,14 @@ class DecisionTree:
         made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), seeds)
         return made, units[~kept]
 
+    def drawn(self, subject: Subject) -> Index:
+        """Return the units without whom the library draws between splits that tell them apart: the seed decides."""
+        alone = np.array([u for u, rows in enumerate(subject.data.units) if len(rows) == 1], dtype=np.int64)
+        record = np.array([subject.data.units[u][0] for u in alone], dtype=np.int64)
+        growth = growth_of(subject)
+        fine = ~growth.squeezed[record]
+        return alone[fine][falls(growth, record[fine]).tied[record[fine]]]
+
     def _made(
         self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: tuple[int | None, ...]
     ) -> Retrained:
