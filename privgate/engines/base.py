@@ -44,8 +44,8 @@ class Engine(Protocol):
     price ``cost(..., mode=...)`` says; ``precisions`` what ``leave_out(..., precision=...)`` knows; ``tolerance``
     (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on,
     beside those of several records where ``single_records`` is set; ``complements`` that the model releases 1 - p as
-    the first of two probabilities; and ``notes(subject)`` returns JSON values for the
-    report.
+    the first of two probabilities; ``drawn(subject)`` returns units whose refit the seed decides, so that seeds are
+    compared without them; and ``notes(subject)`` returns JSON values for the report.
     """
 
     @property
@@ -83,7 +83,7 @@ class Engine(Protocol):
         units : int64 array of shape (U,)
             Positions in ``subject.data.units``.
         seeds : tuple
-            Paired seeds; closed forms ignore them and answer for one.
+            Paired seeds; closed forms of training without randomness ignore them and answer for one.
         fleet : Fleet
             Runs and remembers calls of the training function; closed forms do not use it.
         queries : (row_unit, row_query), optional

@@ -34,12 +34,12 @@ class DecisionTree:
 
     Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits
     tie, it is followed down each of them; a record whose branches end in different answers is handed on, because
-    scikit-learn breaks ties by a shuffle of the features that a removal changes. Answers each record at its own
-    features only. O(n d log n) a level.
+    scikit-learn breaks ties by a shuffle of the features that a removal changes. The tree with every record is the
+    library's own, one a seed. Answers each record at its own features only. O(n d log n) a level.
     """
 
     name = "decision_tree"
-    version = 2
+    version = 3
     hands_on = "splits tie on their way"
     single_records = True
 
@@ -89,6 +89,14 @@ class DecisionTree:
         made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), seeds)
         return made, units[~kept]
 
+    def drawn(self, subject: Subject) -> Index:
+        """Return the units without whom the library draws between splits that tell them apart: the seed decides."""
+        alone = np.array([u for u, rows in enumerate(subject.data.units) if len(rows) == 1], dtype=np.int64)
+        record = np.array([subject.data.units[u][0] for u in alone], dtype=np.int64)
+        growth = growth_of(subject)
+        fine = ~growth.squeezed[record]
+        return alone[fine][falls(growth, record[fine]).tied[record[fine]]]
+
     def _made(
         self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: tuple[int | None, ...]
     ) -> Retrained:
@@ -99,16 +107,17 @@ class DecisionTree:
         counts = found.counts[row_query]
         with np.errstate(divide="ignore", invalid="ignore"):
             without = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
-            with_ = np.log(_full(subject, seeds[0])[row_query])
+            # ties of the tree on everybody are broken by the seed, though those on a record's own path may be gone
+            with_ = np.log(np.stack([_full(subject, seed)[row_query] for seed in seeds]))
         status = np.full(len(units), Status.EXACT, dtype=object)
         status[gone] = Status.UNDEFINED
         return Retrained(
             units=units,
-            seeds=seeds[:1],
+            seeds=seeds,
             row_unit=row_unit,
             row_query=row_query,
-            log_with=with_[None],
-            log_without=without[None],
+            log_with=with_,
+            log_without=np.repeat(without[None], len(seeds), axis=0),
             error=np.zeros(len(units)),
             status=status,
             engine=np.full(len(units), self.name, dtype=object),

@@ -1,5 +1,6 @@
 """What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls."""
 
+from privgate import engines
 from privgate.evidence import Precondition
 from privgate.measure.bench import Bench
 from privgate.retrain import controls, seeds
@@ -32,7 +33,15 @@ def trained(bench: Bench) -> list[Precondition]:
 def choose_seeds(bench: Bench) -> None:
     """Set the bench's paired seeds: one where training has no randomness."""
     n_units = bench.limits.max_retrains or bench.n_units
-    chosen = seeds.choose(bench.subject, bench.fleet, n_units=min(n_units, bench.n_units), count=bench.limits.seeds)
+    knowing = [e for e in engines.ALL if hasattr(e, "drawn") and not e.supports(bench.subject)]
+    drawn = knowing[0].drawn(bench.subject) if knowing else ()
+    chosen = seeds.choose(
+        bench.subject,
+        bench.fleet,
+        n_units=min(n_units, bench.n_units),
+        count=bench.limits.seeds,
+        drawn=[int(u) for u in drawn],
+    )
     bench.seeds, bench.more_seeds = chosen.seeds, chosen.more
     bench.detail["seeds"] = {
         "dependent": chosen.dependent,

@@ -66,6 +66,11 @@ def _random_training(bench: Bench) -> bool:
     return bool(bench.detail.get("seeds", {}).get("dependent", False))
 
 
+def _paired(bench: Bench) -> int:
+    """Return over how many seeds the figures really are: an engine that answered for one has seen one."""
+    return len(bench.retrained.seeds)
+
+
 def _confidence(bench: Bench) -> float | None:
     return 0.95 if _random_training(bench) else None
 
@@ -73,7 +78,7 @@ def _confidence(bench: Bench) -> float | None:
 def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> str:
     if _random_training(bench):
         # a single seed measures the seed, not the person: it neither blocks nor approves
-        return "confidence" if len(bench.seeds) > 1 else "point"
+        return "confidence" if _paired(bench) > 1 else "point"
     if found.confidence is not None:
         return "confidence"
     return "bound" if metric == "dtp" or found.low != found.high else "exact"
@@ -85,7 +90,7 @@ def _seeds(bench: Bench) -> dict[str, Any]:
         return {}
     told = bench.detail["seeds"]
     own = {k: told[k] for k in ("registered_worst", "registered_above") if k in told}
-    return {"paired_seeds": len(bench.seeds), "unseen": paired.unseen(len(bench.seeds)), **own}
+    return {"paired_seeds": _paired(bench), "unseen": paired.unseen(_paired(bench)), **own}
 
 
 def _assumptions(bench: Bench, metric: str) -> list[str]:
@@ -94,7 +99,7 @@ def _assumptions(bench: Bench, metric: str) -> list[str]:
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
     if _random_training(bench):
-        said += _over_seeds(len(bench.seeds))
+        said += _over_seeds(_paired(bench))
     elif compared := bench.detail.get("seeds", {}).get("compared"):
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
     if metric == "pdtp":

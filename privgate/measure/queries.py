@@ -178,7 +178,7 @@ def per_query(found: Retrained) -> Float:
     live = ~lost[found.row_unit]
     change = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
     estimate = paired.mean_changes(change, n_tests=max(1, int(live.sum())))
-    error = np.nan_to_num(found.error, nan=np.inf)[found.row_unit]
+    error = 2 * np.nan_to_num(found.error, nan=np.inf)[found.row_unit]  # both models may be off
     value = np.full(len(found.row_unit), np.inf)
     value[live] = np.maximum(estimate.low - error[live], 0.0)
     screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)

@@ -11,6 +11,7 @@ from privgate.policy.document import Audit
 from privgate.rules.base import Rule
 from privgate.rules.leave_one_out import LeaveOneOutRule
 from privgate.rules.membership import MembershipRule
+from privgate.rules.table import Table
 from privgate.verdict import Finding, Outcome, worst
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
             return f"{measurement.n} units were measured, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
+    if isinstance(rule, LeaveOneOutRule | Table):
         seeds = _seeds(evidence.detail)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
             return f"{seeds:g} paired seeds were used, the policy wants {audit.min_seeds}"

@@ -63,7 +63,7 @@ def people(subject: Subject) -> list[int]:
     found: list[int] = []
     for u in generator(subject, "people left out by controls").permutation(len(members)).tolist():
         left = counts - np.bincount(codes[members[u]], minlength=len(counts))
-        if left.all() and left.sum() > 1:
+        if left[counts > 0].all() and left.sum() > 1:  # a declared label may have no record to begin with
             found.append(u)
         if len(found) == PEOPLE:
             break

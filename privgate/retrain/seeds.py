@@ -1,6 +1,7 @@
 """How many paired seeds a recipe needs, decided from what the controls see, before any unit is left out."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +52,14 @@ class Seeds:
     more: tuple[int | None, ...] = ()
 
 
-def choose(subject: Subject, fleet: Fleet, *, n_units: int | None = None, count: int | None = None) -> Seeds:
+def choose(
+    subject: Subject,
+    fleet: Fleet,
+    *,
+    n_units: int | None = None,
+    count: int | None = None,
+    drawn: Sequence[int] = (),
+) -> Seeds:
     """Return the paired seeds for a subject.
 
     Trains with the recipe's seed and with ``TRIED`` others, on everything and on data without one person, a different
@@ -69,6 +77,8 @@ def choose(subject: Subject, fleet: Fleet, *, n_units: int | None = None, count:
         Units that will be left out; all if absent.
     count : int, optional
         The operator's number of pairs, if training depends on its seed; so many seeds are compared at least.
+    drawn : sequence of int
+        Units whose refit an engine expects the seed to decide: seeds are compared without these as well.
 
     Raises
     ------
@@ -83,7 +93,7 @@ def choose(subject: Subject, fleet: Fleet, *, n_units: int | None = None, count:
     tried = max(TRIED, 0 if count is None else count - 1)
     wanted = max(SEEDS_FOR_A_LIMIT, tried + 1, MOST)
     others = [int(s) for s in generator(subject, "seeds").choice(2**31, size=wanted, replace=False) if s != own]
-    moved, compared = _moved(subject, fleet, others[:tried])
+    moved, compared = _moved(subject, fleet, others[:tried], drawn)
     if moved <= DETERMINISTIC:
         text = f"{compared} seeds gave the same models, on all data and with one person left out; one seed is used"
         return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
@@ -101,9 +111,9 @@ def choose(subject: Subject, fleet: Fleet, *, n_units: int | None = None, count:
     return Seeds(seeds, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
 
 
-def _moved(subject: Subject, fleet: Fleet, others: list[int]) -> tuple[float, int]:
+def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[int]) -> tuple[float, int]:
     """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough."""
-    own, people = subject.recipe.seed, changed.people(subject)
+    own = subject.recipe.seed
     pool = changed.pool(subject)
 
     def fit(position: int, gone: int | None) -> Fit:
@@ -126,9 +136,10 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int]) -> tuple[float, in
         if moved > DETERMINISTIC:
             return moved, len(others[: some[-1] + 1]) + 1
     # a tie that only the missing record makes, or a number of records that only then is odd
-    drawn = [people[k % len(people)] for k in range(len(others))] if people else []
-    plain = [changed.without(subject, u) for u in drawn]
-    moved = max(moved, compare(plain, [fit(k, u) for k, u in enumerate(drawn)]))
+    for some in (changed.people(subject), list(drawn)):
+        gone = [some[k % len(some)] for k in range(len(others))] if some else []
+        plain = [changed.without(subject, u) for u in gone]
+        moved = max(moved, compare(plain, [fit(k, u) for k, u in enumerate(gone)]))
     return moved, len(others) + 1
 
 

@@ -3,7 +3,8 @@
 ``suite`` is a JSON file beside the policy; its expectations speak about the columns of the per-unit table (pdtp,
 dtp_lower, dtp_upper, error, noise_floor, seeds, engine, status, label). All must be met. A row minimum and not-null on
 every column named are added, because an empty table and NaN meet almost any expectation; a missing column is an error,
-not a violation. The judged number is the count of expectations that are not met.
+not a violation. The judged number is the count of expectations that are not met. Where a person's
+``pdtp`` is known up to an error, or as a mean over paired seeds, its lower and upper limits must meet the suite too.
 
 Request: ``table(suite="<file>@sha256:<digest of its content>")``; the content comes with the policy. Expectations.
 
@@ -40,7 +41,9 @@ class Table(Rule):
         """Return how many expectations of how many are met."""
         broken = measurement.detail.get("violated", [])
         names = f" ({'; '.join(str(v) for v in broken[:5])})" if broken else ""
-        return f"{measurement.value:.0f} of {measurement.n} expectations are not met{names}: {outcome.value}"
+        low, high = measurement.low, measurement.high
+        count = f"{high:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
+        return f"{count} of {measurement.n} expectations are not met{names}: {outcome.value}"
 
     def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

@@ -15,6 +15,8 @@ from privgate.evidence import Request
 from privgate.measure import suites, table
 from privgate.measure.bench import Bench
 from privgate.retrain.fleet import Fleet
+from privgate.rules.table import Table
+from privgate.verdict import Outcome
 
 AGE = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "min_value": 17, "max_value": 99}}
 
@@ -214,6 +216,27 @@ def test_nan_and_infinity_in_the_table_are_violations(bad):
     found = table.measure(bench(expect(max_value=0.5), pdtp=np.array([0.1, 0.2, 0.3, bad])), ASKED)
 
     assert found.low == 1.0
+
+
+def test_limits_of_a_figure_must_meet_the_suite_as_well():
+    wide = {"pdtp_low": np.zeros(4), "pdtp_high": np.array([0.1, 0.2, 0.3, np.inf])}
+    found = table.measure(bench(expect(max_value=0.5), **wide), ASKED)
+    floor = table.measure(bench(expect(min_value=0.05), **wide), ASKED)
+    surely = table.measure(bench(expect(min_value=0.2), **wide), ASKED)
+    rule = Table(suite="u.json@sha256:1")
+
+    assert (found.value, found.low, found.high) == (0.0, 0.0, 1.0)
+    assert rule.judge(found).outcome is Outcome.INCONCLUSIVE
+    assert "between 0 and 1 of 3" in rule.judge(found).message
+    assert rule.judge(floor).outcome is Outcome.INCONCLUSIVE
+    assert rule.judge(surely).outcome is Outcome.FAILED
+
+
+def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
+    one = bench(expect(max_value=0.5), seeds=np.ones(4))
+    one.detail["seeds"] = {"dependent": True}
+
+    assert Table(suite="u.json@sha256:1").judge(table.measure(one, ASKED)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_table_that_misses_units_or_a_column_cannot_be_judged():

@@ -20,6 +20,9 @@ from privgate import Policy, TrainingData
 from privgate.errors import PolicyError
 from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy import schema, strict_yaml
+from privgate.policy.document import Audit
+from privgate.policy.judge import shortfall
+from privgate.rules.table import Table
 from privgate.verdict import Outcome, Verdict
 
 EXAMPLE = Path(__file__).parent / "example" / "privgate.yaml"
@@ -233,6 +236,16 @@ def test_seeds_count_only_where_training_depends_on_them(load):
         assert outcome(policy, evidence(policy, told=told)) is expected
     assert outcome(policy, evidence(policy, told={"trace": {"seeds": [1, 2, 3, 4, 5]}})) is Outcome.PASSED
     assert outcome(policy, evidence(policy, told={"trace": {"seeds": [1, 2, 3, 4]}})) is Outcome.INCONCLUSIVE
+
+
+def test_a_suite_over_the_table_needs_the_seeds_that_the_policy_wants_as_well():
+    audit, rule = Audit(min_seeds=20), Table(suite="u.json")
+    seen = Measurement(rule.request(), value=0.0, low=0.0, high=0.0, n=3, population=3)
+    few = Evidence(
+        subject={}, preconditions=(), measurements={}, detail={"seeds": {"dependent": False, "compared": 11}}
+    )
+
+    assert "the policy wants 20" in shortfall(audit, rule, seen, few)
 
 
 # -- waivers ----------------------------------------------------------------------------------------------------------

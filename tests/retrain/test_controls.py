@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate.claim import Claim
 from privgate.data import TrainingData
+from privgate.models import ContingencyTable
 from privgate.recipe import Recipe
 from privgate.retrain import changed
 from privgate.retrain.controls import CLEAR, IGNORED, LEVEL, SIDE, depends_on_data, permutation_p, reproduces, trainings
@@ -407,3 +408,11 @@ def test_honest_recipes_are_hardly_ever_refused(tmp_path, size):
                     refused.setdefault(f"{kind}, {type(learner).__name__}", []).append(found.message)
     print(f"n = {size}: {sum(map(len, refused.values()))} of {checked} honest recipes refused: {refused}")
     assert len(refused) <= 0.06 * checked
+
+
+def test_a_declared_label_that_nobody_has_does_not_keep_people_from_being_left_out(tmp_path):
+    recipe = Recipe(ContingencyTable(1.0, classes=[0, 1, 2]), seed=0)
+    with Fleet(jobs=1, ledger=tmp_path) as fleet:
+        found = depends_on_data(Subject.local(recipe, TrainingData((X[:60, :2] > 0).astype(int), Y[:60])), fleet)
+
+    assert found.outcome == "passed", found.message
