@@ -166,8 +166,9 @@ def coded(data: TrainingData) -> Code | None:
         # a hash of column numbers serves both sides, whatever dtype they have
         return np.concatenate([_sketches(_rows_of(X)) for X in sides])
     if hasattr(data.X, "iloc"):
-        if list(map(str, sides[0].columns)) != list(map(str, sides[1].columns)):
+        if set(sides[0].columns) != set(sides[1].columns):
             return None
+        sides = (sides[0], sides[1][list(sides[0].columns)])  # as the pool puts them together
         names = range(sides[0].shape[1])
         return _thinned([_column(*(np.asarray(X.iloc[:, j]) for X in sides)) for j in names])
     if hasattr(data.X, "shape"):

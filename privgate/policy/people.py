@@ -50,6 +50,7 @@ def same(one: str, other: str) -> bool:
     >>> same("Lee, Ann", "Ann Lee"), same("Ann Lee", "ann.lee@example.org"), same("ann@a.org", "ann@b.org")
     (True, True, False)
     """
+    one, other = (re.sub(r"\+[^@]*@", "@", name) for name in (one, other))
     if ("@" in one) != ("@" in other):  # an address without its domain is a name
         one, other = (name.partition("@")[0] or name for name in (one, other))
     return bool((_skeletons(one) | _skeletons(_sorted(one))) & (_skeletons(other) | _skeletons(_sorted(other))))

@@ -217,6 +217,14 @@ def test_a_shift_is_seen_in_every_container(kind):
     assert pool.built(data(X, Z, rng)).shift.clear
 
 
+def test_columns_in_another_order_hide_nobody():
+    rng = np.random.default_rng(13)
+    X = frame(rng)
+    found = data(X, noisy(X, rng)[X.columns[::-1]], rng)
+
+    assert pool.built(found).twins.too_many
+
+
 def between(X, rng):
     """Half way to the nearest other member."""
     far = np.linalg.norm((X[:, None] - X[None]) / X.std(axis=0), axis=2) + np.diag([np.inf] * len(X))
