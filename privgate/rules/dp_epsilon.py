@@ -58,6 +58,6 @@ class DpEpsilon(GuaranteeRule):
         but = f", except with probability about {delta:g}" if delta > 0 else ""
         return (
             f"whatever anybody else knows, one person's data can shift the odds of any guess about that person at most "
-            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}, as far as training reaches its records only through "
+            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}, as far as training reaches its data only through "
             f"{way(measurement)}"
         )
