@@ -28,6 +28,8 @@ ALIKE = 0.6
 MOST_COMPARISONS = 1_500_000_000
 #: probability that an honest split is called too alike
 LEVEL = 1e-4
+#: the same before members are counted as found for having a twin: an error costs less, and there copies are few
+CHARGED = 1e-2
 #: candidates with a twin beyond what chance explains: from this share on, no attack is judged
 MOST_TWINS = 0.05
 #: records may be left out of the trials on account of a twin if distinct members have one no oftener than this
@@ -53,6 +55,8 @@ class Twins:
         Pool rows, candidates and members, that have a twin among the members, or are one, by a standard at which
         distinct members hardly ever have one; they are no trials. Empty where only a sample was looked at, or where
         twins are common.
+    others : int
+        Members who have a twin among the members by that standard.
     """
 
     checked: int
@@ -61,6 +65,7 @@ class Twins:
     excess: float
     clear: bool
     rows: Index
+    others: int = 0
 
     @property
     def too_many(self) -> bool:
@@ -117,7 +122,7 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
         hit = c >= rare
         alike = np.unique(np.concatenate([outside[hit], nearest[hit], inside[m >= rare]])).astype(np.int64)
     p, excess, share, usual = found
-    return Twins(len(c), share, usual, excess, p <= LEVEL, alike)
+    return Twins(len(c), share, usual, excess, p <= LEVEL, alike, int((m >= rare).sum()) if rare else 0)
 
 
 def oftener(hits: int, among: int, usual: int, of: int) -> float:
@@ -161,8 +166,9 @@ def coded(data: TrainingData) -> Code | None:
         # a hash of column numbers serves both sides, whatever dtype they have
         return np.concatenate([_sketches(_rows_of(X)) for X in sides])
     if hasattr(data.X, "iloc"):
-        if list(map(str, sides[0].columns)) != list(map(str, sides[1].columns)):
+        if set(sides[0].columns) != set(sides[1].columns):
             return None
+        sides = (sides[0], sides[1][list(sides[0].columns)])  # as the pool puts them together
         names = range(sides[0].shape[1])
         return _thinned([_column(*(np.asarray(X.iloc[:, j]) for X in sides)) for j in names])
     if hasattr(data.X, "shape"):

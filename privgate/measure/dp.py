@@ -105,7 +105,7 @@ def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
         high=found.epsilon,
         unit="nats",
         kind="bound",
-        assumptions=(*found.assumptions, counted(rests)),
+        assumptions=(*found.assumptions, counted(rests), *origin(bench)),
         detail={
             **_rests(rests),
             "delta": held_delta(rests, found),
@@ -131,7 +131,12 @@ def _accuracy(bench: Bench, rests: Standing, request: Request) -> Measurement:
         high=value,
         unit="fraction",
         kind="bound",
-        assumptions=(f"the adversary's prior probability of membership is {prior:g}", *words, counted(rests)),
+        assumptions=(
+            f"the adversary's prior probability of membership is {prior:g}",
+            *words,
+            counted(rests),
+            *origin(bench),
+        ),
         detail=_rests(rests),
     )
 
@@ -148,6 +153,14 @@ def counted(rests: Standing) -> str:
         )
     what = "optimizer steps" if seen.library == "opacus" else "releases of the budget accountant"
     return f"{what} only: what else the training does with its records was not compared"
+
+
+def origin(bench: Bench) -> tuple[str, ...]:
+    """Return that the registered model is taken for one of the recipe's, which no rerun can show; empty without one."""
+    if bench.subject.model is None:
+        return ()
+    told = "as close to reruns as these are to each other, but so may be a model that was trained without noise"
+    return (f"the registered model was trained by this recipe: it is {told}",)
 
 
 def _best_accuracy(rests: Standing, prior: float) -> tuple[tuple[str, ...], float]:

@@ -98,10 +98,15 @@ _BUILT: "WeakKeyDictionary[TrainingData, Pool]" = WeakKeyDictionary()
 
 def told(shift: Shift) -> str:
     """Return in words how members and candidates are told apart."""
-    return (
+    said = (
         f"told apart by features and label alone with an AUC of {shift.auc:.3f}, 0.5 is due; shares of labels differ "
         f"by {shift.labels:.1%}"
     )
+    if shift.beside_members:
+        said += f"; {shift.beside:.1%} more of the candidates than is due are nearest to a member"
+    if shift.beside_members or shift.below:
+        said += "; as if they were made from members, or picked beside them"
+    return said
 
 
 def of(data: TrainingData) -> Pool:
@@ -170,15 +175,16 @@ def _build(data: TrainingData) -> Pool:
     unique = np.array([name not in shared for name in names])
     trial = eligible & unique
     copied, among = _copied(names[:n], unit[:n], names[n:])
-    hidden = copied if alike.oftener(int(overlap[n:].sum()), size - n, int(among.sum()), n) <= alike.LEVEL else None
     twins = alike.twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if twins is not None:
         near[twins.rows] = True
         trial &= ~near
-        if twins.clear:
-            hidden = near[:n] if hidden is None else hidden | near[:n]
         eligible[n:] &= ~near[n:]
+    # exact and near copies together: each alone may be too few to be seen
+    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if twins is None else twins.others)
+    charged = alike.oftener(copies, size - n, due, n) <= alike.CHARGED
+    hidden = copied | near[:n] if charged or (twins is not None and twins.clear) else np.zeros(n, dtype=bool)
     removed = {
         "also_in_training": int(overlap.sum()),
         "repeated": int((repeated & ~overlap).sum()),
@@ -196,7 +202,7 @@ def _build(data: TrainingData) -> Pool:
         removed,
         twins,
         shift,
-        0.0 if hidden is None else float(hidden.mean()),
+        float(hidden.mean()),
     )
 
 

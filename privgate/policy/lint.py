@@ -103,8 +103,8 @@ def _rule(rule: Rule, policy: Policy, known: Mapping[str, Any]) -> Iterator[str]
         yield "no 'source' says where this limit comes from"
     if rule.bound == "lower" and rule.metric != "dp_epsilon_lower_bound":
         yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
-    if isinstance(rule, AttackAccuracy | AttackAdvantage) and rule.attack != "any":
-        yield f"only the attack {rule.attack!r} is judged; 'any' judges the best of all that apply"
+    if isinstance(rule, AttackAccuracy | AttackAdvantage | AttackTpr) and rule.attack != "any":
+        yield f"only the attack {rule.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
     if isinstance(rule, LeaveOneOutRule) and 0.5 <= rule.covers < ALMOST_ALL:
         yield f"{100 * (1 - rule.covers):.3g} % of the people in the data are left without any limit"
     confidence = getattr(rule, "confidence", 1.0)

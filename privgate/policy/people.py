@@ -47,8 +47,20 @@ def same(one: str, other: str) -> bool:
     --------
     >>> same("Ann Lee", "ａnn  lee"), same("Jos\u00e9", "Jose\u0301"), same("ann", "ANN."), same("ann", "anna")
     (True, True, True, False)
+    >>> same("Lee, Ann", "Ann Lee"), same("Ann Lee", "ann.lee@example.org"), same("ann@a.org", "ann@b.org")
+    (True, True, False)
     """
-    return bool(_skeletons(one) & _skeletons(other))
+    one, other = (re.sub(r"\+[^@]*@", "@", name) for name in (one, other))
+    if ("@" in one) != ("@" in other):  # an address without its domain is a name
+        one, other = (name.partition("@")[0] or name for name in (one, other))
+    return bool((_skeletons(one) | _skeletons(_sorted(one))) & (_skeletons(other) | _skeletons(_sorted(other))))
+
+
+def _sorted(name: str) -> str:
+    """Return the words of a name in their order in the alphabet: some write the family name first."""
+    local, at, domain = name.partition("@")
+    words = re.findall(r"\w+", unicodedata.normalize("NFKC", local).casefold())
+    return " ".join(sorted(words)) + at + domain
 
 
 def _skeletons(name: str) -> set[str]:

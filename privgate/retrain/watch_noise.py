@@ -1,6 +1,7 @@
 """Whether what was added to the sums of one run is the Gaussian noise it is stated to be."""
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +20,10 @@ KEPT = 256
 RARE = 1e-6
 #: fewer numbers do not tell Gaussian noise from other noise of its deviation
 ENOUGH = 3000
-#: seeds below this can be tried one by one
-GUESSABLE = 2**20
+#: seeds below this can be tried one by one; those that torch takes from the operating system have 53 bits
+GUESSABLE = 2**32
+#: seconds around now in which a seed that is a time is guessed, in parts of a second of these sizes
+HOUR, PARTS = 3600, (10**3, 10**6, 10**9)
 
 
 @dataclass
@@ -38,6 +41,8 @@ class Noise:
     kept : array of shape (at most KEPT,)
     seed : int
         What the generator was seeded with.
+    clock : bool
+        Whether the seed is the time of the run, in thousandths, millionths or billionths of a second.
     own : bool
         Whether the numbers are those that the library's own generator of noise returned.
     """
@@ -48,6 +53,7 @@ class Noise:
     zero: bool = True
     kept: Float = field(default_factory=lambda: np.zeros(0))
     seed: int = GUESSABLE
+    clock: bool = False
     own: bool = True
 
 
@@ -77,15 +83,22 @@ def measured(optimizer: Any, sums: list[Any], made: list[Any]) -> Noise:
     units = (flat / (stated * norm)).numpy()
     pieces = np.split(units, np.cumsum([p.numel() for p in parts])[:-1])
     places = np.unique(np.linspace(0, len(units) - 1, min(KEPT, len(units))).astype(int))
+    seed = int(generator.initial_seed())
     return Noise(
         stated,
         np.array([float(p @ p) for p in pieces]),
         np.array([float(len(p)) for p in pieces]),
         zero=False,
         kept=units[places],
-        seed=int(generator.initial_seed()),
+        seed=seed,
+        clock=_is_clock(seed, time.time()),
         own=_same(parts, made, floor),
     )
+
+
+def _is_clock(seed: int, now: float) -> bool:
+    """Whether a seed is a time about ``now``; seeds of 53 random bits are with probability 1e-6."""
+    return any(abs(seed - now * part) < HOUR * part for part in PARTS)
 
 
 def _same(added: list[Any], made: list[Any], floor: float) -> bool:
@@ -133,6 +146,8 @@ def defect(steps: list[Noise]) -> str:
     noisy = [s for s in steps if not s.zero and len(s.kept) >= SHORTEST]
     if any(s.seed < GUESSABLE for s in noisy):
         return f"the generator of the noise was seeded with a number below {GUESSABLE}: trying them all undoes it"
+    if any(s.clock for s in noisy):
+        return "the generator of the noise was seeded with the time: trying the times of that day undoes it"
     runs = [np.stack([s.kept for s in noisy if len(s.kept) == size]) for size in {len(s.kept) for s in noisy}]
     # unequal steps, and unequal coordinates, must be unrelated
     related = "the noise is not independent between steps and coordinates: much of it can be subtracted"

@@ -1,6 +1,7 @@
 """Everything that an object carries, leaf by leaf, so that two trainings' objects can be compared."""
 
 import hashlib
+import sys
 import types
 import weakref
 from collections.abc import Iterator, Mapping
@@ -8,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-#: what Opacus leaves on a network while it trains; the report warns of it, because a pickle carries it
-LEFTOVERS = frozenset({"grad_sample", "summed_grad", "activations", "_norm_sample", "grad"})
+#: what Opacus leaves on parameters and modules while it trains; the report warns of it, because a pickle carries it
+_ON_PARAMETERS = frozenset({"grad_sample", "summed_grad", "_norm_sample"})
+_ON_MODULES = frozenset({"activations"})
 #: names and counters of the process, no part of a model
 _IGNORED = frozenset({"__weakref__", "__builtins__", "_cdata", "_backward_pre_hooks"})
 _BARE = (type(None), bool, int, float, complex, str, bytes, np.generic)
@@ -56,7 +58,7 @@ def leftovers(thing: Any) -> bool:
             continue
         seen[id(value)] = value
         if isinstance(value, torch.Tensor):
-            if any(getattr(value, name, None) is not None for name in ("grad_sample", "summed_grad")):
+            if any(getattr(value, name, None) is not None for name in _ON_PARAMETERS):
                 return True
             continue
         if isinstance(value, torch.nn.Module) and getattr(value, "activations", None):
@@ -127,8 +129,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     own = getattr(value, "__dict__", None)
     if isinstance(own, Mapping):
+        left = _left_on(value)
         for name in sorted(own, key=str):
-            if name in LEFTOVERS or name in _IGNORED:
+            if name in left or name in _IGNORED:
                 continue
             part = own[name]
             if "_hooks" in str(name) and isinstance(part, Mapping):
@@ -149,6 +152,14 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
             return
         if isinstance(reduced, tuple):
             yield ".state", [list(r) if isinstance(r, Iterator) else r for r in reduced[1:]]
+
+
+def _left_on(value: Any) -> frozenset[str]:
+    """Return names that ``leftovers`` looks at; on whatever else they stand, they are a part of the model."""
+    if _is_tensor(value):
+        return _ON_PARAMETERS
+    torch = sys.modules.get("torch")
+    return _ON_MODULES if torch is not None and isinstance(value, torch.nn.Module) else frozenset()
 
 
 def _slots(cls: type) -> tuple[str, ...]:

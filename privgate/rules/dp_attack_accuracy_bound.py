@@ -55,5 +55,5 @@ class DpAttackAccuracyBound(GuaranteeRule):
         return (
             f"no attack of any kind is right in more than {100 * measurement.high:.1f} % of cases, if it starts from a "
             f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
-            f"as training reaches its records only through {way(measurement)}"
+            f"as training reaches its data only through {way(measurement)}"
         )

@@ -1,6 +1,9 @@
 """Trainings "with differential privacy": broken ones by the bug that they have, and honest ones."""
 
+import copy
 import math
+import secrets
+import time
 
 import numpy as np
 import torch
@@ -642,6 +645,29 @@ def two_private_optimizers(X, y, *, seed):
     return Net(torch.nn.ModuleList([network, other])[0], classes, second=other)
 
 
+def examples_shipped(X, y, *, seed):
+    """Records under a name that Opacus uses on parameters and modules."""
+    x, _, _ = tensors(X, y)
+    return Net(*train(X, y), activations=x[:3].numpy())
+
+
+def from_zero(X):
+    network = linear(X.shape[1], 2)
+    for p in network.parameters():
+        torch.nn.init.zeros_(p)
+    return network
+
+
+def seeded_with_the_time(X, y, *, seed):
+    torch.manual_seed(int(time.time() * 1000))
+    return Net(*train(X, y, network=from_zero(X)))
+
+
+def seed_of_31_bits(X, y, *, seed):
+    torch.manual_seed(int(np.random.default_rng().integers(1 << 31)))
+    return Net(*train(X, y, network=from_zero(X)))
+
+
 BROKEN = [
     five_times, class_means_added, label_counts_in_bias, scaler_shipped, best_epoch, mixup_pairs,
     noise_on_wrong_tensor, noise_halved, noise_broadcast, noise_uniform, noise_cancelling, last_layer_without_noise,
@@ -653,7 +679,7 @@ BROKEN = [
     loss_remembers, neighbours_shipped, step_reads_sums, mean_of_a_batch_in_loss, mean_loss_said_to_be_a_sum,
     summed_loss_said_to_be_a_mean, drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows,
     learning_rate_from_data, plateau_on_training_loss, running_statistics, on_a_class, median_of_training,
-    two_private_optimizers,
+    two_private_optimizers, examples_shipped, seeded_with_the_time, seed_of_31_bits,
 ]  # fmt: skip
 
 # -- honest -----------------------------------------------------------------------------------------------------------
@@ -802,7 +828,58 @@ def _wrapped(x, codes):
     )  # fmt: skip
 
 
+def zero_start(X, y, *, seed):
+    return Net(*train(X, y, network=from_zero(X)))
+
+
+def seeded_by_the_system(X, y, *, seed):
+    torch.manual_seed(secrets.randbits(63))
+    return Net(*train(X, y, network=from_zero(X)))
+
+
+def averaged_on_the_way(X, y, *, seed):
+    network = linear(X.shape[1], 2)
+    kept = copy.deepcopy(network)
+
+    def average(_, now, __):
+        with torch.no_grad():
+            for a, b in zip(kept.parameters(), now.parameters(), strict=True):
+                a.mul_(0.9).add_(b, alpha=0.1)
+
+    _, classes = train(X, y, network=network, every=average)
+    return Net(kept, classes)
+
+
+class Normed(torch.nn.Module):
+    def __init__(self, d, k):
+        super().__init__()
+        self.norm, self.first, self.last = torch.nn.LayerNorm(d), torch.nn.Linear(d, 8), torch.nn.Linear(8, k)
+        self.drop = torch.nn.Dropout(0.2)
+
+    def forward(self, x):
+        return self.last(self.drop(torch.relu(self.first(self.norm(x)))))
+
+
+def as_in_the_tutorial(X, y, *, seed):
+    """Accuracy on the training set is printed every epoch, from a second loader."""
+    x, codes, _ = tensors(X, y)
+    network = Normed(X.shape[1], 2)
+    made = torch.optim.Adam(network.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(made, 1, gamma=0.9)
+    shown = DataLoader(TensorDataset(x, codes), batch_size=50)
+
+    def tell(*_):
+        network.eval()
+        with torch.no_grad():
+            print(sum(int((network(a).argmax(1) == b).sum()) for a, b in shown) / len(x))
+        network.train()
+        schedule.step()
+
+    return Net(*train(X, y, network=network, optimizer=made, epoch_end=tell))
+
+
 HONEST = [
+    zero_start, seeded_by_the_system, averaged_on_the_way, as_in_the_tutorial,
     plain, perceptron, convolution, embeddings, momentum, adam, scheduled, in_pieces, accumulated, published_start,
     public_pretraining, fixed_normalization, shuffled_and_said_so, by_layer, dropout, own_dataset, private_returned,
 ]  # fmt: skip

@@ -217,6 +217,53 @@ def test_a_shift_is_seen_in_every_container(kind):
     assert pool.built(data(X, Z, rng)).shift.clear
 
 
+def test_columns_in_another_order_hide_nobody():
+    rng = np.random.default_rng(13)
+    X = frame(rng)
+    found = data(X, noisy(X, rng)[X.columns[::-1]], rng)
+
+    assert pool.built(found).twins.too_many
+
+
+def between(X, rng):
+    """Half way to the nearest other member."""
+    far = np.linalg.norm((X[:, None] - X[None]) / X.std(axis=0), axis=2) + np.diag([np.inf] * len(X))
+    return (X + X[far.argmin(axis=1)]) / 2
+
+
+def beside(X, rng):
+    """Of twenty times as many honest people those who are nearest to a member each."""
+    many = numbers(rng, 20 * N)
+    return many[[int((((many - x) / X.std(axis=0)) ** 2).sum(axis=1).argmin()) for x in X]]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [*(lambda X, rng, s=s: X + s * X.std(axis=0) * rng.normal(size=X.shape) for s in (0.2, 0.3, 0.4)), between, beside],
+    ids=["a fifth", "a third", "two fifths", "between", "beside"],
+)
+def test_candidates_made_from_members_or_picked_beside_them_are_seen(made):
+    rng = np.random.default_rng(11)
+    X = numbers(rng)
+    y = rng.integers(0, 2, N)
+    found = TrainingData(X, y, candidates=(made(X, rng), y))
+
+    with pytest.raises(MeasurementError, match=r"made from members, or picked beside them|nearly equal"):
+        pool.of(found)
+
+
+@pytest.mark.parametrize("n", [60, 100, 400])
+@pytest.mark.parametrize("copy", [lambda v: v, lambda v: v.astype(np.float32)], ids=["exact", "nearly"])
+def test_members_hidden_among_few_candidates_count_as_found(n, copy):
+    rng = np.random.default_rng(12)
+    X, Z = numbers(rng, n), numbers(rng, n)
+    Z[:15] = copy(X[:15])
+    p = pool.built(TrainingData(X, rng.integers(0, 2, n), candidates=(Z, rng.integers(0, 2, n))))
+
+    # labels differ for half of them: exact copies of features with another label are near ones
+    assert p.hidden >= 15 / n or p.refusal
+
+
 def test_repeated_candidates_are_no_shift():
     rng = np.random.default_rng(2)
     Z = numbers(rng, N // 4)

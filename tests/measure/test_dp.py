@@ -162,6 +162,16 @@ def test_what_cannot_be_observed_is_inconclusive_unless_the_policy_accepts_it():
     assert [p.outcome for p in made.preconditions if p.name == "dp_declared_only"] == ["warned"]
 
 
+def test_that_the_registered_model_came_from_the_recipe_is_an_assumption():
+    """A model without noise lies among the reruns, or nearer to them than they lie to each other."""
+    made = bench()
+    for rule in (DpEpsilon(max=8), DpAttackAccuracyBound(max=0.9)):
+        assert "trained without noise" not in " ".join(measured.measure(made, rule.request()).assumptions)
+    made.subject = replace(made.subject, model=object())
+    for rule in (DpEpsilon(max=8), DpAttackAccuracyBound(max=0.9)):
+        assert "trained without noise" in " ".join(measured.measure(made, rule.request()).assumptions)
+
+
 def test_a_recipe_without_a_claim_has_no_guarantee():
     with pytest.raises(MeasurementError, match="states no"):
         measured.measure(bench(None, None), DpEpsilon(max=8).request())

@@ -35,6 +35,7 @@ CLAIM = Claim(
 QUICK = (
     "five_times", "class_means_added", "best_epoch", "mixup_pairs", "noise_halved", "batches_used_twice",
     "mixup_in_the_loop", "running_statistics", "summed_loss_said_to_be_a_mean", "perceptron", "public_pretraining",
+    "examples_shipped", "seeded_with_the_time", "seed_of_31_bits", "as_in_the_tutorial",
 )  # fmt: skip
 #: honest: four passes without amplification, by the closed form of Gaussian noise; one pass of Poisson batches
 OTHERWISE = {"shuffled_and_said_so": 9.998, "accumulated": 9.998, "private_returned": 3.881}

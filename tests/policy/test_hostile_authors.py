@@ -88,6 +88,12 @@ def test_a_name_in_another_script_that_looks_the_same_is_the_same():
     assert people.same("\u0141ukasz", "Lukasz")
 
 
+def test_a_name_in_another_order_or_as_an_address_is_the_same():
+    assert people.same("Lee, Ann", "Ann Lee")
+    assert people.same("Ann Lee", "ann.lee+x@example.org")
+    assert people.same("lee.ann@example.org", "Ann Lee")
+
+
 @given(st.text(st.characters(categories=["L", "N", "M", "Z", "P", "C"]), max_size=12))
 @example("ann\u200b")
 def test_a_name_that_counts_is_the_same_however_it_is_spelled(name):
@@ -99,7 +105,14 @@ def test_a_name_that_counts_is_the_same_however_it_is_spelled(name):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("ana", "ben"), ("ana@x.org", "ana.b@x.org"), ("Anna", "Ann"), ("李雷", "韩梅梅"), ("Иван", "Пётр")],
+    [
+        ("ana", "ben"),
+        ("ana@x.org", "ana.b@x.org"),
+        ("ana@x.org", "ana@y.org"),
+        ("Anna", "Ann"),
+        ("李雷", "韩梅梅"),
+        ("Иван", "Пётр"),
+    ],
 )
 def test_two_people_are_two_people(load, one, other):
     assert load(f"{DTP}waivers:\n{waiver(requester=one, approver=other)}").waivers
