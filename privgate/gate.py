@@ -180,9 +180,11 @@ def facts(subject: Subject) -> dict[str, Any]:
     """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
     from privgate import certificates
 
+    theorems, notes = certificates.applicable(subject)
     candidates = subject.data.candidates
     return {
-        "certificates": [c.name for c in certificates.applicable(subject)[0]],
+        "certificates": [c.name for c in theorems],
+        "why_no_certificate": certificates.reasons(notes),
         "n_units": len(subject.data.units),
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,

@@ -44,8 +44,8 @@ class Engine(Protocol):
     price ``cost(..., mode=...)`` says; ``precisions`` what ``leave_out(..., precision=...)`` knows; ``tolerance``
     (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on,
     beside those of several records where ``single_records`` is set; ``complements`` that the model releases 1 - p as
-    the first of two probabilities; and ``notes(subject)`` returns JSON values for the
-    report.
+    the first of two probabilities; ``notes(subject)`` returns JSON values for the report; and
+    ``declines(subject)`` says beforehand why ``leave_out`` will raise ``Declined``.
     """
 
     @property
