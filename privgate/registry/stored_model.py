@@ -89,10 +89,10 @@ class StoredModel:
             if not str(exc).startswith("Failed to enforce schema"):
                 raise
             # its beginning shows records; its end names a column and two types
-            why = re.sub(r"['\"].*", "…", str(exc).rpartition("Error: ")[2].partition("\n")[0])[:150]
+            why = re.sub(r"['\"].*", "…", str(exc).rpartition("Error: ")[2].partition("\n")[0])
+            why = why.removeprefix("Incompatible input types for ").partition(". Hint")[0][:90].rstrip(". ")
             raise SubjectError(
-                f"the model's signature refuses records that it was trained on, or candidates ({why.rstrip('. ')}); log "
-                "it with a signature that accepts them, or without one"
+                f"the model's signature refuses some records ({why}); log it with one that accepts them, or without"
             ) from exc
         finally:
             sys.dont_write_bytecode = before

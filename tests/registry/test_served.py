@@ -195,8 +195,8 @@ def with_columns():
     rng = np.random.default_rng(3)
     y = np.arange(40) % 2
     frame = pd.DataFrame({"a": rng.normal(size=40) + y, "age": 20 + np.arange(40)})
-    frame["kind"] = pd.Categorical(np.where(rng.random(40) < 0.5, "red", "blue"))
-    frame["odd"] = np.where(rng.random(40) < 0.5, "yes", None)
+    frame["kind"] = pd.Categorical(np.where(rng.random(40) < 0.5, "crimson", "azure"))
+    frame["odd"] = np.where(rng.random(40) < 0.5, "maybe", None)
     other = frame.iloc[::-1].reset_index(drop=True).assign(a=rng.normal(size=40))
     other["age"] = other["age"].astype(float).mask(other.index == 3)
     return frame, other, y
@@ -239,7 +239,7 @@ def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_r
         assert found.outcome == "passed", found.message
         return
     assert found.outcome == "inconclusive"
-    assert "the model's signature refuses records" in found.message
+    assert "the model's signature refuses some records (column age. " in found.message
     assert "age" in found.message
-    assert "log it with a signature that accepts them" in found.message
-    assert not any(word in found.message for word in ("red", "blue", "yes"))
+    assert "log it with one that accepts them, or without" in found.message
+    assert not any(word in found.message for word in ("crimson", "azure", "maybe"))
