@@ -59,12 +59,12 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import gate, registry, report
 
+    run = options.build(uri, settings)
     folder = Path(settings["report_dir"])
     try:  # before anything is trained, not after
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise UsageError(f"--report-dir {os.fspath(folder)} cannot be written: {exc.strerror}") from exc
-    run = options.build(uri, settings)
     verdict = gate.evaluate(
         run.policy,
         run.subject,
