@@ -71,7 +71,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     for why in bench.detail["cannot_conclude"]:
         tell(why)
     checked = check_preconditions(bench, policy)
-    stopped = [p for p in checked if p.name in STOPPERS and p.outcome in ("failed", "inconclusive")]
+    stopped = [p for p in checked if p.name in STOPPERS and stops(p)]
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     if not stopped:
         bench.detail["plan"], said = planning.make(bench, {r.metric for r in requests})
@@ -180,9 +180,11 @@ def facts(subject: Subject) -> dict[str, Any]:
     """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
     from privgate import certificates
 
+    theorems, notes = certificates.applicable(subject)
     candidates = subject.data.candidates
     return {
-        "certificates": [c.name for c in certificates.applicable(subject)[0]],
+        "certificates": [c.name for c in theorems],
+        "why_no_certificate": certificates.reasons(notes),
         "n_units": len(subject.data.units),
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,
@@ -199,8 +201,15 @@ def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
     found += controls.static(subject)
     if not any(p.outcome == "failed" for p in found):
         found += serving.preconditions(subject, bench.fleet)
+    if not any(stops(p) for p in found):
         found += controls.trained(bench)
     return found
+
+
+def stops(precondition: Precondition) -> bool:
+    """Return whether no training can change the verdict any more for the better."""
+    doubted = precondition.name in STOPPERS and precondition.outcome == "inconclusive"
+    return precondition.outcome == "failed" or doubted
 
 
 def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Measurement:
@@ -212,7 +221,8 @@ def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Mea
         )
         return Measurement(request, problem=problem, detail={"applicable": False})
     if stopped:
-        return Measurement(request, problem=f"not measured, because {stopped[0].message}")
+        why = f"not measured, because {stopped[0].message}"
+        return Measurement(request, problem=why, detail={"stopped_by": stopped[0].name})
     try:
         return measure.measure(bench, request)
     except MeasurementError as exc:

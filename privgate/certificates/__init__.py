@@ -2,7 +2,7 @@
 
 from privgate.certificates.base import Certificate, Certified
 from privgate.certificates.bernoulli_nb import BernoulliNB
-from privgate.certificates.best import applicable, bound
+from privgate.certificates.best import applicable, bound, reasons
 from privgate.certificates.categorical_nb import CategoricalNB
 from privgate.certificates.complement_nb import ComplementNB
 from privgate.certificates.contingency_table import ContingencyTable
@@ -33,4 +33,4 @@ ALL: dict[str, Certificate] = {
     )
 }
 
-__all__ = ["ALL", "Certificate", "Certified", "applicable", "bound"]
+__all__ = ["ALL", "Certificate", "Certified", "applicable", "bound", "reasons"]

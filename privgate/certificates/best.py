@@ -1,5 +1,6 @@
 """The best bound of every unit over all certificates that apply."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from privgate.certificates.witness import Witness
 from privgate.retrain.retrained import Index, Retrained
 from privgate.subject import Subject
 
+#: how ``library.refusal`` begins where a certificate is about another kind of model
+_OTHER_KIND = "the recipe is not "
+
 
 def applicable(subject: Subject) -> tuple[list[Certificate], list[str]]:
     """Return the certificates that apply, and a sentence for each that does not."""
@@ -21,6 +25,12 @@ def applicable(subject: Subject) -> tuple[list[Certificate], list[str]]:
         else:
             good.append(certificate)
     return good, notes
+
+
+def reasons(notes: Iterable[str]) -> list[str]:
+    """Return why certificates made for this kind of model do not apply, each reason once; nothing about other kinds."""
+    found = (note.partition("because ")[2] for note in notes)
+    return list(dict.fromkeys(why for why in found if why and not why.startswith(_OTHER_KIND)))
 
 
 def bound(

@@ -60,6 +60,11 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     from privgate import gate, registry, report
 
     run = options.build(uri, settings)
+    folder = Path(settings["report_dir"])
+    try:  # before anything is trained, not after
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UsageError(f"--report-dir {os.fspath(folder)} cannot be written: {exc.strerror}") from exc
     verdict = gate.evaluate(
         run.policy,
         run.subject,
@@ -68,7 +73,6 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         observe=bool(settings["observe"]),
         announce=console.note,
     )
-    folder = Path(settings["report_dir"])
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
     report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
     console.print_document(json.loads((folder / "report.json").read_text(encoding="utf-8")), folder / "report.html")

@@ -45,7 +45,8 @@ class Engine(Protocol):
     (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on,
     beside those of several records where ``single_records`` is set; ``complements`` that the model releases 1 - p as
     the first of two probabilities; ``drawn(subject)`` returns units whose refit the seed decides, so that seeds are
-    compared without them; and ``notes(subject)`` returns JSON values for the report.
+    compared without them; ``notes(subject)`` returns JSON values for the report; and ``declines(subject)`` says
+    beforehand why ``leave_out`` will raise ``Declined``.
     """
 
     @property

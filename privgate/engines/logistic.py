@@ -1,5 +1,7 @@
 """L2-regularised logistic regression without each unit, every unit with an error certificate."""
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,6 +49,10 @@ class Logistic:
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
         return regression.refusal(subject)
+
+    def declines(self, subject: Subject) -> str:
+        """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
+        return _declines(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...], *, mode: str = "all") -> Cost:
         """Return the cost of four sweeps over all units; for two classes and ``mode="max"``, over 64 of them."""
@@ -170,6 +176,15 @@ def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, flo
             f"solver; {stopping.ADVICE}"
         )
     return made, stops, whole
+
+
+@lru_cache(maxsize=4)
+def _declines(subject: Subject) -> str:
+    try:
+        _solved(subject, regression.objective(subject))
+    except Declined as exc:
+        return str(exc)
+    return ""
 
 
 def _vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:

@@ -23,9 +23,12 @@ def static(subject: Subject) -> list[Precondition]:
 def trained(bench: Bench) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
     subject, fleet = bench.subject, bench.fleet
-    found = [controls.reproduces(subject, fleet), controls.depends_on_data(subject, fleet)]
+    found = [controls.reproduces(subject, fleet)]
+    if found[0].outcome not in ("passed", "warned"):
+        return found  # the next control makes 70 trainings, and nothing is measured whatever it says
+    found.append(controls.depends_on_data(subject, fleet))
     bench.detail["controls"] = {k: v for k, v in found[1].detail.items() if k == "single_median"}
-    if all(p.outcome in ("passed", "warned") for p in found):
+    if found[1].outcome in ("passed", "warned"):
         choose_seeds(bench)
     return found
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import certificates
 from privgate.engines import torch_nets
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
@@ -47,8 +48,17 @@ def measure(bench: Bench, request: Request) -> Measurement:
             "claim": found.claim,
             "over_limit": {str(t): int((low > t).sum()) for t in bench.thresholds},
             **_seeds(bench),
+            **({"why_no_certificate": _why_none(bench)} if request.metric == "dtp" else {}),
         },
     )
+
+
+def _why_none(bench: Bench) -> list[str]:
+    """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
+    notes = bench.detail.get("certificates", ())
+    if any(n["applies"] for n in notes):
+        return []
+    return certificates.reasons(str(n["because"]) for n in notes)
 
 
 def _aggregated(request: Request, value: Float, low: Float, high: Float, population: int) -> aggregate.Aggregated:

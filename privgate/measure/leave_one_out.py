@@ -43,12 +43,9 @@ def chosen_units(bench: Bench) -> Index:
 
 
 def costs_no_fits(bench: Bench) -> bool:
-    """Return whether the first engine that covers the subject calls no training function."""
+    """Return whether the first engine that answers for the subject calls no training function."""
     probe = np.arange(min(2, bench.n_units), dtype=np.int64)
-    for engine in engines.ALL:
-        if not engine.supports(bench.subject):
-            return engine.cost(bench.subject, probe, bench.seeds).fits == 0
-    return False
+    return engines.first(bench.subject)[0].cost(bench.subject, probe, bench.seeds).fits == 0
 
 
 def retrained(bench: Bench) -> Retrained:
@@ -56,7 +53,7 @@ def retrained(bench: Bench) -> Retrained:
     theorems = tuple(certificates.applicable(bench.subject)[0])
     witness = Witness(theorems) if theorems else None
     found = _answered(bench, witness)
-    if _worth_more_seeds(bench) and not _decided(bench, found.retrained):
+    if worth_more_seeds(bench) and not _decided(bench, found.retrained):
         bench.seeds, bench.more_seeds = bench.more_seeds, ()
         bench.detail.setdefault("seeds", {})["paired"] = len(bench.seeds)
         witness = Witness(theorems) if theorems else None
@@ -89,7 +86,7 @@ def _answered(bench: Bench, witness: Witness | None) -> engines.Answered:
     )
 
 
-def _worth_more_seeds(bench: Bench) -> bool:
+def worth_more_seeds(bench: Bench) -> bool:
     """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
     limits = bench.limits
     within = limits.max_retrains is None or len(bench.units) * len(bench.more_seeds) <= limits.max_retrains

@@ -29,8 +29,7 @@ def used(bench: Bench) -> Mode:
         return wanted
     if not bench.subject.release.exact:
         return "all"
-    able = (e for e in engines.ALL if "max" in getattr(e, "modes", ()))
-    return "max" if any(not e.supports(bench.subject) for e in able) else "all"
+    return "max" if "max" in getattr(engines.first(bench.subject)[0], "modes", ()) else "all"
 
 
 def payload(bench: Bench) -> dict[str, Any]:

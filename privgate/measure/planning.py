@@ -9,7 +9,7 @@ from privgate import engines
 from privgate.engines import screen
 from privgate.engines.base import Cost, Engine
 from privgate.errors import MeasurementError
-from privgate.measure import modes
+from privgate.measure import leave_one_out, modes
 from privgate.measure.bench import Bench, Index
 from privgate.retrain import plan
 
@@ -22,12 +22,12 @@ GUARANTEES = ("dp_epsilon", "dp_attack_accuracy_bound", "deletion_capacity")
 
 
 def first_engine(bench: Bench) -> Engine:
-    """Return the first engine that covers the subject; it may hand single units on."""
-    return next(e for e in engines.ALL if not e.supports(bench.subject))
+    """Return the first engine that answers for the subject; it may hand single units on."""
+    return engines.first(bench.subject)[0]
 
 
 def cost_of(bench: Bench, units: Index) -> Cost:
-    """Return what the first engine that covers the subject takes for some units, in the mode of this run."""
+    """Return what the first engine that answers for the subject takes for some units, in the mode of this run."""
     engine = first_engine(bench)
     if bench.mode in getattr(engine, "modes", ()):
         return engine.cost(bench.subject, units, bench.seeds, mode=bench.mode)  # type: ignore[call-arg]  # optional
@@ -85,9 +85,11 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
         said.append(modes.note(bench))
     if bench.limits.precision == "mixed" and "mixed" in getattr(engine, "precisions", ()):
         said.append(modes.HALF)
+    said += [f"{name} does not answer here: {why}" for name, why in engines.first(bench.subject)[1].items()]
     pairs = "" if len(bench.seeds) == 1 else f", {len(bench.seeds)} paired seeds each"
-    if bench.more_seeds:
-        pairs += f", {len(bench.more_seeds)} where these do not block and an upper limit is asked for"
+    more = leave_one_out.worth_more_seeds(bench)
+    if more:
+        pairs += f", {len(bench.more_seeds)} where these do not block"
     said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
     if cost.fits == 0:
         memory = f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes else ""
@@ -110,3 +112,14 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
     # a shadow model is trained on half of the data: it takes one training at most
     found["seconds"] += estimate.wall_seconds + found["ranking"] * estimate.seconds_each / estimate.workers
     said.append(estimate.sentence)
+    if more:
+        least = plan.span(len(sample) * len(bench.more_seeds) * estimate.seconds_each / estimate.workers)
+        said.append(
+            f"where the first {len(bench.seeds)} seeds do not block: {len(sample) * len(bench.more_seeds)} retrains in "
+            f"all, about {least} on {estimate.workers} workers"
+        )
+    elif bench.more_seeds and "pdtp" in bench.asked:
+        said.append(
+            f"{len(bench.more_seeds)} seeds, which an approval needs, are not within the budget: it can block, and end "
+            f"inconclusive at best; give --seeds {len(bench.more_seeds)} to measure fewer people on all of them"
+        )

@@ -40,7 +40,8 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     native, served = fleet.registered(subject, rows), fleet.registered(subject, rows, served=True)
     problem = native.problem or served.problem
     if problem:
-        text = f"what MLflow serves could not be compared with the declared release: {problem}; {HOW}"
+        how = "" if "signature" in problem else f"; {HOW}"
+        text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
         return [Precondition("served", "inconclusive", text)]
     wrong = ~admissible(served.log_p, native.log_p, subject.release, SAME)
     detail = {"records": len(rows), "different": int(wrong.sum()), "declared": words(subject.release)}

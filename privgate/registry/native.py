@@ -33,7 +33,16 @@ class Serving:
     classes: NDArray[Any]
 
 
-def log(model: Any, *, name: str, example: Any, requirements: list[str], own_classes: bool, serving: Serving) -> Any:
+def log(
+    model: Any,
+    *,
+    name: str,
+    example: Any,
+    asked: Any,
+    requirements: list[str],
+    own_classes: bool,
+    serving: Serving,
+) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
     Parameters
@@ -46,6 +55,8 @@ def log(model: Any, *, name: str, example: Any, requirements: list[str], own_cla
         Name of the logged model.
     example : container
         A few records, for the column names and types of the signature only: no value of them is stored.
+    asked : container
+        The same records beside the candidates: a column of whole numbers is none where a candidate misses one.
     requirements : list of str
         Pip requirements; given so that MLflow need not load the model to infer them.
     own_classes : bool
@@ -53,7 +64,7 @@ def log(model: Any, *, name: str, example: Any, requirements: list[str], own_cla
     serving : Serving
     """
     if function := _function(model, serving):
-        signature = _signature(example)
+        signature = _signature(example) if _alike(example, asked) else None
         return _log_sklearn(
             model, own_classes=own_classes, name=name, signature=signature, requirements=requirements, function=function
         )
@@ -78,10 +89,25 @@ def _signature(example: Any) -> Any:
 
     if isinstance(example, list):  # a schema would turn a list of texts into a frame, which no text pipeline reads
         return None
+    if hasattr(example, "iloc") and not all(_enforceable(dtype) for dtype in example.dtypes):
+        return None
     try:
         return infer_signature(example)
     except (TypeError, ValueError, AttributeError):  # text, sparse or mixed input: serving works without one
         return None
+
+
+def _alike(example: Any, asked: Any) -> bool:
+    """Return whether columns keep their types beside the candidates; a schema would refuse others."""
+    return not hasattr(example, "iloc") or list(example.dtypes) == list(asked.dtypes)
+
+
+def _enforceable(dtype: Any) -> bool:
+    """Return whether MLflow's schema accepts the very column that it was read off.
+
+    Not categories, of which it makes text, nor numbers with missing values, nor times of a zone.
+    """
+    return isinstance(dtype, np.dtype) or str(dtype).startswith("string")
 
 
 def _log_sklearn(

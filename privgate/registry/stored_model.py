@@ -1,6 +1,7 @@
 """The stored model: opened in workers only, with the recipe's own sources importable while it is."""
 
 import importlib
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,9 @@ class StoredModel:
         DigestMismatchError
             A file changed since it was verified.
         SubjectError
-            Who asks can choose what is returned.
+            Who asks can choose what is returned, or the signature refuses the records.
         """
+        import mlflow.exceptions
         import mlflow.pyfunc
 
         layout.compare(dict(self.files), layout.model_files(self.folder), "model")
@@ -82,7 +84,16 @@ class StoredModel:
                         "the served model takes parameters, by which who asks can choose what is returned; log it "
                         "without inference parameters"
                     )
-                return model.predict(X)
+                return model.predict(_as_sent(X, model.metadata.signature))
+        except mlflow.exceptions.MlflowException as exc:
+            if not str(exc).startswith("Failed to enforce schema"):
+                raise
+            # its beginning shows records; its end names a column and two types
+            why = re.sub(r"['\"].*", "…", str(exc).rpartition("Error: ")[2].partition("\n")[0])
+            why = why.removeprefix("Incompatible input types for ").partition(". Hint")[0][:90].rstrip(". ")
+            raise SubjectError(
+                f"the model's signature refuses some records ({why}); log it with one that accepts them, or without"
+            ) from exc
         finally:
             sys.dont_write_bytecode = before
 
@@ -94,6 +105,14 @@ class StoredModel:
         model = mlflow.pyfunc.load_model(str(self.folder))
         native = getattr(model.unwrap_python_model(), "privgate_native", None) if _is_python_model(model) else None
         return model if native is None else native
+
+
+def _as_sent(X: Any, signature: Any) -> Any:
+    """Return records as a client sends them: where a schema asks for text, a column of categories is text."""
+    if signature is None or not hasattr(X, "iloc"):
+        return X
+    kinds = {name: dtype.categories.dtype for name, dtype in X.dtypes.items() if str(dtype) == "category"}
+    return X.astype({name: object if dtype.kind == "O" else dtype for name, dtype in kinds.items()}) if kinds else X
 
 
 def _is_python_model(model: Any) -> bool:

@@ -61,8 +61,8 @@ class Plan:
             return f"{self.fits} retrains, all remembered: nothing to train"
         memory = f", {self.memory_bytes / 2**30:.2g} GiB of memory" if self.memory_bytes else ""
         return (
-            f"{self.fits} retrains, {self.remembered} remembered; {self.missing} x {_span(self.seconds_each)} = "
-            f"{_span(self.cpu_seconds)} of CPU, about {_span(self.wall_seconds)} on {self.workers} workers{memory}"
+            f"{self.fits} retrains, {self.remembered} remembered; {self.missing} x {span(self.seconds_each)} = "
+            f"{span(self.cpu_seconds)} of CPU, about {span(self.wall_seconds)} on {self.workers} workers{memory}"
         )
 
 
@@ -169,7 +169,8 @@ def select(
     return Selection(np.sort(order[:affordable]).astype(np.int64), n, lost)
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Return a time in the unit that people would use."""
     for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {word}"

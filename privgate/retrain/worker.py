@@ -229,7 +229,7 @@ def _sentence(what: str, exc: BaseException) -> str:
     if isinstance(exc, OutOfTimeError):
         return f"{what} did not end within its time limit"
     # quoted values may be somebody's data
-    text = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", text)
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|(?<!\w)['\"].*$", "'…'", text)
     return f"{what} raised {type(exc).__name__}" + (f": {text}" if text else "")
 
 

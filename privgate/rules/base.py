@@ -149,13 +149,14 @@ class Rule(BaseModel, ABC):
         """Return a finding of this rule, its mode applied."""
         if self.mode == "warn" and outcome.rank > Outcome.WARNED.rank:
             outcome = Outcome.WARNED
+        stopped = "stopped_by" in measurement.detail  # the precondition's own message says what to do
         return Finding(
             rule=self.name,
             title=self.title,
             outcome=outcome,
             message=message,
             meaning="" if measurement.problem else self.meaning(measurement),
-            advice="" if outcome is Outcome.PASSED else self.advice(measurement, outcome),
+            advice="" if outcome is Outcome.PASSED or stopped else self.advice(measurement, outcome),
             metric=self.metric,
             value=measurement.value,
             low=measurement.low,

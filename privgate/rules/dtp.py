@@ -49,6 +49,8 @@ class Dtp(LeaveOneOutRule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name a way out where no theorem speaks about this kind of model."""
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
+            if why := " and ".join(measurement.detail.get("why_no_certificate", ())):
+                return f"no theorem bounds every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
             return (
                 "no theorem bounds every answer of this model for every person: declare the domain, take a model that "
                 "a certificate covers (`privgate list`), or judge by pdtp-1, which speaks about direct queries only"
@@ -59,8 +61,9 @@ class Dtp(LeaveOneOutRule):
         """Say that without a certificate this rule can fail but never pass."""
         if facts.get("certificates"):
             return ""
+        none = "no certificate bounds this kind of model over all questions (networks, forests, pipelines have none)"
+        why = " and ".join(facts.get("why_no_certificate", ())) or none
         return (
-            f"rule {self.name!r} can never pass here: no certificate bounds this kind of model over all questions "
-            "(networks and forests have none), so DTP may be shown to exceed the limit but never to be within it; "
-            "policy pdtp-1 judges direct queries only"
+            f"rule {self.name!r} can never pass here: {why}; so DTP may be shown to exceed the limit but never to be "
+            "within it; policy pdtp-1 judges direct queries only"
         )

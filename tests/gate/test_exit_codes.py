@@ -105,6 +105,15 @@ def test_4_a_report_that_is_none(privgate, tmp_path):
     assert privgate("report", "missing.json", "--html", "x.html").returncode == 4
 
 
+def test_2_a_folder_for_the_report_that_cannot_be_made_is_said_before_training(privgate, tmp_path):
+    (tmp_path / "file").write_text("")
+    ended = privgate("check", "models:/smoothed/1", "--policy", "dtp-1", "--report-dir", "file/out")
+
+    assert ended.returncode == 2, ended.stderr
+    assert "cannot be written" in ended.stderr
+    assert "retrain" not in ended.stderr
+
+
 def test_3_a_bug_shows_its_traceback_and_approves_nothing():
     code = (
         "import privgate.gate, sys\n"

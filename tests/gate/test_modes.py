@@ -10,6 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, gate, report
 from privgate.cli import cli
+from privgate.domain import Domain
 from privgate.errors import ExitCode, UsageError
 from privgate.measure import planning
 from privgate.measure.bench import Bench, Limits
@@ -230,3 +231,32 @@ def test_the_command_line_knows_its_modes():
 
     assert ended.exit_code == 2
     assert "'all', 'max', 'screen'" in ended.output
+
+
+def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, policy):
+    data = TrainingData(np.tile(X, (20, 1)), np.tile(Y, 20), domain=Domain(box=((-9, 9),) * 3))
+    subject = Subject.local(Recipe(LogisticRegression(C=0.1), seed=1), data)
+    bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Limits(max_retrains=7, mode="max"))
+
+    assert planning.first_engine(bench).name == "refit"
+    assert bench.mode == "all"
+    assert len(bench.units) == 7
+    _, said = planning.make(bench, {"pdtp"})
+    assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
+    assert any("7 retrains" in s for s in said)
+    (never,) = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).detail["cannot_conclude"]
+    assert "can never pass" in never
+    assert "solver='newton-cholesky', tol=1e-8" in never
+    assert "forests" not in never
+
+
+def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
+    subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y))
+    bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
+    bench.seeds, bench.more_seeds = (1, 2), tuple(range(75))
+    _, said = planning.make(bench, {"pdtp"})
+    assert any(f"{75 * N} retrains in all" in s for s in said)
+
+    bench.limits = Limits(max_retrains=2 * N)
+    _, said = planning.make(bench, {"pdtp"})
+    assert any("75 seeds, which an approval needs, are not within the budget" in s for s in said)

@@ -203,3 +203,20 @@ def test_the_family_that_the_published_proposition_would_approve_is_blocked(flee
     assert verdict.outcome is Outcome.FAILED
     published = verdict.evidence.detail["as_published"][0]
     assert published["value"] < 1 < published["corrected"]
+
+
+def forgetful(X, y, *, seed):
+    """Train from randomness that no seed fixes."""
+    rng = np.random.default_rng()
+    return CategoricalNB(min_categories=SIZES, alpha=1 + rng.random()).fit(X, y)
+
+
+def test_after_a_control_that_stops_everything_nothing_more_is_trained_or_advised(fleet):
+    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(forgetful, seed=1), DATA), fleet=fleet)
+
+    found = {f.rule: f for f in verdict.findings}
+    assert found["precondition:reproduces"].outcome is Outcome.INCONCLUSIVE
+    assert "precondition:depends_on_data" not in found
+    assert fleet.calls == 2
+    assert found["pdtp"].message.startswith("not measured, because two trainings")
+    assert found["pdtp"].advice == ""

@@ -186,3 +186,60 @@ def test_parameters_by_which_a_client_chooses_are_refused(registry, data, fleet)
     found = judged(Subject.load("models:/own/1"), fleet)
     assert found.outcome == "inconclusive"
     assert "takes parameters" in found.message
+
+
+def with_columns():
+    """Return (records, candidates, labels) with a category, a whole number that candidates miss, and None."""
+    import pandas as pd
+
+    rng = np.random.default_rng(3)
+    y = np.arange(40) % 2
+    frame = pd.DataFrame({"a": rng.normal(size=40) + y, "age": 20 + np.arange(40)})
+    frame["kind"] = pd.Categorical(np.where(rng.random(40) < 0.5, "crimson", "azure"))
+    frame["odd"] = np.where(rng.random(40) < 0.5, "maybe", None)
+    other = frame.iloc[::-1].reset_index(drop=True).assign(a=rng.normal(size=40))
+    other["age"] = other["age"].astype(float).mask(other.index == 3)
+    return frame, other, y
+
+
+def encoded():
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    columns = (OneHotEncoder(handle_unknown="ignore"), ["kind", "odd"])
+    return make_pipeline(make_column_transformer(columns, remainder=SimpleImputer()), LogisticRegression())
+
+
+def test_columns_that_a_schema_would_refuse_are_served(registry, fleet):
+    frame, other, y = with_columns()
+    log_model(Recipe(encoded()), TrainingData(frame, y, candidates=(other, y)), registered_model_name="mixed")
+    found = judged(Subject.load("models:/mixed/1"), fleet)
+    assert found.outcome == "passed", found.message
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_refuses(registry, fleet, missing):
+    frame, other, y = with_columns()
+    model = encoded().fit(frame, y)
+    with mlflow.start_run():
+        info = mlflow.sklearn.log_model(
+            model,
+            name="own",
+            registered_model_name="own",
+            pip_requirements=[],
+            pyfunc_predict_fn="predict_proba",
+            serialization_format="cloudpickle",
+            signature=mlflow.models.infer_signature(frame),
+        )
+    log_recipe(info, Recipe(encoded()), TrainingData(frame, y, candidates=(other, y) if missing else None))
+    found = judged(Subject.load("models:/own/1"), fleet)
+    if not missing:
+        assert found.outcome == "passed", found.message
+        return
+    assert found.outcome == "inconclusive"
+    assert "the model's signature refuses some records (column age. " in found.message
+    assert "age" in found.message
+    assert "log it with one that accepts them, or without" in found.message
+    assert not any(word in found.message for word in ("crimson", "azure", "maybe"))

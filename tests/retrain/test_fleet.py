@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privgate.errors import UsageError
+from privgate.retrain import worker
 from privgate.retrain.fit import Fit
 from privgate.retrain.fleet import Fleet
 
@@ -56,6 +57,13 @@ def test_trouble_with_one_unit_is_named_and_loses_nothing_else(tmp_path, subject
         answers = fleet.fits(subject(trouble=trouble), [out(6), out(7), out(8)])
 
     assert [a.problem for a in answers] == ["", sentence, ""]
+
+
+def test_a_message_that_ends_within_a_quoted_record_shows_none_of_it():
+    error = ValueError("Failed to convert '[[5.1 3.5]\n [4.9 3.0]]'")
+
+    assert worker._sentence("the served model", error) == "the served model raised ValueError: Failed to convert '…'"
+    assert worker._sentence("training", ValueError("can't be")) == "training raised ValueError: can't be"
 
 
 def test_a_worker_that_dies_costs_only_the_unit_that_killed_it(tmp_path, subject):
