@@ -3,35 +3,35 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from privgate.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from privgate.claim import Claim
-    from privgate.data import TrainingData
-    from privgate.domain import Domain
+    from privgate.check.gate import evaluate
     from privgate.errors import PrivgateError
-    from privgate.gate import evaluate
     from privgate.policy import Policy
-    from privgate.recipe import Recipe
     from privgate.registry import log_model, log_recipe
-    from privgate.release import Release
-    from privgate.subject import Subject
+    from privgate.subject.claim import Claim
+    from privgate.subject.data import TrainingData
+    from privgate.subject.domain import Domain
+    from privgate.subject.recipe import Recipe
+    from privgate.subject.release import Release
+    from privgate.subject.subject import Subject
     from privgate.verdict import Finding, Outcome, Verdict
 
 # Where each public name lives; imported on first use, because importing privgate must stay cheap.
 _HOME = {
-    "Claim": "claim",
-    "Domain": "domain",
+    "Claim": "subject.claim",
+    "Domain": "subject.domain",
     "Finding": "verdict",
     "Outcome": "verdict",
     "Policy": "policy",
     "PrivgateError": "errors",
-    "Recipe": "recipe",
-    "Release": "release",
-    "Subject": "subject",
-    "TrainingData": "data",
+    "Recipe": "subject.recipe",
+    "Release": "subject.release",
+    "Subject": "subject.subject",
+    "TrainingData": "subject.data",
     "Verdict": "verdict",
-    "evaluate": "gate",
+    "evaluate": "check.gate",
     "log_model": "registry",
     "log_recipe": "registry",
 }

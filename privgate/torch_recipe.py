@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.record_keyed import batches, n_batches, record_keys
+from privgate.models.record_keyed import batches, n_batches, record_keys
 
 NO_GPU = "torch finds no GPU on this machine"
 
@@ -178,7 +178,7 @@ class TorchTraining:
 
 def perceptron(sizes: tuple[int, ...], activation: str, dropout: float) -> Any:
     """Return a multilayer perceptron whose dropout is keyed by record."""
-    from privgate import torch_perceptron
+    from privgate.models import torch_perceptron
 
     return torch_perceptron.Perceptron(sizes, activation, dropout)
 

@@ -7,10 +7,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate import data as containers
-from privgate.data import TrainingData
-from privgate.domain import Domain
 from privgate.errors import SubjectError
+from privgate.subject import data as containers
+from privgate.subject.data import TrainingData
+from privgate.subject.domain import Domain
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(12, 3))

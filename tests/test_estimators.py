@@ -18,8 +18,8 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from privgate import estimators, sources
 from privgate.errors import SubjectError
+from privgate.subject import estimators, sources
 
 
 def resolve(reference):

@@ -56,7 +56,7 @@ def test_dtp_1_says_before_training_what_it_cannot_conclude_and_names_pdtp_1():
 
 
 def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
-    from privgate.rules.membership import least_non_members
+    from privgate.policy.rules.membership import least_non_members
 
     policy, base = Policy.load("dtp-1-attacks"), Policy.load("dtp-1")
 

@@ -15,10 +15,10 @@ PACKAGE = Path(privgate.__file__).parent
 ALLOWED = {
     ("__main__.py", "main"): {"os.environ.setdefault"},  # before anything else runs
     # a worker process, which trains one model at a time
-    ("retrain/environment.py", "scrub"): {"del os.environ", "os.environ.update"},
-    ("retrain/environment.py", "scrubbed"): {"del os.environ", "os.environ.update"},
-    ("retrain/worker.py", "start"): {"signal.signal"},
-    ("retrain/limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
+    ("training/environment.py", "scrub"): {"del os.environ", "os.environ.update"},
+    ("training/environment.py", "scrubbed"): {"del os.environ", "os.environ.update"},
+    ("training/worker.py", "start"): {"signal.signal"},
+    ("training/limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}
 CALLS = {

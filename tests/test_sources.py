@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from privgate import sources
 from privgate.errors import SubjectError
+from privgate.subject import sources
 
 
 def write(root, files):

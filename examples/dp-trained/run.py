@@ -5,7 +5,7 @@ from pathlib import Path
 
 from privgate import Outcome, Policy, Recipe, Subject, evaluate
 from privgate.demo import adult
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from privgate import __version__
+from privgate.version import __version__
 
 #: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait
 COMMANDS: dict[str, tuple[str, str]] = {

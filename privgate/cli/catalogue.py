@@ -20,12 +20,14 @@ def _documentation(thing: Any) -> str:
 
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
-    from privgate import attacks, certificates, engines, rules
-    from privgate.policy import Policy
+    from privgate import families
+    from privgate.families import certificates
+    from privgate.influence import published
+    from privgate.membership import attacks
+    from privgate.policy import Policy, rules
     from privgate.policy.locate import shipped
-    from privgate.statistics import published
 
-    for kind, catalogue in (("rule", rules), ("engine", engines), ("certificate", certificates), ("attack", attacks)):
+    for kind, catalogue in (("rule", rules), ("engine", families), ("certificate", certificates), ("attack", attacks)):
         for entry in catalogue.ALL.values() if isinstance(catalogue.ALL, dict) else catalogue.ALL:
             name = entry.model_fields["metric"].default if kind == "rule" else entry.name
             reach = f"\n\nThe metric reaches from {entry.reaches}." if kind == "rule" else ""

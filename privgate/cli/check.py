@@ -10,7 +10,7 @@ import click
 from privgate.cli import console, options
 from privgate.errors import ExitCode, RegistryError, UsageError
 from privgate.policy import Policy
-from privgate.subject import Subject
+from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
 
 
@@ -26,7 +26,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
     URI is models:/name/version, models:/name@alias or models:/<model_id>.
     """
     if plan:
-        return console.print_plan(options.build(uri, settings))
+        return options.print_plan(options.build(uri, settings))
     verdict, _ = _checked(uri, attach=not no_attach, settings=settings)
     return int(verdict.exit_code)
 
@@ -57,7 +57,8 @@ def promote(*, uri: str, alias: str, **settings: Any) -> int:
 
 def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdict, Subject]:
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
-    from privgate import gate, registry, report
+    from privgate import registry, report
+    from privgate.check import gate
 
     run = options.build(uri, settings)
     folder = Path(settings["report_dir"])

@@ -3,14 +3,11 @@
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from privgate.verdict import Finding, Outcome
-
-if TYPE_CHECKING:
-    from privgate.cli.options import Run
 
 _WORDS = {
     Outcome.PASSED: ("APPROVED", "green"),
@@ -87,12 +84,3 @@ def _how(document: Mapping[str, Any]) -> Iterator[str]:
 def note(text: str) -> None:
     """Say something on stderr before work starts."""
     click.echo(f"note: {plain(text)}", err=True)
-
-
-def print_plan(run: "Run") -> int:
-    """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
-    from privgate import gate
-
-    for line in gate.plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
-        click.echo(plain(line))
-    return 0

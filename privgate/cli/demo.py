@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from privgate.cli import console, options
-from privgate.measure.bench import Limits
+from privgate.run.run import Limits
 from privgate.verdict import Verdict
 
 #: a tree breaks ties by its seed, so every person is left out under several seeds: 50 people are enough to see it fail
@@ -39,11 +39,12 @@ def demo(*, folder: Path) -> int:
 
 def demonstrate(folder: Path) -> dict[str, Verdict]:
     """Run the demonstration below ``folder`` and print what a user should look at; return the verdicts."""
-    from privgate import gate, registry, report
+    from privgate import registry, report
+    from privgate.check import gate
     from privgate.demo import adult
     from privgate.demo.recipes import recipes
     from privgate.policy import Policy
-    from privgate.retrain.fleet import Fleet
+    from privgate.training.fleet import Fleet
 
     folder = folder.resolve()
     store = registry.local_registry(folder)

@@ -15,8 +15,8 @@ _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 @click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
     """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
-    from privgate.registry.doctor import examine
-    from privgate.registry.guard_config import Guard
+    from privgate.guard.config import Guard
+    from privgate.guard.doctor import examine
 
     wrong = 0
     for answer in examine(Guard.load(config), tracking_uri=tracking_uri):

@@ -53,7 +53,7 @@ dp.add_command(audit)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
-    from privgate.dp.table import bounds_table
+    from privgate.privacy_claims.table import bounds_table
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
@@ -83,7 +83,7 @@ def bounds(**o: Any) -> int:
 
 def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
     """Return (ε, exact curve or None, where ε is from)."""
-    from privgate.dp.accountant import recompute
+    from privgate.privacy_claims.accountant import recompute
 
     if o["noise_multiplier"] is None:
         if o["epsilon"] is None:
@@ -98,7 +98,7 @@ def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
 
 
 def _mechanism(o: dict[str, Any]) -> Any:
-    from privgate.dp.accountant import Mechanism
+    from privgate.privacy_claims.accountant import Mechanism
 
     if o["sample_rate"] < 1 and o["sampling"] is None:
         raise UsageError("a sample rate below 1 needs --sampling: poisson, fixed_size, shuffled or unknown")
@@ -147,7 +147,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
-    from privgate.dp import solve as goals
+    from privgate.privacy_claims import solve as goals
 
     chosen = [name for name in ("capacity", "max_accuracy", "ppv") if o[name] is not None]
     if len(chosen) != 1:
@@ -214,7 +214,7 @@ def _scale(epsilon: float) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
-    from privgate.dp.capacity import deletion_capacity, group_capacity
+    from privgate.privacy_claims.capacity import deletion_capacity, group_capacity
 
     priors, rhos = prior or (0.0001, 0.001, 0.01, 0.1), rho or (0.5, 0.8, 0.9, 0.95, 0.99)
     found = [[deletion_capacity(epsilon, p, r, delta=delta) for p in priors] for r in rhos]
@@ -252,7 +252,7 @@ def figures(*, out: Path, report: Path | None) -> int:
 
     With --report, also the curve of a checked model with the attacks that were measured on it.
     """
-    from privgate.dp import figures as drawn
+    from privgate.privacy_claims import figures as drawn
 
     made = drawn.draw(out)
     if report is not None:

@@ -40,13 +40,13 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
     Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
-    from privgate.claim import Claim
-    from privgate.data import TrainingData
-    from privgate.measure import audit as audits
-    from privgate.measure.bench import Bench
-    from privgate.recipe import Recipe
-    from privgate.retrain.fleet import Fleet
-    from privgate.subject import Subject
+    from privgate.privacy_claims import measure_audit as audits
+    from privgate.run.run import Bench
+    from privgate.subject.claim import Claim
+    from privgate.subject.data import TrainingData
+    from privgate.subject.recipe import Recipe
+    from privgate.subject.subject import Subject
+    from privgate.training.fleet import Fleet
 
     claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
     recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)

@@ -26,8 +26,8 @@ def keys() -> None:
 @click.option("--note", default="", help="For people.")
 def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
     """Write a new private key to PRIVATE (mode 600) and trust its public half."""
-    from privgate import trust
-    from privgate.trust.truststore import fresh_key
+    from privgate.guard import trust
+    from privgate.guard.truststore import fresh_key
 
     held = trust.TrustStore.load(store) if store.exists() else trust.TrustStore(())
     signer = trust.new_key()
@@ -42,7 +42,7 @@ def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], model
 @_STORE
 def show(*, store: Path) -> int:
     """List trusted keys: id, window, roles, models, state."""
-    from privgate import statement, trust
+    from privgate.guard import statement, trust
 
     for key in trust.TrustStore.load(store).keys:
         reasons = [key.refusal(role, key.models[0] if key.models else "", statement.now()) for role in key.roles]
@@ -63,8 +63,8 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
 
     Until the overlap ends, sign stored evidence again: privgate sign --renew models:/name@alias.
     """
-    from privgate import statement, trust
-    from privgate.trust.truststore import fresh_key
+    from privgate.guard import statement, trust
+    from privgate.guard.truststore import fresh_key
 
     held = trust.TrustStore.load(store)
     before = held.key(old)
@@ -83,7 +83,7 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
 @_STORE
 def revoke(*, key_id: str, store: Path) -> int:
     """Let nothing count any more that the key KEY_ID signed, whenever it did."""
-    from privgate import statement, trust
+    from privgate.guard import statement, trust
 
     held = trust.TrustStore.load(store)
     held.revoke(key_id, at=statement.now()).save(store)

@@ -11,10 +11,10 @@ from typing import Any, TypeVar, get_args
 import click
 
 from privgate.errors import UsageError
-from privgate.measure.bench import Limits, Mode, Precision
 from privgate.policy import Policy
-from privgate.retrain.fleet import Fleet
-from privgate.subject import Subject
+from privgate.run.run import Limits, Mode, Precision
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -144,3 +144,13 @@ def hash_key(file: str | None) -> bytes:
     with os.fdopen(descriptor, "wb") as f:
         f.write(secrets.token_hex(32).encode())
     return path.read_bytes()
+
+
+def print_plan(run: Run) -> int:
+    """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
+    from privgate.check import gate
+    from privgate.cli import console
+
+    for line in gate.plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
+        click.echo(console.plain(line))
+    return 0

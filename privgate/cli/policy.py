@@ -121,7 +121,8 @@ def _facts(uri: str | None, tracking_uri: str | None, candidates: int | None) ->
     """Return what is known before training: of a model, or only of the number of candidates; None if of neither."""
     known: dict[str, Any] | None = None
     if uri is not None:
-        from privgate import Subject, gate
+        from privgate import Subject
+        from privgate.check import gate
 
         known = gate.facts(Subject.load(uri, tracking_uri=tracking_uri))
     elif candidates is not None:

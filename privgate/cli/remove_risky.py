@@ -14,7 +14,7 @@ from privgate.cli import options as shared
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from privgate.measure.removal import Removal
+    from privgate.influence.remove_risky import Removal
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -54,8 +54,8 @@ def remove_risky(
     kept, 1 if not.
     """
     from privgate import registry
-    from privgate.measure import removal
-    from privgate.retrain.fleet import Fleet
+    from privgate.influence import remove_risky
+    from privgate.training.fleet import Fleet
 
     if not limit >= 0:
         raise UsageError(f"--limit must be at least 0, not {limit!r}")
@@ -66,7 +66,7 @@ def remove_risky(
         console.progress(done, total, float("nan"), f"removing, largest now {high:.4g}")
 
     with Fleet(jobs=jobs, ledger=ledger) as fleet:
-        found = removal.remove_risky(
+        found = remove_risky.remove_risky(
             subject,
             limit=limit,
             budget=total,
@@ -89,7 +89,7 @@ def remove_risky(
 
 
 def _write(out: Path, found: "Removal", names: NDArray[Any], limit: float) -> None:
-    from privgate.measure import removal
+    from privgate.influence import remove_risky
 
     out.mkdir(parents=True, exist_ok=True)
     with (out / "removed.csv").open("w", newline="", encoding="utf-8") as f:
@@ -105,5 +105,5 @@ def _write(out: Path, found: "Removal", names: NDArray[Any], limit: float) -> No
         "upper": [v if np.isfinite(v) else None for v in found.upper.tolist()],
     }
     (out / "curve.json").write_text(json.dumps(curve, indent=1), encoding="utf-8")
-    (out / "curve.svg").write_text(removal.picture(found, limit=limit), encoding="utf-8")
+    (out / "curve.svg").write_text(remove_risky.picture(found, limit=limit), encoding="utf-8")
     click.echo(f"  wrote {out / 'removed.csv'} (it names people: keep it with the data), curve.json, curve.svg")

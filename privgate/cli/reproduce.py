@@ -30,7 +30,7 @@ def reproduce(name: str | None, data: Path, as_json: bool, jobs: int | None) -> 
             click.echo(f"{key:20s} {minutes:3d} min  {text}")
         return
     from privgate.reproduce import run
-    from privgate.retrain.fleet import Fleet
+    from privgate.training.fleet import Fleet
 
     with Fleet(jobs=jobs) as fleet:
         for one in EXPERIMENTS if name == "all" else (name,):

@@ -58,9 +58,9 @@ def serve(
     """
     import uvicorn
 
+    from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
-    from privgate.registry.guard_config import Guard
     from privgate.serve.app import Loop, application
     from privgate.serve.checking import signer_for
     from privgate.serve.lease import Lease

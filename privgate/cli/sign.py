@@ -52,10 +52,10 @@ def sign(
     The key comes from --key, --signer-command or the environment variable PRIVGATE_SIGNING_KEY. Run this as another
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
+    from privgate.guard import signing
+    from privgate.guard.config import Guard
+    from privgate.guard.trust import signer_from
     from privgate.policy import Policy
-    from privgate.registry import signing
-    from privgate.registry.guard_config import Guard
-    from privgate.trust import signer_from
 
     if (out_dir is None) == (renew is None):
         raise UsageError("give the folder that privgate check wrote, or --renew URI")

@@ -28,10 +28,10 @@ def verify(
     tracking_uri: str | None,
 ) -> int:
     """Verify that URI may serve now: its statement, and every byte of its files. Exit 0 or 4."""
+    from privgate.guard.config import Guard
+    from privgate.guard.trust import Terms, TrustStore
+    from privgate.guard.verifying import verify as verified
     from privgate.policy import Policy
-    from privgate.registry.guard_config import Guard
-    from privgate.registry.verifying import verify as verified
-    from privgate.trust import Terms, TrustStore
 
     policy = Policy.load(policy_name) if policy_name is not None else None
     if config is not None:

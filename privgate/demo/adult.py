@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.data import TrainingData
-from privgate.domain import Domain
 from privgate.errors import SubjectError
+from privgate.subject.data import TrainingData
+from privgate.subject.domain import Domain
 
 #: values an application form would offer; declared here, never read off the training set
 CATEGORIES: dict[str, tuple[str, ...]] = {

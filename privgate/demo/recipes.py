@@ -1,7 +1,7 @@
 """Three ways to predict income, and what each gives away."""
 
 from privgate.demo import adult
-from privgate.recipe import Recipe
+from privgate.subject.recipe import Recipe
 
 
 def recipes() -> dict[str, tuple[str, Recipe]]:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
 
 from privgate.policy import people
-from privgate.rules import AnyRule
-from privgate.rules.base import Fraction, wrong
+from privgate.policy.rules import AnyRule
+from privgate.policy.rules.base import Fraction, wrong
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 NAME = r"^[a-z0-9][a-z0-9._-]*$"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from privgate.errors import UsageError
 from privgate.policy.policy import Policy
 from privgate.policy.problems import nearest
-from privgate.rules.base import Rule
+from privgate.policy.rules.base import Rule
 
 _QUIET = frozenset({"metric", "id", "reason", "source"})
 #: keys of every rule, told only where a file sets them

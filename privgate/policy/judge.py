@@ -1,21 +1,50 @@
 """Judging: evidence in, findings out; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy import waive
-from privgate.policy.document import Audit
-from privgate.rules.base import Rule
-from privgate.rules.leave_one_out import LeaveOneOutRule
-from privgate.rules.membership import MembershipRule
-from privgate.rules.table import Table
+from privgate.policy.document import Audit, Waiver
+from privgate.policy.rules.base import Rule
+from privgate.policy.rules.leave_one_out import LeaveOneOutRule
+from privgate.policy.rules.membership import MembershipRule
+from privgate.policy.rules.table import Table
 from privgate.verdict import Finding, Outcome, worst
 
-if TYPE_CHECKING:
-    from privgate.policy.policy import Policy
+
+class Judging(Protocol):
+    """What judging reads of a policy."""
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """In the policy's order."""
+        ...
+
+    @property
+    def waivers(self) -> Sequence[Waiver]:
+        """What is excused."""
+        ...
+
+    @property
+    def audit(self) -> Audit:
+        """The least effort."""
+        ...
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """Where each rule stands in its file."""
+        ...
+
+    def facts(self, n_units: int) -> Mapping[str, Any]:
+        """Return what is known of the subject for rules that cannot fail."""
+        ...
+
+    def powerless(self, facts: Mapping[str, Any]) -> str:
+        """Return why nothing that is enforced can fail; empty if something can."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -26,7 +55,7 @@ class Judged:
     waivers: tuple[waive.Waived, ...]
 
 
-def judge(policy: "Policy", evidence: Evidence, today: date) -> Judged:
+def judge(policy: Judging, evidence: Evidence, today: date) -> Judged:
     """Return one finding a precondition, then one a rule; nothing can go missing."""
     findings = [_precondition(p) for p in evidence.preconditions]
     waivers: list[waive.Waived] = []
@@ -81,7 +110,7 @@ def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
     return found if found is not None else Measurement(request, problem=f"{request.key} was not measured")
 
 
-def _enough(policy: "Policy", rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
+def _enough(policy: Judging, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
     """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
     missing = measurement.problem or measurement.detail.get("applicable") is False
     if missing or not finding.outcome.releases:

@@ -6,20 +6,20 @@ from datetime import date
 from typing import Any
 
 from privgate.evidence import COLUMNS
-from privgate.measure import suites
 from privgate.policy.document import WARNING_DAYS
 from privgate.policy.policy import Policy
+from privgate.policy.rules.attack_accuracy import AttackAccuracy
+from privgate.policy.rules.attack_advantage import AttackAdvantage
+from privgate.policy.rules.attack_tpr import AttackTpr
+from privgate.policy.rules.base import Rule
+from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+from privgate.policy.rules.generalization_gap import GeneralizationGap
+from privgate.policy.rules.guarantee import GuaranteeRule
+from privgate.policy.rules.leave_one_out import LeaveOneOutRule
+from privgate.policy.rules.membership import least_non_members
+from privgate.policy.rules.table import Table
 from privgate.policy.strict_yaml import Mark
-from privgate.rules.attack_accuracy import AttackAccuracy
-from privgate.rules.attack_advantage import AttackAdvantage
-from privgate.rules.attack_tpr import AttackTpr
-from privgate.rules.base import Rule
-from privgate.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
-from privgate.rules.generalization_gap import GeneralizationGap
-from privgate.rules.guarantee import GuaranteeRule
-from privgate.rules.leave_one_out import LeaveOneOutRule
-from privgate.rules.membership import least_non_members
-from privgate.rules.table import Table
+from privgate.run import suites
 
 #: below this an interval misses the truth so often that somebody should say why
 LEAST_CONFIDENCE = 0.9

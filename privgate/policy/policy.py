@@ -11,14 +11,14 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from privgate import digest
-from privgate.data import TrainingData
 from privgate.evidence import Evidence, Precondition
-from privgate.measure import suites
 from privgate.policy import judge, locate, read
 from privgate.policy.document import Document, plain
 from privgate.policy.problems import PolicyFileError, Problem
 from privgate.policy.strict_yaml import Mark
 from privgate.policy.waive import Waived
+from privgate.run import suites
+from privgate.subject.data import TrainingData
 from privgate.verdict import Finding
 
 

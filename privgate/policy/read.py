@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from privgate import attacks
 from privgate.errors import PolicyError
-from privgate.measure import suites
+from privgate.membership import attacks
 from privgate.policy import extend, locate, shape
 from privgate.policy.document import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted, read
+from privgate.run import suites
 
 _DEEPEST = 8  # files that extend one another; more is a mistake
 

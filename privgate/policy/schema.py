@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from privgate import rules
+from privgate.policy import rules
 from privgate.policy.document import Document
 
 IDENTIFIER = "urn:privgate:schema:policy-v1"

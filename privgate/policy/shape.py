@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from privgate import rules
+from privgate.policy import rules
 from privgate.policy.document import DIGEST, NAME, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted

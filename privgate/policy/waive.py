@@ -7,7 +7,7 @@ from typing import Any
 
 from privgate.evidence import Measurement
 from privgate.policy.document import WARNING_DAYS, Waiver
-from privgate.rules.base import Rule
+from privgate.policy.rules.base import Rule
 from privgate.verdict import Finding, Outcome
 
 

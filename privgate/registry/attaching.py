@@ -15,7 +15,7 @@ from typing import Any
 from privgate.errors import RegistryError
 from privgate.registry import layout
 from privgate.registry.client import address_of, answering, connect, upload
-from privgate.subject import Subject
+from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")

@@ -5,15 +5,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from privgate import digest, sources
+from privgate import digest
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Precondition
-from privgate.recipe import Recipe
 from privgate.registry import environment, layout, training_data
 from privgate.registry.client import Named, connect, download, named, remember_address
 from privgate.registry.stored_model import StoredModel, flavor_of
-from privgate.release import Release
-from privgate.subject import Subject
+from privgate.subject import sources
+from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
+from privgate.subject.subject import Subject
 
 # the copies live as long as this process: workers open models and import sources from them
 _copies: list[tempfile.TemporaryDirectory[str]] = []

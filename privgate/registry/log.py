@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from privgate import digest, sources
-from privgate.data import TrainingData, take
+from privgate import digest
 from privgate.errors import SubjectError
-from privgate.recipe import Recipe
 from privgate.registry import environment, layout, native, stored_model, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, named, tracking_at, upload
-from privgate.release import Release
+from privgate.subject import sources
+from privgate.subject.data import TrainingData, take
+from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
 
 
 def log_model(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import release as releases
 from privgate.errors import SubjectError
-from privgate.recipe import Recipe
-from privgate.release import Release
+from privgate.subject import release as releases
+from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
 
 
 @dataclass(frozen=True, eq=False)

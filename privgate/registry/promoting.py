@@ -7,7 +7,7 @@ from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
 from privgate.registry import layout
 from privgate.registry.client import address_of, answering, connect, download, named
-from privgate.subject import Subject
+from privgate.subject.subject import Subject
 
 
 def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) -> None:

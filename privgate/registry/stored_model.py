@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privgate import sources
 from privgate.errors import SubjectError
 from privgate.registry import layout
+from privgate.subject import sources
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from privgate.data import TrainingData
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.registry import layout
 from privgate.registry.client import answering
-from privgate.sources import check_path
+from privgate.subject.data import TrainingData
+from privgate.subject.sources import check_path
 
 Reference = dict[str, Any]
 

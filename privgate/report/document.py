@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privgate import __version__
 from privgate.evidence import encode
 from privgate.report import reading, words
 from privgate.report.comparison import compare
@@ -12,6 +11,7 @@ from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.text import real
 from privgate.report.units import summary
 from privgate.verdict import Verdict
+from privgate.version import __version__
 
 SCHEMA = "privgate/report/v1"
 #: keys of ``Verdict.detail`` with a place of their own in the document

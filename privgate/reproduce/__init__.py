@@ -6,7 +6,7 @@ from pathlib import Path
 
 from privgate.errors import UsageError
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 Say = Callable[[str], None]
 

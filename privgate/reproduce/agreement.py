@@ -6,14 +6,14 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate import engines
-from privgate.attacks import BY_NAME, Signals
+from privgate import families
+from privgate.influence import worst
+from privgate.membership.attacks import BY_NAME, Signals
 from privgate.reproduce import networks, per_target
 from privgate.reproduce.candidate_set import MODELS, Say, halves, settings_of, subject_of
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
-from privgate.statistics import worst
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -195,7 +195,7 @@ def models(kind: str, data: Data, masks: Bool, fleet: Fleet, *, seed: int) -> Fl
         return networks.train(data.X, data.y, masks, settings, n_classes=data.n_classes, seed=seed, fleet=fleet)
     half = len(data.y) // 2
     subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
-    return engines.subsets(subject, masks, (None,) * len(masks), fleet).log_p
+    return families.subsets(subject, masks, (None,) * len(masks), fleet).log_p
 
 
 def both_ways(kind: str, data: Data, fleet: Fleet, say: Say, *, records: int = 100, sets: int = TARGETS) -> BothWays:

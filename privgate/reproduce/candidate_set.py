@@ -10,17 +10,17 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate import digest, engines
-from privgate.data import TrainingData
-from privgate.engines.base import Declined
-from privgate.engines.softmax import LARGEST
-from privgate.recipe import Recipe
+from privgate import digest, families
+from privgate.families.engine import Declined
+from privgate.families.logistic.softmax import LARGEST
 from privgate.reproduce import networks, regressions
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.memory import batched_networks, recalled
-from privgate.retrain.fleet import Fleet
 from privgate.statistics import leakage
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -120,7 +120,7 @@ def train(kind: str, data: Data, fleet: Fleet, rng: Generator, say: Say, *, mode
     else:
         half = len(data.y) // 2
         subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
-        log_p = engines.subsets(subject, masks, (None,) * models, fleet).log_p
+        log_p = families.subsets(subject, masks, (None,) * models, fleet).log_p
     seconds = time.process_time() - started
     say(f"{data.name} {kind}: {models} shared models in {seconds:.1f} s of this process's CPU")
     pdtp = np.full((PARTITIONS, len(targets)), np.nan)
@@ -146,13 +146,13 @@ def measured_pdtp(
     seeds = (seed if kind == "NN" else None,)
 
     def made() -> Float:
-        first = next(e for e in engines.ALL if not e.supports(subject))
+        first = next(e for e in families.ALL if not e.supports(subject))
         try:
             found, rest = first.leave_out(subject, units, seeds, fleet)
         except Declined:
             rest = units
         if checked or len(rest):
-            found = engines.leave_out(subject, units, seeds, fleet)
+            found = families.leave_out(subject, units, seeds, fleet)
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
 
     if kind != "NN":

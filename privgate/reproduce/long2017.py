@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from numpy.random import Generator
 
-from privgate.attacks import BY_NAME, Signals
-from privgate.measure import rotation
+from privgate.membership import rotation
+from privgate.membership.attacks import BY_NAME, Signals
 from privgate.reproduce import datasets
 from privgate.reproduce.candidate_set import PARTITIONS, POOL, Bool, Float, Say, Trained, train
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
-from privgate.statistics import membership
+from privgate.statistics import roc
+from privgate.training.fleet import Fleet
 
 #: Table 2, on Purchase where Adult is not named: train, test, accuracy, precision, recall, F1, PDTP, correlation, p
 PUBLISHED = {
@@ -34,7 +34,7 @@ TABLE_1 = {
 }
 
 
-def accuracies(made: Trained, name: str, rng: Generator) -> tuple[membership.Decisions, Float, float]:
+def accuracies(made: Trained, name: str, rng: Generator) -> tuple[roc.Decisions, Float, float]:
     """Return (decisions over all models and records, accuracy a record, AUC) of one attack on rotated targets."""
     attack = BY_NAME[name]
     signals = Signals(made.log_p[0], made.data.y, made.log_p, made.masks, features=made.data.X)
@@ -43,8 +43,8 @@ def accuracies(made: Trained, name: str, rng: Generator) -> tuple[membership.Dec
     live = ~np.isnan(scores).any(axis=1)
     fired = scores[live] >= rotation.threshold_of(attack, scores[live], made.masks[live])
     per_record = (fired == made.masks[live]).mean(axis=0)
-    decisions = membership.Decisions.of(fired.ravel(), made.masks[live].ravel())
-    return decisions, per_record, membership.auc(scores[live].ravel(), made.masks[live].ravel())
+    decisions = roc.Decisions.of(fired.ravel(), made.masks[live].ravel())
+    return decisions, per_record, roc.auc(scores[live].ravel(), made.masks[live].ravel())
 
 
 def table_1(made: Trained, rng: Generator) -> Table:

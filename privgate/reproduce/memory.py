@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 Array = NDArray[Any]
 

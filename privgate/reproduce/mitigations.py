@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from privgate import engines, torch_recipe
-from privgate.data import TrainingData
-from privgate.recipe import Recipe
-from privgate.release import Release
+from privgate import families, torch_recipe
 from privgate.reproduce import datasets, networks
 from privgate.reproduce.memory import batched_networks, recalled
 from privgate.reproduce.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
-from privgate.statistics.released import released
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
+from privgate.subject.released import released
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 #: columns of Table III
 FIGURES = ("test accuracy", "attack accuracy", "attack precision", "attack recall")
@@ -70,7 +70,7 @@ def train(X: Float, y: Index, inside: Bool, estimator: Any, *, seed: int, fleet:
     for i in range(len(inside)):
 
         def trained(i: int = i) -> Float:
-            return engines.subsets(subject, inside[i : i + 1], (seed + i,), fleet).log_p
+            return families.subsets(subject, inside[i : i + 1], (seed + i,), fleet).log_p
 
         made[i] = recalled(fleet, (*parts, inside[i : i + 1], seed + i), trained)[0]
     return made

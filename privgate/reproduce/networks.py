@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import UsageError
 from privgate.reproduce.memory import recalled
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]

@@ -4,11 +4,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate import engines
+from privgate import families
 from privgate.reproduce import networks
 from privgate.reproduce.candidate_set import settings_of, subject_of
 from privgate.reproduce.datasets import Data
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -81,7 +81,7 @@ def answers(kind: str, data: Data, record: int, masks: Bool, fleet: Fleet, *, se
         )[:, 0]
     rows = np.arange(len(data.y))
     subject = subject_of(kind, data, rows[: len(rows) // 2], rows[len(rows) // 2 :])
-    return engines.subsets(subject, masks, (None,) * len(masks), fleet).log_p[:, record]
+    return families.subsets(subject, masks, (None,) * len(masks), fleet).log_p[:, record]
 
 
 def counted(data: Data, record: int, masks: Bool) -> Float:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import engines
-from privgate.attacks import BY_NAME, Signals
-from privgate.measure.rotation import rotate
+from privgate import families
+from privgate.membership.attacks import BY_NAME, Signals
+from privgate.membership.rotation import rotate
 from privgate.reproduce import agreement, datasets, networks
 from privgate.reproduce.candidate_set import MODELS, POOL, halves, settings_of, subject_of
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -90,7 +90,7 @@ def bayes_cost(data: Data, fleet: Fleet, *, models: int = MODELS, repeats: int =
         clone(learner).fit(X[rows], data.y[rows]).predict_proba(X[:1])
 
     def shared() -> None:
-        scored(engines.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
+        scored(families.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
 
     return spent(alone, shared, repeats=repeats)
 

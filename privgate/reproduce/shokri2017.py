@@ -8,14 +8,14 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.attacks import shokri
+from privgate.membership.attacks import shokri
 from privgate.reproduce import datasets, networks
 from privgate.reproduce.datasets import Data
 from privgate.reproduce.networks import Settings
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
-from privgate.statistics import membership
-from privgate.statistics.membership import Decisions
+from privgate.statistics import roc
+from privgate.statistics.roc import Decisions
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -53,7 +53,7 @@ def attack(target: Answered, shadow: Answered, rng: Generator) -> tuple[Decision
     scores = np.full(len(target.y), -1e9)
     known = np.isin(target.y, list(learned))
     scores[known] = shokri.judge(learned, target.log_p[known], target.y[known])
-    return Decisions.of(scores > 0, target.inside), membership.auc(scores, target.inside)
+    return Decisions.of(scores > 0, target.inside), roc.auc(scores, target.inside)
 
 
 def split(data: Data, sizes: tuple[int, ...], rng: Generator) -> list[Index]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.attacks import BY_NAME, Signals
+from privgate.membership.attacks import BY_NAME, Signals
 from privgate.reproduce.networks import torch
 from privgate.reproduce.table import Row, Table
-from privgate.retrain.fleet import Fleet
-from privgate.statistics import membership
-from privgate.statistics.membership import Decisions
+from privgate.statistics import roc
+from privgate.statistics.roc import Decisions
+from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -88,7 +88,7 @@ def run_table_1(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
             rows += [
                 Row(f"{name}: precision", figure, d.precision, queries),
                 Row(f"{name}: recall", None, d.recall),
-                Row(f"{name}: AUC", None, membership.auc(scores, members)),
+                Row(f"{name}: AUC", None, roc.auc(scores, members)),
             ]
         title = f"Yeom et al. (2020), Table 1, CNN on scikit-learn's digits, {noise:.0%} of labels replaced"
         note = "published on MNIST; CIFAR-10 (0.694 against 0.72-0.74) and CIFAR-100 (0.874 against 0.99) are not run"

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from privgate import statement
 from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
+from privgate.guard import statement
+from privgate.guard.config import Guard
+from privgate.guard.signing import row_and_statement
+from privgate.guard.trust import Terms, check
+from privgate.guard.verifying import verify
 from privgate.policy import Policy
 from privgate.registry.client import answering
-from privgate.registry.guard_config import Guard
 from privgate.registry.layout import path_part
-from privgate.registry.signing import row_and_statement
-from privgate.registry.verifying import verify
 from privgate.serve.checking import run_check
 from privgate.serve.lease import LeaseFor
 from privgate.serve.request import TAG, Request
-from privgate.trust import Terms, check
 
 logger = logging.getLogger(__name__)
 

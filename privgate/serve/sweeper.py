@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError
-from privgate.registry.doctor import released
-from privgate.registry.guard_config import Guard
-from privgate.registry.verifying import verify
+from privgate.guard.config import Guard
+from privgate.guard.doctor import released
+from privgate.guard.verifying import verify
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privgate.attacks.self_test import planted
+from privgate.membership.attacks.self_test import planted
 
 
 @pytest.fixture(scope="session")

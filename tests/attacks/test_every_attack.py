@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privgate import attacks
-from privgate.attacks.self_test import blind_tolerance, self_test
 from privgate.errors import MeasurementError
-from privgate.statistics.membership import auc
+from privgate.membership import attacks
+from privgate.membership.attacks.self_test import blind_tolerance, self_test
+from privgate.statistics.roc import auc
 
 EVERY = pytest.mark.parametrize("attack", attacks.ALL, ids=lambda a: a.name)
 #: attack models trained by random batches see another order when records are permuted

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from privgate import attacks
-from privgate.attacks.self_test import planted
 from privgate.errors import MeasurementError
-from privgate.statistics import limits
-from privgate.statistics.membership import Decisions, best_threshold, tpr_at_fpr
+from privgate.membership import attacks, limits
+from privgate.membership.attacks.self_test import planted
+from privgate.statistics.roc import Decisions, best_threshold, tpr_at_fpr
 
 FORMS = ["continuous", "votes", "labels"]
 CHEAP = [a for a in attacks.ALL if a.name not in ("shokri", "long_untargeted", "quantile")]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privgate.attacks import BY_NAME, lira_offline, lira_online, observed, rmia_offline
-from privgate.attacks.observed import FLOOR, own_logit, resolution
-from privgate.attacks.self_test import planted
-from privgate.statistics.membership import auc
+from privgate.membership.attacks import BY_NAME, lira_offline, lira_online, observed, rmia_offline
+from privgate.membership.attacks.observed import FLOOR, own_logit, resolution
+from privgate.membership.attacks.self_test import planted
+from privgate.statistics.roc import auc
 
 SOME = range(0, 400, 13)
 

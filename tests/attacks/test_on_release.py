@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privgate import attacks
-from privgate.attacks.on_release import OnRelease
-from privgate.release import Release
-from privgate.statistics.membership import auc
-from privgate.statistics.released import released
+from privgate.membership import attacks
+from privgate.membership.attacks.on_release import OnRelease
+from privgate.statistics.roc import auc
+from privgate.subject.release import Release
+from privgate.subject.released import released
 
 FORMS = [Release("rounded", step=0.1), Release("binned"), Release("top_k", k=1), Release("label"),
          Release(temperature=5.0)]  # fmt: skip

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import entropy, norm
 
-from privgate.attacks import BY_NAME, perceptron, yeom_threshold_known
-from privgate.statistics.membership import Decisions
+from privgate.membership.attacks import BY_NAME, perceptron, yeom_threshold_known
+from privgate.statistics.roc import Decisions
 
 
 def test_bounded_loss_advantage_is_the_generalisation_gap(leaking):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privgate.attacks import BY_NAME, Signals
-from privgate.statistics.membership import auc, tpr_at_fpr
+from privgate.membership.attacks import BY_NAME, Signals
+from privgate.statistics.roc import auc, tpr_at_fpr
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 PEOPLE, TARGETS, NAMES = 4000, 8, ("lira_online", "lira_offline", "rmia", "rmia_offline")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from privgate.attacks.label_gap import LabelGap
-from privgate.attacks.self_test import self_test
 from privgate.errors import MeasurementError
+from privgate.membership.attacks.label_gap import LabelGap
+from privgate.membership.attacks.self_test import self_test
 
 
 class Coin(LabelGap):
@@ -29,7 +29,7 @@ class Peeking(LabelGap):
 
     def scores(self, signals, rng):
         # the members of the planted signals are drawn right after the shadow masks: replayed here
-        from privgate.attacks.self_test import CLASSES, RECORDS, SHADOWS, balanced_mask
+        from privgate.membership.attacks.self_test import CLASSES, RECORDS, SHADOWS, balanced_mask
 
         for leak in (True, False):
             again = np.random.default_rng([7, leak])

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privgate.attacks import BY_NAME, lira_online, rmia
-from privgate.attacks.observed import own_log, own_logit, resolution
+from privgate.membership.attacks import BY_NAME, lira_online, rmia
+from privgate.membership.attacks.observed import own_log, own_logit, resolution
 
 pytestmark = pytest.mark.bench
 RESULTS = Path("bench-results.jsonl")
@@ -55,7 +55,7 @@ def test_scoring_two_and_a_half_million_trials(models, name, module, figure, mon
     some = [0, 100, 255]
     for i in some:
         rest = np.setdiff1d(np.arange(MODELS), [i, i ^ 1])
-        from privgate.attacks import Signals
+        from privgate.membership.attacks import Signals
 
         alone = attack.scores(Signals(log_p[i], labels, log_p[rest], inside[rest]), np.random.default_rng(0))
         assert scores[i] == pytest.approx(alone, abs=1e-6)
@@ -86,7 +86,7 @@ def test_two_hundred_thousand_networks_against_shared_ones(location):
 @pytest.mark.parametrize("models", [20, 64, 256])
 def test_two_hundred_thousand_naive_bayes_against_shared_ones(records, features, models, request):
     from privgate.reproduce import datasets, shared
-    from privgate.retrain.fleet import Fleet
+    from privgate.training.fleet import Fleet
 
     if features == 13:
         folder = request.getfixturevalue("shared_data")("adult.csv.gz").parent

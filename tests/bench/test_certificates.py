@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from threadpoolctl import threadpool_limits
 
-from privgate import Domain, Recipe, Subject, TrainingData, certificates
-from privgate.engines.logistic import ENGINE as LOGISTIC
-from privgate.measure import removal
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.families import certificates
+from privgate.families.logistic.engine import ENGINE as LOGISTIC
+from privgate.influence import remove_risky
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 RESULTS = Path("bench-results.jsonl")
@@ -186,7 +187,7 @@ def test_a_census_of_1_6_million_records():
         found = certificates.ALL["categorical_nb"].bound(subject, np.arange(n), None)
         certify = time.process_time() - started
         started = time.process_time()
-        curve = removal.remove_risky(subject, limit=0.05, budget=100)
+        curve = remove_risky.remove_risky(subject, limit=0.05, budget=100)
         remove = time.process_time() - started
     note(
         figure="census",

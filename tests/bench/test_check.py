@@ -30,8 +30,8 @@ def test_check_of_all_adult_records_next_to_n_refits(shared_data, tmp_path):
 
     from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
     from privgate.demo import adult
-    from privgate.domain import Domain
-    from privgate.retrain.fleet import Fleet
+    from privgate.subject.domain import Domain
+    from privgate.training.fleet import Fleet
 
     with gzip.open(shared_data("adult.csv.gz"), "rt") as f:
         rows = list(csv.DictReader(f))
@@ -109,7 +109,7 @@ def processor():
 def test_check_in_units_of_one_training(name, tmp_path):
     """All of a first check with an empty ledger: controls, leave-one-out of everybody, re-check, judging, report."""
     from privgate import Policy, Subject, evaluate, report
-    from privgate.retrain.fleet import Fleet
+    from privgate.training.fleet import Fleet
 
     words, recipe, data = family(name)
     subject = Subject.local(recipe, data)

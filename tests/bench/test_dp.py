@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privgate.dp.accountant import Mechanism, recompute
+from privgate.privacy_claims.accountant import Mechanism, recompute
 
 RESULTS = Path("bench-results.jsonl")
 

@@ -20,11 +20,11 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from privgate.data import TrainingData
-from privgate.engines import ALL
-from privgate.recipe import Recipe
+from privgate.families import ALL
 from privgate.statistics.leakage import largest_change
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 
 pytestmark = pytest.mark.bench
 RESULTS = Path("bench-results.jsonl")

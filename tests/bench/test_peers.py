@@ -11,14 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privgate import attacks, measure
-from privgate.data import TrainingData
+from privgate.check import questions
 from privgate.evidence import Request
-from privgate.measure.bench import Bench, Limits
-from privgate.recipe import Recipe
-from privgate.retrain.fleet import Fleet
-from privgate.statistics.membership import tpr_at_fpr
-from privgate.subject import Subject
+from privgate.membership import attacks
+from privgate.membership import board as boards
+from privgate.run.run import Bench, Limits
+from privgate.statistics.roc import tpr_at_fpr
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 pytestmark = pytest.mark.bench
 RESULTS = Path("bench-results.jsonl")
@@ -57,7 +59,7 @@ def privgate_rows():
     with Fleet(jobs=1, ledger="none") as fleet:
         bench = Bench(subject, fleet, Limits(shadow_models=64), seeds=(0,))
         started = time.perf_counter()
-        board = bench.attacked
+        board = bench.once(boards.run)
         yield {"tool": "privgate", "attack": "64 shadow models for all attacks (wall clock, one worker)",
                "seconds": round(time.perf_counter() - started, 2)}  # fmt: skip
         for attack in attacks.ALL:
@@ -65,7 +67,7 @@ def privgate_rows():
             attempt = board.attempt(attack)
             spent = time.process_time() - started
             assert not attempt.problem
-            got = measure.measure(
+            got = questions.measure(
                 bench, Request.of("attack_accuracy", attack=attack.name, scope="model", confidence=0.95)
             )
             entry = next(e for e in bench.detail["attacks"] if e["name"] == attack.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privgate.retrain import clusters
+from privgate.training import clusters
 
 pytestmark = pytest.mark.bench
 RESULTS = Path("bench-results.jsonl")

@@ -14,14 +14,14 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.data import TrainingData
-from privgate.engines.refit import ENGINE, full_fits
-from privgate.recipe import Recipe
-from privgate.retrain import context, plan
-from privgate.retrain.fit import Answer, Fit
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.ledger import Ledger
-from privgate.subject import Subject
+from privgate.families.refit import ENGINE, full_fits
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training import context, plan
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
 
 pytestmark = pytest.mark.bench
 RESULTS = Path("bench-results.jsonl")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privgate.measure import suites
+from privgate.run import suites
 
 pytestmark = pytest.mark.bench
 RESULTS = Path("bench-results.jsonl")

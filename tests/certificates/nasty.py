@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.data import take
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+from privgate.subject.data import take
 
 #: below this a released probability is 0 or a number without digits
 UNDERFLOW = -700.0

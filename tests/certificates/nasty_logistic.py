@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.certificates import linear
-from privgate.certificates.reach import Reach
+from privgate.families.over_all_queries import linear
+from privgate.families.over_all_queries.reach import Reach
 
 SOLVERS = ("newton-cholesky", "newton-cg", "lbfgs", "sag", "saga", "liblinear")
 

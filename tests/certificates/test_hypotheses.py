@@ -7,8 +7,10 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
-from privgate import Domain, Recipe, Subject, TrainingData, certificates
-from privgate.certificates import library, logistic
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.families import certificates
+from privgate.families.logistic import minimum
+from privgate.families.over_all_queries import applies
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 
 rng = np.random.default_rng(0)
@@ -138,10 +140,10 @@ def test_what_rounding_does_to_one_minus_p_is_part_of_the_bound():
     full = estimator.fit(REAL, y)
     size = 31.0 / np.abs(full.coef_).max()
     s = subject(estimator, REAL, Domain.of_box(-size, size, 3), y=y)
-    problem = logistic.agreed(s)
+    problem = minimum.agreed(s)
     bias, weights = problem.softmax(problem.u[None])
-    reach = library.reach(s)
-    said = logistic.rounding(problem, bias, weights, reach, np.zeros(1))[0]
+    reach = applies.reach(s)
+    said = minimum.rounding(problem, bias, weights, reach, np.zeros(1))[0]
     x = reach.best(weights[:, 1] - weights[:, 0])
     logit = float((x @ (weights[0, 1] - weights[0, 0]))[0] + bias[0, 1] - bias[0, 0])
     released = np.log1p(-1.0 / (1.0 + np.exp(-logit)))

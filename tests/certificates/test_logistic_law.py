@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from nasty_logistic import subject_of, truth
 
-from privgate import certificates
-from privgate.engines.base import Declined
-from privgate.engines.logistic import ENGINE
+from privgate.families import certificates
+from privgate.families.engine import Declined
+from privgate.families.logistic.engine import ENGINE
 from privgate.statistics.leakage import largest_change
 
 NAMES = ("newton", "linear_softmax", "lipschitz", "strong_convexity")

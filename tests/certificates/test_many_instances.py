@@ -8,9 +8,10 @@ from families import FAMILIES
 from sklearn.naive_bayes import CategoricalNB, ComplementNB, MultinomialNB
 from test_every_certificate import ROUNDING, speak
 
-from privgate import Domain, Recipe, Subject, TrainingData, certificates
-from privgate.certificates import linear
-from privgate.certificates.reach import Reach
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.families import certificates
+from privgate.families.over_all_queries import linear
+from privgate.families.over_all_queries.reach import Reach
 from privgate.statistics import leakage
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from nasty import NASTY, ascent, change, fitted
 
-from privgate import certificates
+from privgate.families import certificates
 
 #: nats; what summing changes of log-probabilities in another order does
 ROUNDING = 1e-9

@@ -8,9 +8,10 @@ from nasty import change, fitted
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB
 
-from privgate import Domain, Recipe, Subject, TrainingData, certificates
-from privgate.certificates import rounding
-from privgate.certificates.count_rounding import negated
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.families import certificates
+from privgate.families.over_all_queries import rounding
+from privgate.families.over_all_queries.count_rounding import negated
 
 #: nats; summing changes of log-probabilities in another order
 ROUNDING_OF_TEST = 1e-9

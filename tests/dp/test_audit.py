@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from privgate.dp import audit
-from privgate.dp.bounds import sigmoid
-from privgate.dp.tradeoff import Gaussian
 from privgate.errors import UsageError
+from privgate.privacy_claims import audit
+from privgate.privacy_claims.bounds import sigmoid
+from privgate.privacy_claims.tradeoff import Gaussian
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.dp import bounds
 from privgate.errors import UsageError
+from privgate.privacy_claims import bounds
 
 epsilons = st.floats(0, 12)
 priors = st.floats(0.001, 0.999)

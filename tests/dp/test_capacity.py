@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.dp.capacity import deletion_capacity, fixed_size_capacity, group_capacity, sekhari_capacity
-from privgate.dp.solve import epsilon_for_capacity
 from privgate.errors import UsageError
+from privgate.privacy_claims.capacity import deletion_capacity, fixed_size_capacity, group_capacity, sekhari_capacity
+from privgate.privacy_claims.solve import epsilon_for_capacity
 
 
 def random_mechanism(rng, records, outputs, epsilon):

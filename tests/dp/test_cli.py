@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from privgate.__main__ import run
 from privgate.cli.dp import dp
-from privgate.dp import figures
+from privgate.privacy_claims import figures
 
 
 def call(*arguments):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.dp import bounds, solve
-from privgate.dp.accountant import Mechanism, recompute
-from privgate.dp.tradeoff import EpsilonDelta
 from privgate.errors import UsageError
+from privgate.privacy_claims import bounds, solve
+from privgate.privacy_claims.accountant import Mechanism, recompute
+from privgate.privacy_claims.tradeoff import EpsilonDelta
 
 
 @given(st.floats(0.51, 0.99), st.sampled_from([0.0, 1e-5, 0.005]))

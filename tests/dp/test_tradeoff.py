@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privgate.dp.accountant import Mechanism, recompute
-from privgate.dp.tradeoff import Composed, EpsilonDelta, Gaussian
 from privgate.errors import UsageError
+from privgate.privacy_claims.accountant import Mechanism, recompute
+from privgate.privacy_claims.tradeoff import Composed, EpsilonDelta, Gaussian
 
 GRID = np.linspace(0, 1, 20001)
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from privgate.data import TrainingData, take
 from privgate.errors import SubjectError
-from privgate.recipe import Recipe
-from privgate.retrain.fit import Answer
-from privgate.retrain.fleet import Fleet
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData, take
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer
+from privgate.training.fleet import Fleet
 
 RAISED = (ValueError, IndexError, FloatingPointError, np.linalg.LinAlgError, SubjectError)
 

@@ -5,9 +5,10 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.demo import adult
-from privgate.engines import answer, tree_paths, tree_splits
-from privgate.engines.decision_tree import ENGINE, growth_of
-from privgate.engines.tree_paths import Falls, falls
+from privgate.families import answer
+from privgate.families.trees import tree_paths, tree_splits
+from privgate.families.trees.decision_tree import ENGINE, growth_of
+from privgate.families.trees.tree_paths import Falls, falls
 
 
 def continuous(rng, n):
@@ -112,9 +113,9 @@ def test_splits_that_are_never_looked_at_again_change_nothing(direct, monkeypatc
 def test_a_record_next_to_a_threshold_falls_by_the_threshold_drawn_without_it():
     X = np.array([[0.0], [1.0], [4.0], [5.0], [9.0]])
     y = np.array([0, 0, 0, 1, 1])
-    from privgate.data import TrainingData
-    from privgate.recipe import Recipe
-    from privgate.subject import Subject
+    from privgate.subject.data import TrainingData
+    from privgate.subject.recipe import Recipe
+    from privgate.subject.subject import Subject
 
     subject = Subject.local(Recipe(DecisionTreeClassifier(random_state=0)), TrainingData(X, y))
     found = falls(growth_of(subject), np.arange(5))

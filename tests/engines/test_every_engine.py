@@ -11,11 +11,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.data import TrainingData
-from privgate.engines import ALL, answer
-from privgate.engines.base import Declined
-from privgate.recipe import Recipe
-from privgate.subject import Subject
+from privgate.families import ALL, answer
+from privgate.families.engine import Declined
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 from privgate.torch_recipe import TorchTraining
 
 BY_NAME = {engine.name: engine for engine in ALL}

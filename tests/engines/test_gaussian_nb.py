@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.engines.gaussian_nb import ENGINE
+from privgate.families.naive_bayes.gaussian import ENGINE
 
 
 def base(rng):

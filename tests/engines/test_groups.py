@@ -7,11 +7,12 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from privgate.data import TrainingData
-from privgate.engines import ALL, answer, k_nearest
+from privgate.families import ALL, answer
+from privgate.families.neighbours import k_nearest
 from privgate.linear_scores import softmax_scores
-from privgate.recipe import Recipe
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 
 BY_NAME = {engine.name: engine for engine in ALL}
 

@@ -8,11 +8,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.data import TrainingData
-from privgate.engines import answer, complement, k_nearest, lda, qda
-from privgate.engines.base import Declined
-from privgate.recipe import Recipe
-from privgate.subject import Subject
+from privgate.families import answer, complement
+from privgate.families.discriminants import lda, qda
+from privgate.families.engine import Declined
+from privgate.families.neighbours import k_nearest
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 
 
 def test_tied_neighbors_are_handed_on_and_would_be_wrong_otherwise(direct, fleet, monkeypatch):

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate.engines import answer
-from privgate.engines.base import Declined
-from privgate.engines.logistic import ENGINE
+from privgate.families import answer
+from privgate.families.engine import Declined
+from privgate.families.logistic.engine import ENGINE
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
@@ -141,7 +141,7 @@ class Refits:
         return ""
 
     def leave_out(self, subject, units, seeds, fleet, *, queries=None):
-        from privgate.engines.refit import ENGINE as REFIT
+        from privgate.families.refit import ENGINE as REFIT
 
         return REFIT.leave_out(subject, units, seeds, fleet, queries=queries)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, MultinomialNB
 
-from privgate.data import TrainingData
 from privgate.demo import adult
-from privgate.engines import ALL
+from privgate.families import ALL
+from privgate.subject.data import TrainingData
 
 BY_NAME = {engine.name: engine for engine in ALL}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
-from privgate.engines import ALL, answer
-from privgate.engines.recheck import choose, recheck
-from privgate.retrain.retrained import Retrained, Status, direct_rows
+from privgate.families import ALL, answer
+from privgate.families.recheck import choose, recheck
+from privgate.families.retrained import Retrained, Status, direct_rows
 
 BY_NAME = {engine.name: engine for engine in ALL}
 
@@ -23,7 +23,7 @@ class Slow:
         return ""
 
     def leave_out(self, subject, units, seeds, fleet, *, queries=None):
-        from privgate.retrain.fit import Fit
+        from privgate.training.fit import Fit
 
         row_unit, row_query = queries or direct_rows(units, subject.data.units)
         fits = [Fit(seeds[0], row_query[row_unit == k], left_out=subject.data.units[u]) for k, u in enumerate(units)]

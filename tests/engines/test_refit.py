@@ -13,13 +13,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.data import TrainingData, take
-from privgate.engines.refit import ENGINE
 from privgate.errors import MeasurementError
-from privgate.recipe import Recipe
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Status
-from privgate.subject import Subject
+from privgate.families.refit import ENGINE
+from privgate.families.retrained import Status
+from privgate.subject.data import TrainingData, take
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 N = 24
 RNG = np.random.default_rng(11)

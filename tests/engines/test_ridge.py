@@ -5,13 +5,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 
-from privgate.data import TrainingData
-from privgate.engines import answer
-from privgate.engines.base import Declined
-from privgate.engines.ridge import ENGINE
+from privgate.families import answer
+from privgate.families.engine import Declined
+from privgate.families.ridge import ENGINE
 from privgate.linear_scores import softmax_scores
-from privgate.recipe import Recipe
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 
 
 def subject_of(estimator, X, y, **kwargs):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from privgate.engines import binary_sweeps, regression, waves
-from privgate.engines.anderson import Accelerated
-from privgate.engines.binary import Binary
-from privgate.engines.softmax import Softmax, hessian
+from privgate.families.logistic import binary_sweeps, objective, sweeps
+from privgate.families.logistic.anderson import Accelerated
+from privgate.families.logistic.binary import Binary
+from privgate.families.logistic.softmax import Softmax, hessian
 
 
 def solver(direct, n, d, K, C=1.0, seed=0, strength=4.0):
@@ -16,7 +16,7 @@ def solver(direct, n, d, K, C=1.0, seed=0, strength=4.0):
     Z = (X - X.mean(0)) @ rng.normal(size=(d, K)) / np.sqrt(d) * strength
     y = (Z + rng.gumbel(size=Z.shape)).argmax(axis=1)
     y[:K] = np.arange(K)
-    problem = regression.objective(direct.subject(LogisticRegression(C=C), X, y))
+    problem = objective.objective(direct.subject(LogisticRegression(C=C), X, y))
     start = np.zeros(problem.X.shape[1]) if K == 2 else np.zeros((K, problem.X.shape[1]))
     return (Binary if K == 2 else Softmax).solve(problem, start)
 
@@ -71,7 +71,7 @@ def test_a_bound_holds_where_rounding_of_the_hessian_counts(direct, K):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 4)) + 60  # next to the intercept, a condition number beyond 1e7
     y = np.arange(40) % K
-    problem = regression.objective(direct.subject(LogisticRegression(C=1e4), X, y))
+    problem = objective.objective(direct.subject(LogisticRegression(C=1e4), X, y))
     start = np.zeros(5) if K == 2 else np.zeros((K, 5))
     made = (Binary if K == 2 else Softmax).solve(problem, start)
     true = np.stack([newton(problem, i, made.u) for i in range(40)])
@@ -135,7 +135,7 @@ def test_only_those_that_are_not_sure_enough_are_swept_again():
     answer, rate, calls = np.ones((300, 4)), np.where(np.arange(300) < 10, 0.3, 1e-9), []
     start, wanted = np.zeros((300, 4)), np.full(300, 1e-6)
 
-    best, error = waves.settle(contraction(rate, answer, calls=calls), start, np.full(300, np.inf), wanted, block=128)
+    best, error = sweeps.settle(contraction(rate, answer, calls=calls), start, np.full(300, np.inf), wanted, block=128)
 
     assert [size for _, size in calls[:4]] == [128, 128, 44, 10]
     assert (error <= wanted).all()
@@ -146,7 +146,7 @@ def test_what_single_precision_cannot_certify_is_certified_in_double():
     answer, calls = np.ones((20, 4)), []
     sweep = contraction(np.full(20, 0.1), answer, rounding=np.inf, calls=calls)
 
-    best, error = waves.settle(sweep, np.zeros((20, 4)), np.full(20, np.inf), np.full(20, 1e-6))
+    best, error = sweeps.settle(sweep, np.zeros((20, 4)), np.full(20, np.inf), np.full(20, 1e-6))
 
     assert {precision for precision, _ in calls} == {np.float32, np.float64}
     assert calls[-1][0] is np.float64
@@ -161,7 +161,7 @@ def test_bounds_that_are_estimates_are_never_reported():
         new, at_D, at_new, _ = contraction(np.full(20, 0.1), answer)(some, D, precision)
         return new, at_D, at_new, np.full(len(some), np.inf)
 
-    _, error = waves.settle(estimating, np.zeros((20, 4)), np.full(20, np.inf), np.full(20, 1e-6))
+    _, error = sweeps.settle(estimating, np.zeros((20, 4)), np.full(20, np.inf), np.full(20, 1e-6))
 
     assert np.isinf(error).all()
 
@@ -175,7 +175,7 @@ def test_a_record_that_diverges_is_given_up_and_takes_no_other_with_it(nothing):
         new[some == 3], at_D[some == 3], at_new[some == 3] = nothing, np.inf, np.inf
         return new, at_D, at_new, rounding
 
-    _, error = waves.settle(sweep, np.zeros((20, 4)), np.full(20, np.inf), np.full(20, 1e-6))
+    _, error = sweeps.settle(sweep, np.zeros((20, 4)), np.full(20, np.inf), np.full(20, 1e-6))
 
     assert np.isinf(error[3])
     assert (np.delete(error, 3) <= 1e-6).all()
@@ -185,7 +185,7 @@ def test_a_known_bound_that_is_small_enough_needs_no_sweep():
     calls = []
     start = np.zeros((20, 4))
 
-    best, error = waves.settle(
+    best, error = sweeps.settle(
         contraction(np.full(20, 0.1), np.ones((20, 4)), calls=calls), start, np.full(20, 1e-7), np.full(20, 1e-6)
     )
 
@@ -220,7 +220,7 @@ def test_records_that_are_not_trained_on_change_nothing(direct, K):
     X[::9] *= 12  # far from the others: their lost curvature is counted one by one
     made = []
     for candidates in (None, (rng.normal(size=(700, 20)) * 9, np.zeros(700, dtype=int))):
-        problem = regression.objective(direct.subject(LogisticRegression(C=1.0), X, y, candidates=candidates))
+        problem = objective.objective(direct.subject(LogisticRegression(C=1.0), X, y, candidates=candidates))
         start = np.zeros(problem.X.shape[1]) if K == 2 else np.zeros((K, problem.X.shape[1]))
         made.append((Binary if K == 2 else Softmax).solve(problem, start).shifts(np.arange(90), np.full(90, 1e-5)))
 

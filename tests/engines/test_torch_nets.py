@@ -5,14 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from privgate.data import TrainingData
-from privgate.engines import answer
-from privgate.engines.torch_nets import ENGINE
-from privgate.measure import modes, planning
-from privgate.measure.bench import Bench, Limits
-from privgate.recipe import Recipe
-from privgate.record_keyed import batches, n_batches, record_keys
-from privgate.subject import Subject
+from privgate.check import plan
+from privgate.families import answer
+from privgate.families.networks.torch_nets import ENGINE
+from privgate.influence import leave_one_out, modes
+from privgate.models.record_keyed import batches, n_batches, record_keys
+from privgate.run.run import Bench, Limits
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 from privgate.torch_recipe import TorchTraining
 
 pytest.importorskip("torch")
@@ -261,12 +262,12 @@ def test_the_operator_s_choice_reaches_the_networks_and_the_evidence(fleet):
     X, y = wide()
     subject = subject_of(TorchTraining(**{**MIXED, "epochs": 1}), X, y)
     bench = Bench(subject, fleet, Limits(precision="mixed"), seeds=(2,))
-    bench.units = np.arange(10)
+    bench._made[leave_one_out.chosen_units] = np.arange(10)
 
-    assert set(bench.retrained.engine) == {"torch_nets, mixed precision"}
+    assert set(bench.once(leave_one_out.retrained).engine) == {"torch_nets, mixed precision"}
     assert bench.detail["engines"][0]["engine"] == "torch_nets, mixed precision"
     assert "bfloat16" in modes.payload(bench)["note"]
-    assert any("bfloat16" in line for line in planning.make(bench, {"pdtp"})[1])
+    assert any("bfloat16" in line for line in plan.make(bench, {"pdtp"})[1])
 
 
 @pytest.mark.parametrize("precision", ["full", "mixed"])

@@ -9,12 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Domain, certificates, engines
-from privgate.certificates import best, questions
-from privgate.certificates.witness import Witness
-from privgate.data import TrainingData
-from privgate.measure.bench import Bench
+from privgate import Domain, families
+from privgate.families import bound, certificates, questions
+from privgate.families.witness import Witness
+from privgate.influence import leave_one_out
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+from privgate.run.run import Bench
+from privgate.subject.data import TrainingData
 
 rng = np.random.default_rng(0)
 N = 80
@@ -54,13 +55,13 @@ class Halved:
 
 def only(monkeypatch, certificate):
     monkeypatch.setattr(certificates, "ALL", {certificate.name: certificate})
-    monkeypatch.setattr(best.certificates, "ALL", {certificate.name: certificate})
+    monkeypatch.setattr(bound.certificates, "ALL", {certificate.name: certificate})
 
 
 def checked(direct, fleet, name, *, asked=frozenset()):
     estimator, X, domain = SUBJECTS[name]
     bench = Bench(direct.subject(estimator, X, Y, domain=domain), fleet, asked=asked)
-    return bench, bench.records
+    return bench, bench.once(leave_one_out.table)
 
 
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
@@ -95,7 +96,7 @@ def test_a_loose_bound_that_is_wrong_is_found_where_the_truth_reaches_it(monkeyp
 
 
 def test_an_engine_that_fails_its_re_check_silences_the_theorems_of_its_family(monkeypatch, direct, fleet):
-    engine = next(e for e in engines.ALL if e.name == "bernoulli_nb")
+    engine = next(e for e in families.ALL if e.name == "bernoulli_nb")
     leave_out = type(engine).leave_out
 
     def wrong(self, *args, **kwargs):
@@ -127,7 +128,7 @@ def test_a_comparison_asks_the_same_in_every_run(direct, fleet):
 
 def test_where_no_certificate_applies_nothing_more_is_asked(direct, fleet):
     bench = Bench(direct.subject(DecisionTreeClassifier(max_depth=2, random_state=0), REAL, Y), fleet)
-    assert len(bench.records["unit"]) == N
+    assert len(bench.once(leave_one_out.table)["unit"]) == N
     assert bench.witness is None
 
 
@@ -155,9 +156,9 @@ def test_questions_are_records_of_the_same_kind_inside_the_domain(kind):
     asked, kept = questions.asked(subject, rows)
     assert type(asked) is type(made)
     assert kept.sum() > 60
-    from privgate.certificates import library
+    from privgate.families.over_all_queries import applies
 
-    dense = library.dense(asked)
+    dense = applies.dense(asked)
     assert (dense >= [0.0, -0.1, 0.0]).all()
     assert (dense <= [1.0, 1.1, 1.3]).all()
     assert getattr(asked, "dtype", None) == getattr(made, "dtype", None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privgate import Recipe, TrainingData
-from privgate.domain import Domain
+from privgate.subject.domain import Domain
 
 SIZES = [3, 4, 2]
 

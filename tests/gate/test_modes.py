@@ -8,14 +8,16 @@ from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate, gate, report
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate.check import gate
+from privgate.check import plan as planning
 from privgate.cli import cli
-from privgate.domain import Domain
 from privgate.errors import ExitCode, UsageError
-from privgate.measure import planning
-from privgate.measure.bench import Bench, Limits
+from privgate.influence import leave_one_out, modes
 from privgate.report import rendering
-from privgate.retrain.fleet import Fleet
+from privgate.run.run import Bench, Limits
+from privgate.subject.domain import Domain
+from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 RNG = np.random.default_rng(2)
@@ -217,7 +219,7 @@ def test_the_command_line_ends_with_5_after_a_ranking(privgate, tmp_path):
 def test_the_command_line_hands_on_what_was_chosen(monkeypatch):
     seen = []
     monkeypatch.setattr("privgate.registry.load_subject", lambda uri, **_: uri)
-    monkeypatch.setattr("privgate.cli.console.print_plan", lambda run: seen.append(run.limits))
+    monkeypatch.setattr("privgate.cli.options.print_plan", lambda run: seen.append(run.limits))
     check = ["check", "models:/m/1", "--policy", "pdtp-1", "--plan"]
 
     for chosen in ([], ["--mode", "max", "--precision", "mixed"]):
@@ -239,8 +241,8 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
     bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Limits(max_retrains=7, mode="max"))
 
     assert planning.first_engine(bench).name == "refit"
-    assert bench.mode == "all"
-    assert len(bench.units) == 7
+    assert bench.once(modes.used) == "all"
+    assert len(bench.once(leave_one_out.chosen_units)) == 7
     _, said = planning.make(bench, {"pdtp"})
     assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
     assert any("7 retrains" in s for s in said)

@@ -7,7 +7,7 @@ import pytest
 
 from privgate import TrainingData, registry
 from privgate.__main__ import run
-from privgate.domain import Domain
+from privgate.subject.domain import Domain
 
 pytestmark = pytest.mark.server
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import CategoricalNB
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate, gate
-from privgate.domain import Domain
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.check import gate
 from privgate.evidence import COLUMNS
-from privgate.measure.bench import Limits
-from privgate.retrain.fleet import Fleet
+from privgate.run.run import Limits
+from privgate.subject.domain import Domain
+from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 SIZES = [3, 4]
@@ -70,7 +71,7 @@ def test_a_recipe_that_does_not_depend_on_its_data_is_caught_and_never_approved(
 
 
 def test_a_dp_recipe_with_a_recorded_seed_is_blocked_before_training(fleet):
-    from privgate.claim import Claim
+    from privgate.subject.claim import Claim
 
     recipe = Recipe(
         CategoricalNB(min_categories=SIZES), seed=1, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)

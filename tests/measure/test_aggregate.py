@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.measure import aggregate
+from privgate.influence import aggregate
 
 VALUES = st.lists(st.floats(0, 10), min_size=1, max_size=60)
 

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import BernoulliNB
 
-from privgate import attacks
-from privgate.data import TrainingData, take
 from privgate.evidence import Request
-from privgate.measure import attack_report
-from privgate.measure import attacks as measured
-from privgate.measure.bench import Bench, Limits
-from privgate.recipe import Recipe
-from privgate.retrain.fit import Answer
-from privgate.retrain.fleet import Fleet
-from privgate.rules.attack_accuracy import AttackAccuracy
+from privgate.membership import attacks, told
+from privgate.membership import measure as measured
+from privgate.policy.rules.attack_accuracy import AttackAccuracy
+from privgate.run.run import Bench, Limits
 from privgate.statistics.intervals import clopper_pearson
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData, take
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer
+from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 SUBJECTS, FEATURES = 400, 9
@@ -66,7 +65,7 @@ def subject(k):
 @pytest.mark.slow
 def test_blameless_models_are_blocked_at_most_as_often_as_stated(monkeypatch):
     monkeypatch.setattr(attacks, "ALL", tuple(CHEAP))
-    monkeypatch.setattr(attack_report, "note", lambda *_: None)
+    monkeypatch.setattr(told, "note", lambda *_: None)
     monkeypatch.setattr(measured.attack_report, "note", lambda *_: None)
     blocked = {"attack_accuracy": 0, "attack_tpr": 0}
     rule = AttackAccuracy(metric="attack_accuracy", max=0.5)

@@ -8,20 +8,24 @@ from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import attacks, measure
-from privgate.attacks.label_gap import LabelGap
-from privgate.data import TrainingData, take
+from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request, encode
-from privgate.measure import attacked, pool, rotation, shadows, targets
-from privgate.measure import attacks as attack_measure
-from privgate.measure.bench import Bench, Limits
-from privgate.recipe import Recipe
-from privgate.release import Release
-from privgate.retrain.fit import Answer
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Status
-from privgate.subject import Subject
+from privgate.families.retrained import Status
+from privgate.membership import attacks, rotation, single_records
+from privgate.membership import board as attacked
+from privgate.membership import board as boards
+from privgate.membership import measure as attack_measure
+from privgate.membership.attacks.label_gap import LabelGap
+from privgate.run import pool, shadows
+from privgate.run import pool as pools
+from privgate.run.run import Bench, Limits
+from privgate.subject.data import TrainingData, take
+from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer
+from privgate.training.fleet import Fleet
 
 
 class Here(Fleet):
@@ -76,7 +80,7 @@ def blind():
 
 
 def test_the_best_of_all_attacks_finds_an_overfitted_model(overfitted):
-    got = measure.measure(overfitted, ask(attack="any"))
+    got = questions.measure(overfitted, ask(attack="any"))
 
     assert got.low > 0.5
     assert got.low <= got.value <= got.high
@@ -87,7 +91,7 @@ def test_the_best_of_all_attacks_finds_an_overfitted_model(overfitted):
 
 @pytest.mark.parametrize("attack", ["any", *attacks.BY_NAME])
 def test_a_model_that_knows_nobody_is_not_blocked(blind, attack):
-    got = measure.measure(blind, ask(attack=attack))
+    got = questions.measure(blind, ask(attack=attack))
 
     assert got.low <= 0.5
     assert got.high < 0.75
@@ -96,7 +100,7 @@ def test_a_model_that_knows_nobody_is_not_blocked(blind, attack):
 @pytest.mark.parametrize("scope", ["class", "group", "record"])
 def test_scopes_name_where_it_is_worst(scope):
     b = bench(data=made(sensitive=(9,)))
-    got = measure.measure(b, ask(scope=scope))
+    got = questions.measure(b, ask(scope=scope))
 
     assert got.low <= got.value <= got.high
     assert got.where.startswith("lira_online")
@@ -110,8 +114,8 @@ def test_scopes_name_where_it_is_worst(scope):
 
 
 def test_advantage_is_twice_the_accuracy_less_one(overfitted):
-    accuracy = measure.measure(overfitted, ask())
-    advantage = measure.measure(overfitted, ask("attack_advantage"))
+    accuracy = questions.measure(overfitted, ask())
+    advantage = questions.measure(overfitted, ask("attack_advantage"))
 
     for name in ("value", "low", "high"):
         assert getattr(advantage, name) == pytest.approx(2 * getattr(accuracy, name) - 1)
@@ -119,14 +123,14 @@ def test_advantage_is_twice_the_accuracy_less_one(overfitted):
 
 def test_a_rate_that_the_candidates_cannot_resolve_is_refused(overfitted):
     with pytest.raises(MeasurementError, match="give at least 368 candidates"):
-        measure.measure(overfitted, ask("attack_tpr", at_fpr=0.01))
-    assert measure.measure(overfitted, ask("attack_tpr", at_fpr=0.1)).high <= 1
+        questions.measure(overfitted, ask("attack_tpr", at_fpr=0.01))
+    assert questions.measure(overfitted, ask("attack_tpr", at_fpr=0.1)).high <= 1
     with pytest.raises(MeasurementError, match="single records"):
-        measure.measure(overfitted, ask("attack_tpr", at_fpr=0.1, scope="record"))
+        questions.measure(overfitted, ask("attack_tpr", at_fpr=0.1, scope="record"))
 
 
 def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
-    measure.measure(overfitted, ask(attack="any"))
+    questions.measure(overfitted, ask(attack="any"))
     entries = {e["name"]: e for e in overfitted.detail["attacks"]}
 
     assert set(entries) == set(attacks.BY_NAME)
@@ -144,13 +148,13 @@ def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
 
 def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
     for b in (overfitted, blind):
-        measure.measure(b, ask(attack="any"))
+        questions.measure(b, ask(attack="any"))
         null = b.detail["attack_null_runs"]
         assert null["low"] <= 0.05
 
 
 def test_a_recipe_measured_twice_gives_the_same_numbers():
-    one, other = (measure.measure(bench(), ask(attack="any")) for _ in range(2))
+    one, other = (questions.measure(bench(), ask(attack="any")) for _ in range(2))
 
     assert one == other
     assert Measurement.from_payload(one.payload()) == replace(one, detail=one.payload()["detail"])
@@ -169,9 +173,9 @@ def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
     attacked.tested.cache_clear()
     b = bench()
     try:
-        got = measure.measure(b, ask(attack="any"))
+        got = questions.measure(b, ask(attack="any"))
         with pytest.raises(MeasurementError, match="self-test"):
-            measure.measure(b, ask(attack="label_gap"))
+            questions.measure(b, ask(attack="label_gap"))
     finally:
         attacked.tested.cache_clear()
 
@@ -182,17 +186,17 @@ def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
 
 def test_an_unknown_attack_and_an_unknown_scope_are_named(overfitted):
     with pytest.raises(MeasurementError, match="no attack is called 'magic'"):
-        measure.measure(overfitted, ask(attack="magic"))
+        questions.measure(overfitted, ask(attack="magic"))
     with pytest.raises(MeasurementError, match="unknown scope 'city'"):
-        measure.measure(overfitted, ask(scope="city"))
+        questions.measure(overfitted, ask(scope="city"))
     with pytest.raises(MeasurementError, match="sensitive"):
-        measure.measure(overfitted, ask(scope="group"))
+        questions.measure(overfitted, ask(scope="group"))
 
 
 @pytest.mark.parametrize("scope", ["model", "class", "group", "record"])
-@pytest.mark.parametrize("metric", [*sorted(set(measure.CATALOGUE) - set(attacked.METRICS)), "attack_auc", ""])
+@pytest.mark.parametrize("metric", [*sorted(set(questions.CATALOGUE) - set(attacked.METRICS)), "attack_auc", ""])
 def test_a_figure_that_no_attack_has_is_never_answered_with_another(overfitted, metric, scope):
-    for answers in (attack_measure.measure, targets.measure):
+    for answers in (attack_measure.measure, single_records.measure):
         with pytest.raises(MeasurementError, match="no attack is measured by"):
             answers(overfitted, ask(metric, scope=scope, at_fpr=0.1))
 
@@ -201,11 +205,11 @@ def test_a_figure_that_no_attack_has_is_never_answered_with_another(overfitted, 
 def test_every_metric_is_its_own_figure_in_every_scope(scope):
     b = bench(data=made(sensitive=(9,)), models=24)
     accuracy, advantage, tpr = (
-        measure.measure(b, ask(m, scope=scope, **({"at_fpr": 0.5} if m == "attack_tpr" else {})))
+        questions.measure(b, ask(m, scope=scope, **({"at_fpr": 0.5} if m == "attack_tpr" else {})))
         for m in ("attack_accuracy", "attack_advantage", "attack_tpr")
     )
 
-    assert set(attacked.METRICS) == {m for m, module in measure.CATALOGUE.items() if module == "attacks"}
+    assert set(attacked.METRICS) == {m for m, module in questions.CATALOGUE.items() if module == "attacks"}
     assert (advantage.value, advantage.low, advantage.high) == pytest.approx(
         tuple(2 * v - 1 for v in (accuracy.value, accuracy.low, accuracy.high))
     )
@@ -217,14 +221,14 @@ def test_every_metric_is_its_own_figure_in_every_scope(scope):
 def test_without_candidates_nothing_is_measured():
     for metric in ("attack_accuracy", "generalization_gap"):
         with pytest.raises(MeasurementError, match="candidates"):
-            measure.measure(bench(data=made(candidates=None)), ask(metric))
+            questions.measure(bench(data=made(candidates=None)), ask(metric))
 
 
 def test_too_few_people_are_refused():
     with pytest.raises(MeasurementError, match="too few"):
-        measure.measure(bench(data=made(n=19)), ask())
+        questions.measure(bench(data=made(n=19)), ask())
     with pytest.raises(MeasurementError, match="too few"):
-        measure.measure(bench(data=made(m=19)), ask())
+        questions.measure(bench(data=made(m=19)), ask())
 
 
 def test_candidates_who_are_members_are_removed_and_counted():
@@ -250,15 +254,15 @@ def test_candidates_who_are_members_are_removed_and_counted():
     assert doubled >= 30
     assert p.eligible[: len(clean.labels)].tolist() == clean.eligible.tolist()
     assert not p.eligible[len(clean.labels) :].any()
-    got = measure.measure(bench(data=more), ask())
+    got = questions.measure(bench(data=more), ask())
     assert got.detail["removed_candidates"]["also_in_training"] == 30 + chance
     # whoever names the members at greatest risk as candidates must not gain by it
     assert p.hidden >= 30 / 240
     assert clean.hidden == 0.0
-    before = measure.measure(bench(data=data), ask())
+    before = questions.measure(bench(data=data), ask())
     assert got.high > before.high or got.high > 0.9
     assert any("count as found" in a for a in got.assumptions)
-    assert measure.measure(bench(data=more, models=8), ask(scope="record")).high == 1.0
+    assert questions.measure(bench(data=more, models=8), ask(scope="record")).high == 1.0
 
 
 def test_records_that_others_share_are_no_trials_on_either_side():
@@ -286,23 +290,23 @@ def test_doubles_of_one_person_are_that_persons_business():
 def test_a_pool_of_members_only_is_refused():
     data = made()
     with pytest.raises(MeasurementError, match="too few"):
-        measure.measure(bench(data=TrainingData(data.X, data.y, candidates=(data.X, data.y))), ask())
+        questions.measure(bench(data=TrainingData(data.X, data.y, candidates=(data.X, data.y))), ask())
 
 
 def test_one_class_only_is_refused():
     data = made()
     one = TrainingData(data.X, np.zeros(240, dtype=int), candidates=(data.candidates[0], np.zeros(240, dtype=int)))
     with pytest.raises(MeasurementError, match="one class only"):
-        measure.measure(bench(DecisionTreeClassifier(), data=one), ask())
+        questions.measure(bench(DecisionTreeClassifier(), data=one), ask())
 
 
 def test_a_few_failed_shadow_models_are_survived_and_many_are_not():
     some = bench(fail=range(3, 6))
-    assert measure.measure(some, ask()).high < 1
-    assert (some.shadows.status == Status.FAILED).sum() == 3
+    assert questions.measure(some, ask()).high < 1
+    assert (some.once(shadows.train).status == Status.FAILED).sum() == 3
 
     with pytest.raises(MeasurementError, match="12 of 16 shadow models could not be trained: killed by the test"):
-        measure.measure(bench(fail=range(2, 14)), ask())
+        questions.measure(bench(fail=range(2, 14)), ask())
 
 
 def label(model, X):
@@ -314,24 +318,24 @@ def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
     recipe = Recipe(DecisionTreeClassifier(), seed=3, predict=label)
     b = Bench(Subject.local(recipe, made()), Here(), Limits(shadow_models=16), seeds=(3,))
 
-    assert measure.measure(b, ask(attack="label_gap")).low > 0.5
-    assert measure.measure(b, ask(attack="any")).low > 0.5
+    assert questions.measure(b, ask(attack="label_gap")).low > 0.5
+    assert questions.measure(b, ask(attack="any")).low > 0.5
 
 
 def test_a_declared_release_is_attacked_beside_exact_probabilities():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
     b = Bench(subject, Here(), Limits(shadow_models=16), seeds=(3,))
-    got = measure.measure(b, ask())
+    got = questions.measure(b, ask())
     entries = {e["name"]: e for e in b.detail["attacks"]}
-    alone = measure.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())
+    alone = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())
 
     assert set(entries) == {"lira_online", "lira_online on the release"}
     assert entries["lira_online on the release"]["auc"] != entries["lira_online"]["auc"]
     assert got.detail["searched"] == 2 * alone.detail["searched"] == 4
     assert any("declared release" in a for a in got.assumptions)
     assert got.high >= alone.high  # never instead: what exact probabilities tell still counts
-    per_record = measure.measure(b, ask(scope="record"))
-    exact = measure.measure(bench(DecisionTreeClassifier(max_depth=6)), ask(scope="record"))
+    per_record = questions.measure(b, ask(scope="record"))
+    exact = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask(scope="record"))
     # members and candidates that are nearly equal are no trials
     assert per_record.detail["searched"] == 2 * exact.detail["searched"]
     assert 230 < exact.detail["searched"] <= 240
@@ -341,38 +345,38 @@ def test_a_declared_release_is_attacked_beside_exact_probabilities():
 def test_people_with_several_records_are_one_trial_and_stay_together():
     data = made(groups=[f"p{i // 3}" for i in range(240)])
     b = bench(data=data)
-    got = measure.measure(b, ask())
+    got = questions.measure(b, ask())
 
     assert got.detail["members"] == 80
-    masks = b.shadows.masks[:, :240].reshape(16, 80, 3)
+    masks = b.once(shadows.train).masks[:, :240].reshape(16, 80, 3)
     assert (masks.all(axis=2) | ~masks.any(axis=2)).all()
 
 
 def test_subsets_are_balanced_complementary_pairs():
     b = bench(models=10)
-    masks = b.shadows.masks
+    masks = b.once(shadows.train).masks
 
-    assert (masks.sum(axis=0)[b.attack_pool.eligible] == 5).all()
-    assert (masks[::2] ^ masks[1::2])[:, b.attack_pool.eligible].all()
-    assert abs(masks.sum(axis=1) - b.attack_pool.eligible.sum() / 2).max() <= 0.5
+    assert (masks.sum(axis=0)[b.once(pools.of_run).eligible] == 5).all()
+    assert (masks[::2] ^ masks[1::2])[:, b.once(pools.of_run).eligible].all()
+    assert abs(masks.sum(axis=1) - b.once(pools.of_run).eligible.sum() / 2).max() <= 0.5
 
 
 def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
     b = bench(models=10)
-    masks = targets.independent_masks(b.attack_pool, 400, np.random.default_rng(0))
-    b_in = masks[:, b.attack_pool.eligible].mean(axis=0)
+    masks = single_records.independent_masks(b.once(pools.of_run), 400, np.random.default_rng(0))
+    b_in = masks[:, b.once(pools.of_run).eligible].mean(axis=0)
 
     # 400 independent coins: 5 standard errors
     assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
-    assert not any((masks == m).all(axis=1).any() for m in b.shadows.masks)
-    assert b.attack_targets.masks.shape == b.shadows.masks.shape
+    assert not any((masks == m).all(axis=1).any() for m in b.once(shadows.train).masks)
+    assert b.once(single_records.train).masks.shape == b.once(shadows.train).masks.shape
 
 
 def test_a_fast_engine_is_checked_against_the_training_function():
     b = bench(BernoulliNB(), data=made())
-    measure.measure(b, ask())
+    questions.measure(b, ask())
 
-    assert b.shadows.engine == "bernoulli_nb"
+    assert b.once(shadows.train).engine == "bernoulli_nb"
     assert [p.outcome for p in b.preconditions] == ["passed"]
 
 
@@ -386,12 +390,12 @@ def test_a_fast_engine_that_disagrees_is_not_used(monkeypatch):
 
     monkeypatch.setattr(shadows.engines, "subsets", wrong)
 
-    assert b.shadows.engine == "refit"
+    assert b.once(shadows.train).engine == "refit"
     assert [p.outcome for p in b.preconditions] == ["warned"]
 
 
 def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
-    board = overfitted.attacked
+    board = overfitted.once(boards.run)
     attack = attacks.BY_NAME["lira_online"]
     scores = rotation.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
     accuracy = rotation.accuracy_per_record(attack, scores, board.signals.shadow_members)
@@ -405,9 +409,9 @@ def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
 def test_accuracy_is_set_against_pdtp_once_both_are_measured():
     data = made(n=60, m=60)
     b = bench(DecisionTreeClassifier(max_depth=5), data=data)
-    measure.measure(b, ask())
+    questions.measure(b, ask())
     assert "attack_against_pdtp" not in b.detail
-    measure.measure(b, Request.of("pdtp"))
+    questions.measure(b, Request.of("pdtp"))
 
     found = b.detail["attack_against_pdtp"]
     assert -1 <= found["pearson"] <= 1
@@ -422,7 +426,7 @@ def test_small_groups_count_but_are_not_named():
     X[:4, 9] = 1  # four people, all of them members
     y = (X[:, :4].sum(axis=1) + rng.random(480) > 2.2).astype(int)
     b = bench(data=TrainingData(X[:240], y[:240], candidates=(X[240:], y[240:]), sensitive=(9,)))
-    got = measure.measure(b, ask(scope="group"))
+    got = questions.measure(b, ask(scope="group"))
 
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass
     assert got.detail["cells_too_small_to_show"] == 1
@@ -430,14 +434,14 @@ def test_small_groups_count_but_are_not_named():
 
 
 def test_the_gap_is_the_difference_of_mean_losses(overfitted):
-    zero_one = measure.measure(overfitted, Request.of("generalization_gap", loss="zero_one", confidence=0.95))
-    board = overfitted.attacked
+    zero_one = questions.measure(overfitted, Request.of("generalization_gap", loss="zero_one", confidence=0.95))
+    board = overfitted.once(boards.run)
     wrong = board.signals.target.argmax(axis=1) != board.signals.labels
     inside, outside = board.members, ~board.members
 
     assert zero_one.value == pytest.approx(wrong[outside].mean() - wrong[inside].mean())
     assert zero_one.low < zero_one.value < zero_one.high
-    worst = measure.measure(
+    worst = questions.measure(
         overfitted, Request.of("generalization_gap", loss="zero_one", scope="class", confidence=0.95)
     )
     assert worst.value >= zero_one.value - 1e-12
@@ -447,7 +451,7 @@ def test_the_gap_is_the_difference_of_mean_losses(overfitted):
 def test_an_infinite_loss_is_an_infinite_gap_and_finite_ones_have_limits(overfitted):
     request = Request.of("generalization_gap", loss="cross_entropy", confidence=0.95)
 
-    assert measure.measure(overfitted, request).low == np.inf  # a full-grown tree is certain, and wrong
-    smooth = measure.measure(bench(BernoulliNB(), data=made()), request)
+    assert questions.measure(overfitted, request).low == np.inf  # a full-grown tree is certain, and wrong
+    smooth = questions.measure(bench(BernoulliNB(), data=made()), request)
     assert smooth.low < smooth.value < smooth.high < np.inf
     assert any("normal" in a for a in smooth.assumptions)

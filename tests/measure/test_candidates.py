@@ -6,18 +6,18 @@ import pytest
 import scipy.sparse as sp
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import measure
-from privgate.data import TrainingData, take
+from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
-from privgate.measure import alike, pool, same_population
-from privgate.measure.bench import Bench, Limits
-from privgate.measure.preconditions import near_overlap
-from privgate.measure.preconditions import same_population as from_the_same
-from privgate.recipe import Recipe
-from privgate.retrain.fit import Answer
-from privgate.retrain.fleet import Fleet
-from privgate.subject import Subject
+from privgate.run import alike, pool, same_population
+from privgate.run.preconditions import near_overlap
+from privgate.run.preconditions import same_population as from_the_same
+from privgate.run.run import Bench, Limits
+from privgate.subject.data import TrainingData, take
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer
+from privgate.training.fleet import Fleet
 
 N = 400
 
@@ -309,7 +309,7 @@ def test_a_leaking_tree_cannot_be_hidden_behind_its_own_members(metric):
                   Limits(shadow_models=4), seeds=(3,))  # fmt: skip
 
     with pytest.raises(MeasurementError, match=r"100\.0% of the candidates are nearly equal to a training record"):
-        measure.measure(bench, Request.of(metric, attack="label_gap", scope="model", confidence=0.95, at_fpr=0.1))
+        questions.measure(bench, Request.of(metric, attack="label_gap", scope="model", confidence=0.95, at_fpr=0.1))
 
 
 def splits(kind, k, n=150):

@@ -10,17 +10,17 @@ import pytest
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
 from privgate.evidence import Request, encode
-from privgate.measure import audit, deletion
-from privgate.measure import dp as measured
-from privgate.measure.bench import Bench
-from privgate.measure.contradictions import contradictions
-from privgate.measure.standing import Standing
-from privgate.retrain.fit import Answer
-from privgate.retrain.observation import Observation
-from privgate.rules.deletion_capacity import DeletionCapacity
-from privgate.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
-from privgate.rules.dp_epsilon import DpEpsilon
-from privgate.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+from privgate.policy.rules.deletion_capacity import DeletionCapacity
+from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
+from privgate.policy.rules.dp_epsilon import DpEpsilon
+from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+from privgate.privacy_claims import deletion, measure_audit
+from privgate.privacy_claims import measure as measured
+from privgate.privacy_claims.contradictions import contradictions
+from privgate.privacy_claims.observation import Observation
+from privgate.privacy_claims.standing import Standing
+from privgate.run.run import Bench
+from privgate.training.fit import Answer
 
 SGD = Claim(
     mechanism="dp-sgd",
@@ -176,7 +176,7 @@ def test_a_recipe_without_a_claim_has_no_guarantee():
     with pytest.raises(MeasurementError, match="states no"):
         measured.measure(bench(None, None), DpEpsilon(max=8).request())
     with pytest.raises(MeasurementError, match="states no"):
-        audit.measure(bench(None, None), DpEpsilonLowerBound().request())
+        measure_audit.measure(bench(None, None), DpEpsilonLowerBound().request())
 
 
 def test_a_delta_of_one_record_is_warned_of():
@@ -319,7 +319,7 @@ class Drawn:
 def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
     claim = replace(SGD, epsilon=1.0, adjacency=adjacency)
     made = bench(claim, fleet=Drawn(8.0))
-    found = judged(DpEpsilonLowerBound(), made, audit)
+    found = judged(DpEpsilonLowerBound(), made, measure_audit)
     assert found.outcome == "failed"
     assert "the claim is broken" in found.message
     assert made.detail["dp_audit"]["many_runs"]["counted"] == 160
@@ -329,7 +329,7 @@ def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
 
 def test_an_audit_of_nothing_does_not_contradict():
     made = bench(fleet=Drawn(0.0))
-    found = judged(DpEpsilonLowerBound(), made, audit)
+    found = judged(DpEpsilonLowerBound(), made, measure_audit)
     assert (found.outcome, found.low) == ("passed", 0.0)
     assert math.isinf(found.high)
 
@@ -340,12 +340,12 @@ def test_an_audit_whose_trainings_fail_is_no_measurement():
             return [Answer(np.zeros((0, 0)), problem="training raised") for _ in fits]
 
     with pytest.raises(MeasurementError, match="could not train"):
-        audit.measure(bench(fleet=Failing(0.0)), DpEpsilonLowerBound().request())
+        measure_audit.measure(bench(fleet=Failing(0.0)), DpEpsilonLowerBound().request())
 
 
 def test_every_dp_metric_is_in_the_catalogue():
-    from privgate import measure
+    from privgate.check import questions
 
     for metric in ("dp_epsilon", "dp_attack_accuracy_bound", "dp_epsilon_lower_bound", "deletion_capacity"):
-        assert metric in measure.CATALOGUE
+        assert metric in questions.CATALOGUE
     assert Request.of("dp_epsilon", delta=1e-5).key

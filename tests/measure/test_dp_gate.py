@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from privgate import TrainingData
 from privgate.cli.dp import dp
-from privgate.dp import accountant
 from privgate.errors import MeasurementError
+from privgate.privacy_claims import accountant
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained"
 

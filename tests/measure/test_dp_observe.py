@@ -14,11 +14,11 @@ from opacus.optimizers import DPOptimizer
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
-from privgate.retrain import environment, payload, worker
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.limits import Limits
-from privgate.retrain.observation import Observation
-from privgate.retrain.observe import is_remembered, observe, remembered, units_of, watched
+from privgate.privacy_claims.observation import Observation
+from privgate.privacy_claims.observe import is_remembered, observe, remembered, units_of, watched
+from privgate.training import environment, payload, worker
+from privgate.training.fleet import Fleet
+from privgate.training.limits import Limits
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained" / "training.py"
 
@@ -300,7 +300,7 @@ def test_what_was_seen_is_remembered_and_what_could_not_be_seen_is_tried_again(t
         asked.append(subject.name)
         return answers[min(len(asked), 2) - 1]
 
-    monkeypatch.setattr("privgate.retrain.observe.observe", look)
+    monkeypatch.setattr("privgate.privacy_claims.observe.observe", look)
     one, other = (
         Subject.local(Recipe(f, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), small(), name=f.__name__)
         for f in (shuffled, full_batch)

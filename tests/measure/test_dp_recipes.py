@@ -8,15 +8,16 @@ import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
 from privgate import Claim, Recipe, Subject, TrainingData
-from privgate.measure.contradictions import contradictions
-from privgate.measure.standing import Standing
-from privgate.retrain import environment, payload, watch_noise, worker
-from privgate.retrain.limits import Limits
-from privgate.retrain.observation import Observation
-from privgate.retrain.observe import units_of, watched
-from privgate.retrain.watch_noise import Noise
-from privgate.retrain.watch_population import codes, owners
-from privgate.retrain.watch_sampling import Draws, used
+from privgate.privacy_claims import watch_noise
+from privgate.privacy_claims.contradictions import contradictions
+from privgate.privacy_claims.observation import Observation
+from privgate.privacy_claims.observe import units_of, watched
+from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.watch_noise import Noise
+from privgate.privacy_claims.watch_population import codes, owners
+from privgate.privacy_claims.watch_sampling import Draws, used
+from privgate.training import environment, payload, worker
+from privgate.training.limits import Limits
 from tests.measure import dp_recipes as recipes
 
 #: what 20 Poisson steps at rate 0.2 and noise 1 give, by the accountant and by the author of the recipe

@@ -5,12 +5,13 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, gate
-from privgate.measure.bench import Limits
-from privgate.measure.leave_one_out import per_unit
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Retrained, Status
+from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate
+from privgate.check import gate
+from privgate.families.retrained import Retrained, Status
+from privgate.influence.leave_one_out import per_unit
+from privgate.run.run import Limits
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
+from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 N = 24

@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.data import TrainingData
-from privgate.measure import fingerprints
-from privgate.measure.preconditions import overlap, preconditions
+from privgate.run import fingerprints
+from privgate.run.preconditions import overlap, preconditions
+from privgate.subject.data import TrainingData
 
 
 def found(data):

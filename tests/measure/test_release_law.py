@@ -15,13 +15,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData
-from privgate.measure import leave_one_out
-from privgate.measure.bench import Bench, Limits
-from privgate.recipe import aligned
-from privgate.retrain.fit import Answer
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.retrained import Status
-from privgate.statistics import released
+from privgate.families.retrained import Status
+from privgate.influence import leave_one_out
+from privgate.run.run import Bench, Limits
+from privgate.subject import released
+from privgate.subject.recipe import aligned
+from privgate.training.fit import Answer
+from privgate.training.fleet import Fleet
 
 
 class Single(LogisticRegression):
@@ -199,7 +199,7 @@ def violations(kind, seeds, n, modes=("all", "max")):
             subject = Subject.local(local.recipe, local.data, release=release)
             for mode in modes:
                 bench = Bench(subject, fleet, limits=Limits(mode=mode), seeds=(0,), asked=frozenset({"pdtp"}))
-                found = bench.retrained
+                found = bench.once(leave_one_out.retrained)
                 lost = np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED))
                 stated = leave_one_out.per_unit(found, release)
                 over = np.where(lost, np.inf, stated["pdtp_high"])

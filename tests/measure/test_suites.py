@@ -12,10 +12,11 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import Request
-from privgate.measure import suites, table
-from privgate.measure.bench import Bench
-from privgate.retrain.fleet import Fleet
-from privgate.rules.table import Table
+from privgate.influence import table
+from privgate.policy.rules.table import Table
+from privgate.run import suites
+from privgate.run.run import Bench
+from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 AGE = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "min_value": 17, "max_value": 99}}

@@ -8,8 +8,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.check.gate import prepare
 from privgate.errors import UsageError
-from privgate.gate import prepare
 
 POLICY = """schema: privgate/policy/v1
 name: with-suites

@@ -22,7 +22,7 @@ from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy import schema, strict_yaml
 from privgate.policy.document import Audit
 from privgate.policy.judge import shortfall
-from privgate.rules.table import Table
+from privgate.policy.rules.table import Table
 from privgate.verdict import Outcome, Verdict
 
 EXAMPLE = Path(__file__).parent / "example" / "privgate.yaml"

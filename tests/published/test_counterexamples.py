@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import CategoricalNB
 
-from privgate import Domain, Recipe, Subject, TrainingData, certificates
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.families import certificates
+from privgate.influence import published
 from privgate.models import ContingencyTable, shares
-from privgate.statistics import published
 
 
 def certified(X, y, sizes, alpha=1.0):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from privgate.attacks import BY_NAME, Signals
-from privgate.measure import rotation
+from privgate.membership import rotation
+from privgate.membership.attacks import BY_NAME, Signals
 from privgate.reproduce import candidate_set, datasets, networks
-from privgate.statistics import membership
+from privgate.statistics import roc
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -40,4 +40,4 @@ def test_attacks_on_location_reach_at_least(location, name, accuracy, auc):
     fired = scores >= rotation.threshold_of(attack, scores, masks)
 
     assert (fired == masks).mean() >= accuracy
-    assert membership.auc(scores.ravel(), masks.ravel()) >= auc
+    assert roc.auc(scores.ravel(), masks.ravel()) >= auc

@@ -2,8 +2,8 @@
 
 import pytest
 
-from privgate.dp import bounds
-from privgate.dp.tradeoff import EpsilonDelta, Gaussian
+from privgate.privacy_claims import bounds
+from privgate.privacy_claims.tradeoff import EpsilonDelta, Gaussian
 
 
 @pytest.mark.parametrize(

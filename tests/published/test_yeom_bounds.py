@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privgate.dp import bounds
+from privgate.privacy_claims import bounds
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from fifty import catalogue
 from fifty.subjects import ALL
 
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 #: a few of every kind, for `make test`: a second each
 FEW = (

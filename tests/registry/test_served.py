@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
-from privgate.measure import serving
-from privgate.retrain.fleet import Fleet
+from privgate.run import serving
+from privgate.training.fleet import Fleet
 
 DECLARED = [
     Release(),

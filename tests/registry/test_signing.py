@@ -10,12 +10,12 @@ from datetime import timedelta
 import mlflow
 import pytest
 
-from privgate import Policy, Subject, statement, trust
+from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
-from privgate.registry import signing
-from privgate.registry.guard_config import Guard
-from privgate.registry.verifying import verify
-from privgate.trust.truststore import fresh_key
+from privgate.guard import signing, statement, trust
+from privgate.guard.config import Guard
+from privgate.guard.truststore import fresh_key
+from privgate.guard.verifying import verify
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from privgate.evidence import Measurement
+from privgate.policy.rules import ALL
 from privgate.report import words
 from privgate.report.sections import deletion
-from privgate.rules import ALL
 
 
 def test_the_headline_of_deletion_names_prior_and_exception():

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from privgate.cli.reproduce import reproduce
 from privgate.errors import UsageError
 from privgate.reproduce import EXPERIMENTS, Row, Table, candidate_set, datasets, run, shokri2017
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 
 def test_a_table_shows_published_next_to_obtained():

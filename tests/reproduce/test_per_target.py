@@ -6,7 +6,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
 from privgate.reproduce import adult_records, agreement, datasets, memory, networks, per_target, shared
 from privgate.reproduce.datasets import Data
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 quiet = [].append
 

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from privgate.errors import MeasurementError
 from privgate.reproduce import candidate_set, datasets, regressions
 from privgate.reproduce.regressions import Regressions
-from privgate.retrain.fleet import Fleet
+from privgate.training.fleet import Fleet
 
 
 @pytest.fixture(scope="module")

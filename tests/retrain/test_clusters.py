@@ -16,14 +16,14 @@ import pytest
 from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.data import TrainingData
-from privgate.engines.refit import ENGINE
 from privgate.errors import UsageError
-from privgate.recipe import Recipe
-from privgate.retrain import clusters
-from privgate.retrain.fit import Fit
-from privgate.retrain.fleet import Fleet
-from privgate.subject import Subject
+from privgate.families.refit import ENGINE
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training import clusters
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
 
 N = 60
 

@@ -15,14 +15,23 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.claim import Claim
-from privgate.data import TrainingData
 from privgate.models import ContingencyTable
-from privgate.recipe import Recipe
-from privgate.retrain import changed
-from privgate.retrain.controls import CLEAR, IGNORED, LEVEL, SIDE, depends_on_data, permutation_p, reproduces, trainings
-from privgate.retrain.fleet import Fleet
-from privgate.subject import Subject
+from privgate.run import changed
+from privgate.run.recipe_controls import (
+    CLEAR,
+    IGNORED,
+    LEVEL,
+    SIDE,
+    depends_on_data,
+    permutation_p,
+    reproduces,
+    trainings,
+)
+from privgate.subject.claim import Claim
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 N = 160
 RNG = np.random.default_rng(5)

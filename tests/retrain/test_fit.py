@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.retrain.fit import Fit
+from privgate.training.fit import Fit
 
 rows = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 parts = st.tuples(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from privgate.errors import UsageError
-from privgate.retrain import worker
-from privgate.retrain.fit import Fit
-from privgate.retrain.fleet import Fleet
+from privgate.training import worker
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
 
 
 def out(*rows, seed=1, queries=(0, 1), **extra):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.errors import UsageError
-from privgate.retrain import ledger as ledgers
-from privgate.retrain.ledger import Ledger
-from privgate.retrain.segment import Segment, build, sealing_key
+from privgate.training import ledger as ledgers
+from privgate.training.ledger import Ledger
+from privgate.training.ledger_file import Segment, build, sealing_key
 
 
 def key(i):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.data import TrainingData
-from privgate.recipe import Recipe
-from privgate.retrain.fit import Fit
-from privgate.retrain.fleet import Fleet
-from privgate.retrain.run import DEATHS
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.batch import DEATHS
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
 
 N = 30
 

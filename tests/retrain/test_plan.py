@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privgate.errors import MeasurementError, UsageError
-from privgate.retrain import plan
+from privgate.training import plan
 
 
 def test_a_plan_counts_what_is_missing_and_times_a_sample_that_is_kept(fleet, subject):

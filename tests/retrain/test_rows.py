@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.retrain.fit import Fit
-from privgate.retrain.rows import Rows
+from privgate.training.fit import Fit
+from privgate.training.rows import Rows
 
 N, P = 12, 15
 X = np.arange(P * 3.0).reshape(P, 3)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from privgate import rules
 from privgate.evidence import Measurement, Request
-from privgate.rules import ALL
-from privgate.rules.base import Rule
+from privgate.policy import rules
+from privgate.policy.rules import ALL
+from privgate.policy.rules.base import Rule
 from privgate.verdict import Outcome
 
 #: one complete rule of each metric, as keyword arguments
@@ -69,7 +69,7 @@ def rule(request):
 def test_every_file_that_holds_a_rule_is_in_the_catalogue():
     found = set()
     for module in pkgutil.iter_modules(rules.__path__):
-        loaded = importlib.import_module(f"privgate.rules.{module.name}")
+        loaded = importlib.import_module(f"privgate.policy.rules.{module.name}")
         for thing in vars(loaded).values():
             own = isinstance(thing, type) and issubclass(thing, Rule) and thing.__module__ == loaded.__name__
             if own and thing is not Rule and "metric" in vars(thing).get("__annotations__", {}):

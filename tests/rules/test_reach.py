@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.dp.bounds import accuracy
-from privgate.dp.capacity import deletion_capacity
 from privgate.evidence import Measurement
-from privgate.rules import ALL, reach
+from privgate.policy.rules import ALL, reach
+from privgate.privacy_claims.bounds import accuracy
+from privgate.privacy_claims.capacity import deletion_capacity
 from privgate.verdict import Outcome
 
 #: metric -> (a complete rule's other keys, the worst value that can be measured at all)

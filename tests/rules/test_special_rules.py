@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from privgate.evidence import Measurement
-from privgate.rules import ALL
+from privgate.policy.rules import ALL
 from privgate.verdict import Outcome
 
 LIMITS = {

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from privgate.errors import MeasurementError
-from privgate.statistics import limits
-from privgate.statistics.membership import Decisions
+from privgate.membership import limits
+from privgate.statistics.roc import Decisions
 
 
 def margin(runs, level):

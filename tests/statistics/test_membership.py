@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from privgate.errors import MeasurementError
-from privgate.statistics import membership
-from privgate.statistics.membership import Decisions
+from privgate.statistics import roc
+from privgate.statistics.roc import Decisions
 
 
 @st.composite
@@ -25,7 +25,7 @@ def test_auc_counts_pairs_with_ties_as_halves(case):
     scores, members = case
     a, b = scores[members][:, None], scores[~members][None]
 
-    assert membership.auc(scores, members) == pytest.approx(((a > b) + 0.5 * (a == b)).mean())
+    assert roc.auc(scores, members) == pytest.approx(((a > b) + 0.5 * (a == b)).mean())
 
 
 @given(trials())
@@ -33,8 +33,8 @@ def test_an_increasing_transform_changes_nothing(case):
     scores, members = case
     moved = np.exp(scores) * 3 - 1
 
-    assert membership.auc(moved, members) == pytest.approx(membership.auc(scores, members))
-    assert membership.tpr_at_fpr(moved, members, fpr=0.2) == membership.tpr_at_fpr(scores, members, fpr=0.2)
+    assert roc.auc(moved, members) == pytest.approx(roc.auc(scores, members))
+    assert roc.tpr_at_fpr(moved, members, fpr=0.2) == roc.tpr_at_fpr(scores, members, fpr=0.2)
 
 
 @given(trials(), st.floats(0, 1))
@@ -46,7 +46,7 @@ def test_tpr_at_fpr_is_the_best_threshold_by_brute_force(case, fpr):
         if d.false_positive_rate <= fpr:
             best = max(best, d.recall)
 
-    assert membership.tpr_at_fpr(scores, members, fpr=fpr) == pytest.approx(best)
+    assert roc.tpr_at_fpr(scores, members, fpr=fpr) == pytest.approx(best)
 
 
 @given(trials())
@@ -54,7 +54,7 @@ def test_the_best_threshold_has_the_largest_advantage(case):
     scores, members = case
     every = [0.0, *(Decisions.of(scores >= t, members).advantage for t in np.unique(scores))]
 
-    chosen = Decisions.of(scores >= membership.best_threshold(scores, members), members)
+    chosen = Decisions.of(scores >= roc.best_threshold(scores, members), members)
 
     assert chosen.advantage == pytest.approx(max(every))
 
@@ -75,8 +75,8 @@ def test_auc_error_is_the_spread_seen_in_simulation():
     members = np.arange(200) < 80
     draws = [rng.normal(size=200) + members for _ in range(600)]
 
-    seen = np.std([membership.auc(s, members) for s in draws])
-    said = np.mean([membership.auc_error(s, members) for s in draws])
+    seen = np.std([roc.auc(s, members) for s in draws])
+    said = np.mean([roc.auc_error(s, members) for s in draws])
 
     assert said == pytest.approx(seen, rel=0.12)  # 600 runs: the spread itself is known to 3 %
 
@@ -86,12 +86,12 @@ def test_auc_error_is_the_spread_seen_in_simulation():
 )
 def test_nan_and_one_sided_samples_have_no_value(scores, members):
     with pytest.raises(MeasurementError):
-        membership.auc(np.array(scores, dtype=float), np.array(members))
+        roc.auc(np.array(scores, dtype=float), np.array(members))
 
 
 def test_a_thinned_curve_keeps_its_ends():
     rng = np.random.default_rng(0)
-    curve = membership.thinned_roc(rng.normal(size=5000), rng.random(5000) < 0.5)
+    curve = roc.thinned_roc(rng.normal(size=5000), rng.random(5000) < 0.5)
 
     assert len(curve) <= 200
     assert curve[0] == [0.0, 0.0]

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from privgate import Release
-from privgate.statistics import leakage, released
+from privgate.statistics import leakage
+from privgate.subject import released
 
 FORMS = [
     Release(),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privgate.statistics import seeds
+from privgate.influence import seeds
 
 
 def margin(runs, level):

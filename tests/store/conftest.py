@@ -12,14 +12,15 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from privgate import digest, statement, trust
+from privgate import digest
+from privgate.guard import statement, trust
+from privgate.guard.signer import seal
+from privgate.guard.signing import TAG, Signed, attach_statement, row_of
+from privgate.guard.statement import Claims
+from privgate.guard.truststore import fresh_key
 from privgate.policy import Policy
 from privgate.registry import layout
 from privgate.registry.client import connect, download
-from privgate.registry.signing import TAG, Signed, attach_statement, row_of
-from privgate.statement import Claims
-from privgate.trust.signer import seal
-from privgate.trust.truststore import fresh_key
 
 CONFIG = """\
 schema: privgate/guard/v1

@@ -11,8 +11,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.registry import guard, guarded_writes, watch
-from privgate.registry.signing import TAG
+from privgate.guard import guard, watch, writes
+from privgate.guard.signing import TAG
 
 
 class Own:
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_again_after_the_write_is_withdrawn(
         return failure() if 1 < len(calls) <= 1 + times else read(*arguments)
 
     monkeypatch.setattr(own.store, "_privgate_row", reading)
-    monkeypatch.setattr(guarded_writes.time, "sleep", lambda _: None)
+    monkeypatch.setattr(writes.time, "sleep", lambda _: None)
     release = own.promote
     if target == "stage":
         release = lambda: own.store.transition_model_version_stage("m", own.version, "Production", False)
@@ -180,7 +180,7 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
 
 def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(own, site, monkeypatch):
     """The stamps of the files are taken before the content that is kept."""
-    from privgate import statement
+    from privgate.guard import statement
 
     keys, load, loads = site.trust, watch.Guard.load, []
     kept = watch.Watch(site.config)

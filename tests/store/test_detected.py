@@ -6,9 +6,9 @@ import mlflow
 import pytest
 
 from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
-from privgate.registry.doctor import examine
-from privgate.registry.guard_config import Guard
-from privgate.registry.verifying import verify
+from privgate.guard.config import Guard
+from privgate.guard.doctor import examine
+from privgate.guard.verifying import verify
 
 pytestmark = pytest.mark.server
 
@@ -137,7 +137,7 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     from dataclasses import replace
     from datetime import timedelta
 
-    from privgate import statement, trust
+    from privgate.guard import statement, trust
 
     version = own.log("credit")
     soon = statement.now().replace(microsecond=0) + timedelta(days=3)

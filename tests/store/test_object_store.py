@@ -5,8 +5,8 @@ import urllib.request
 import pytest
 
 from privgate.errors import DigestMismatchError
-from privgate.registry.guard_config import Guard
-from privgate.registry.verifying import verify
+from privgate.guard.config import Guard
+from privgate.guard.verifying import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privgate.registry import guard
+from privgate.guard import guard
 
 pytestmark = [pytest.mark.bench, pytest.mark.server]
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from privgate.cli.serve import serve
-from privgate.registry.guard_config import Guard
+from privgate.guard.config import Guard
 
 HOOK = Path(__file__).resolve().parents[2] / "hooks" / "mlflow-server"
 UNITS = sorted(HOOK.glob("*.service"))

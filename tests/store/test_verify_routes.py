@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from privgate.errors import PrivgateError, RegistryError
+from privgate.guard.config import Guard
+from privgate.guard.verifying import verify
 from privgate.registry import client, http_settings, rest, stored_files
-from privgate.registry.guard_config import Guard
-from privgate.registry.verifying import verify
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from privgate import statement, trust
-from privgate.registry.signing import TAG
+from privgate.guard import statement, trust
+from privgate.guard.signing import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

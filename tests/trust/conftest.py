@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from privgate import statement, trust
-from privgate.statement import Claims
-from privgate.trust.signer import seal
-from privgate.trust.truststore import fresh_key
+from privgate.guard import statement, trust
+from privgate.guard.signer import seal
+from privgate.guard.statement import Claims
+from privgate.guard.truststore import fresh_key
 
 
 def digest(letter):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privgate import trust
 from privgate.errors import StatementError
-from privgate.trust.truststore import fresh_key
+from privgate.guard import trust
+from privgate.guard.truststore import fresh_key
 
 
 def digest(letter):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privgate import trust
+from privgate.guard import trust
 
 SIGNER, CHECKER = 64001, 64002
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate import statement, trust
 from privgate.errors import StatementError
-from privgate.statement import Claims, Envelope
+from privgate.guard import statement, trust
+from privgate.guard.statement import Claims, Envelope
 
 
 def test_the_bytes_signed_are_those_of_the_dsse_specification():

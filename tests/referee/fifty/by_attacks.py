@@ -8,7 +8,7 @@ import numpy as np
 from fifty import recipes, truth
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Recipe, Subject, TrainingData
-from privgate.measure.bench import Limits
+from privgate.run.run import Limits
 
 N = 500
 SHADOWS = Limits(shadow_models=32)

@@ -14,7 +14,7 @@ from fifty import truth
 from fifty.by_controls import noisy
 from fifty.catalogue import HEAD, Trial, case, variants
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.measure.bench import Limits
+from privgate.run.run import Limits
 
 DIGEST = "sha256:" + "a" * 64
 MODEL = "credit"

@@ -9,7 +9,7 @@ import numpy as np
 from fifty import private_recipes as recipes
 from fifty.catalogue import Trial, policy, variants
 from privgate import Claim, Recipe, Subject, TrainingData
-from privgate.measure.bench import Limits
+from privgate.run.run import Limits
 
 N, DELTA = 200, 1e-5
 STEPS = round(recipes.EPOCHS / recipes.RATE)

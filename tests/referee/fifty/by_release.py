@@ -13,7 +13,7 @@ from fifty import recipes, truth
 from fifty.by_theorem import regression_data
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Domain, Recipe, Release, Subject, TrainingData
-from privgate.measure.bench import Limits
+from privgate.run.run import Limits
 
 # -- the solver's error at the edge of what is released ----------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
-from privgate.measure.bench import Limits
 from privgate.policy.lint import lint
-from privgate.retrain.fleet import Fleet
+from privgate.run.run import Limits
+from privgate.training.fleet import Fleet
 
 HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
 

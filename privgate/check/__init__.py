@@ -1,0 +1,1 @@
+"""The route of one run: gate, plan, remedies."""

@@ -1,0 +1,271 @@
+"""The route of one run: policy, preconditions, plan, retrain, measure, judge."""
+
+import contextlib
+import datetime as dt
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from privgate.check import plan as planning
+from privgate.check import questions, remedies
+from privgate.errors import MeasurementError, UsageError
+from privgate.evidence import Evidence, Measurement, Precondition, Request
+from privgate.influence import as_published, leave_one_out, modes
+from privgate.policy import Policy
+from privgate.run import controls, serving
+from privgate.run.changed import MORE
+from privgate.run.preconditions import preconditions as data_preconditions
+from privgate.run.recipe_controls import trainings
+from privgate.run.run import Bench, Limits
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+from privgate.verdict import Verdict
+from privgate.version import __version__
+
+#: preconditions without which no number about the model counts
+STOPPERS = ("served", "reproduces", "depends_on_data", "recorded_seed")
+
+
+def evaluate(
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet | None = None,
+    limits: Limits | None = None,
+    observe: bool = False,
+    announce: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Judge ``subject`` by every rule of ``policy``, in the policy's order.
+
+    Parameters
+    ----------
+    policy : Policy
+        ``Policy.load("dtp-1")`` or a path.
+    subject : Subject
+        ``Subject.load("models:/name/version")`` or ``Subject.local(recipe, data)``.
+    fleet : Fleet, optional
+        Where retraining runs and is remembered; worker processes on this machine if absent.
+    limits : Limits, optional
+        What the run may cost.
+    observe : bool
+        The operator's setting: the verdict is recorded, nothing is approved by it.
+    announce : callable, optional
+        Is told in sentences what can never be concluded, and what the work will cost, before it starts.
+
+    Returns
+    -------
+    Verdict
+        A failed policy is a verdict, never an exception.
+    """
+    with contextlib.ExitStack() as own:
+        evidence = collect(
+            prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits),
+            policy,
+            announce or (lambda _: None),
+        )
+    return judged(policy, evidence, observe=observe)
+
+
+def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Evidence:
+    """Return everything that the policy's rules need to know; nothing is judged here."""
+    for why in bench.detail["cannot_conclude"]:
+        tell(why)
+    checked = check_preconditions(bench, policy)
+    stopped = [p for p in checked if p.name in STOPPERS and stops(p)]
+    requests = dict.fromkeys(rule.request() for rule in policy.rules)
+    if not stopped:
+        bench.detail["plan"], said = planning.make(bench, {r.metric for r in requests})
+        for sentence in said:
+            tell(sentence)
+    measurements = {request: _measure(bench, request, stopped) for request in requests}
+    if "dp" in bench.detail:
+        from privgate.privacy_claims.measure import confront
+
+        confront(bench.detail)
+    records = dict(bench.once(leave_one_out.table)) if bench.made(leave_one_out.table) else {}
+    if records and "dtp" in bench.asked:
+        bench.detail["as_published"] = as_published.rows(bench)
+    bench.detail["remedies"] = remedies.steps(bench)
+    return Evidence(
+        subject=identity(bench.subject),
+        preconditions=(*checked, *bench.preconditions, *leave_one_out.ranked_only(bench)),
+        measurements=measurements,
+        records=records,
+        detail={**bench.detail, "trace": trace(bench)},
+    )
+
+
+def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
+    """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
+    now = dt.datetime.now(dt.UTC)
+    day = now.date()
+    verdict = Verdict(
+        policy=named(policy), findings=policy.judge(evidence, today=day), evidence=evidence, observed=observe
+    )
+    detail: dict[str, Any] = {
+        "decided_at": now.isoformat(timespec="seconds"),
+        "waivers": [w.payload() for w in policy.waived(evidence, today=day)],
+    }
+    if not verdict.outcome.releases:
+        detail["next_steps"] = list(evidence.detail.get("remedies", ()))
+    if verdict.approved:
+        last = dt.datetime.combine(policy.expires(evidence, today=day), dt.time(23, 59, 59), dt.UTC)
+        detail["expires"] = last.isoformat(timespec="seconds")
+    return replace(verdict, detail=detail)
+
+
+def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | None) -> Bench:
+    """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
+    if subject.uri and (why := policy.refusal(subject.name)):
+        raise UsageError(why)
+    if why := policy.powerless(policy.facts(len(subject.data.units))):
+        raise UsageError(why)
+    thresholds = unit_limits(policy)
+    asked = frozenset(rule.metric for rule in policy.rules)
+    bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
+    bench.refuting = refuting(policy)
+    known = facts(subject)
+    never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
+    never += [f"{rule.name}: {why}" for rule in policy.rules if (why := modes.refusal(bench, rule.request()))]
+    bench.detail["cannot_conclude"] = [*modes.never(bench), *never]
+    bench.detail["mode"] = modes.payload(bench)
+    return bench
+
+
+def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> list[str]:
+    """Return what a check would cost and what it can never conclude, in sentences.
+
+    Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
+    """
+    bench = prepare(policy, subject, fleet=fleet, limits=limits)
+    controls.choose_seeds(bench)
+    _, said = planning.make(bench, {rule.request().metric for rule in policy.rules})
+    before = (
+        f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
+        f"to {MORE} more where single records seem ignored"
+    )
+    return [*bench.detail["cannot_conclude"], str(bench.detail["seeds"]["note"]), before, *said]
+
+
+def named(policy: Policy) -> dict[str, Any]:
+    """Return the policy's name, digest and resolved text for the report."""
+    return {
+        "name": policy.name,
+        "version": policy.version,
+        "digest": policy.digest,
+        "path": str(policy.path.name),
+        "source": policy.resolved,
+    }
+
+
+def unit_limits(policy: Policy) -> tuple[float, ...]:
+    """Return the limits, in nats, that rules set on single units: where engines and certificates look closer."""
+    limits = set()
+    for rule in policy.rules:
+        if rule.metric in ("dtp", "pdtp"):
+            threshold = rule.request().option("threshold")
+            limits.add(float(rule.limit if threshold is None else threshold))
+    return tuple(sorted(limits))
+
+
+def refuting(policy: Policy) -> float:
+    """Return the limit, nats, that blocks once one unit is surely above it; infinite where a waiver may excuse."""
+    if policy.waivers:
+        return float("inf")
+    rules = (r for r in policy.rules if r.metric in ("dtp", "pdtp") and r.mode == "enforce")
+    return min((r.limit for r in rules if r.request().option("aggregate", "max") == "max"), default=float("inf"))
+
+
+def facts(subject: Subject) -> dict[str, Any]:
+    """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
+    from privgate.families import bound as bounds
+
+    theorems, notes = bounds.applicable(subject)
+    candidates = subject.data.candidates
+    return {
+        "certificates": [c.name for c in theorems],
+        "why_no_certificate": bounds.reasons(notes),
+        "n_units": len(subject.data.units),
+        "candidates": 0 if candidates is None else len(candidates[1]),
+        "dp": subject.recipe.payload["dp"] is not None,
+        "probabilities": subject.release.form != "label",
+    }
+
+
+def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
+    """Return data checks, then the controls: cheap ones first, training last, and no training after a failure."""
+    subject = bench.subject
+    found = list(subject.detail.get("preconditions", ()))
+    found += data_preconditions(subject.data)
+    found += policy.check_data(subject.data)
+    found += controls.static(subject)
+    if not any(p.outcome == "failed" for p in found):
+        found += serving.preconditions(subject, bench.fleet)
+    if not any(stops(p) for p in found):
+        found += controls.trained(bench)
+    return found
+
+
+def stops(precondition: Precondition) -> bool:
+    """Return whether no training can change the verdict any more for the better."""
+    doubted = precondition.name in STOPPERS and precondition.outcome == "inconclusive"
+    return precondition.outcome == "failed" or doubted
+
+
+def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Measurement:
+    """Return the measurement; one that could not be taken says why and never passes."""
+    if request.metric in questions.ABOUT_A_CLAIM and bench.subject.recipe.payload["dp"] is None:
+        problem = (
+            "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
+            "without this rule"
+        )
+        return Measurement(request, problem=problem, detail={"applicable": False})
+    if stopped:
+        why = f"not measured, because {stopped[0].message}"
+        return Measurement(request, problem=why, detail={"stopped_by": stopped[0].name})
+    try:
+        return questions.measure(bench, request)
+    except MeasurementError as exc:
+        return Measurement(request, problem=str(exc))
+
+
+def identity(subject: Subject) -> Mapping[str, Any]:
+    """Return the subject's words and digests for the report."""
+    data = subject.data
+    return {
+        "name": subject.name,
+        "version": subject.version,
+        "uri": subject.uri,
+        "digests": dict(subject.digests),
+        "n_records": data.n,
+        "n_units": len(data.units),
+        "n_classes": len(subject.classes),
+        "n_candidates": 0 if data.candidates is None else len(data.candidates[1]),
+        "release": subject.release.payload(),
+        "domain": None if data.effective_domain is None else data.effective_domain.payload(),
+        "recipe": dict(subject.recipe.payload),
+        "detail": {k: v for k, v in subject.detail.items() if k != "preconditions"},
+    }
+
+
+def trace(bench: Bench) -> dict[str, Any]:
+    """Return what a reader needs to run this again."""
+    import numpy as np
+    import sklearn
+
+    return {
+        "versions": {
+            "privgate": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "command": " ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
+        "seeds": list(bench.seeds),
+        "training_calls": bench.fleet.calls,
+        "digests": dict(bench.subject.digests),
+    }

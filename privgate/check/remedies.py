@@ -1,0 +1,118 @@
+"""What would make a blocked or undecided model pass: each step with its expected effect and its cost, measured here."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privgate.check.plan import first_engine
+from privgate.errors import MeasurementError
+from privgate.families import bound as bounds
+from privgate.influence import leave_one_out, modes
+from privgate.run.run import Bench
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training import plan
+from privgate.training.fit import Fit
+
+#: how much more smoothing is tried, in this order
+FACTORS = (2.0, 3.0, 5.0, 10.0, 20.0)
+
+
+def steps(bench: Bench) -> list[dict[str, str]]:
+    """Return steps for the leave-one-out rules of a policy, cheapest first; empty where nothing is over a limit.
+
+    Nothing is promised: an effect is what was computed for exactly this recipe and data.
+    """
+    if "records" not in vars(bench) or not bench.thresholds:
+        return []
+    limit = min(bench.thresholds)
+    records = bench.once(leave_one_out.table)
+    over = int((np.asarray(records["dtp_lower" if "dtp" in bench.asked else "pdtp_low"]) > limit).sum())
+    found = [_smooth_more(bench, limit), _remove(bench, over), _measure_all(bench)]
+    return [step for step in found if step]
+
+
+def _remove(bench: Bench, over: int) -> dict[str, str]:
+    if not over:
+        return {}
+    engine, n = first_engine(bench), len(bench.once(leave_one_out.table)["unit"])
+    each = engine.cost(bench.subject, np.arange(n, dtype=np.int64), bench.seeds)
+    cost = f"about {max(each.cpu_seconds, 0.1):.1f} s a removal" if not each.fits else f"{each.fits} retrains a removal"
+    return {
+        "action": "remove the riskiest people from the training data (`privgate remove-risky`) and train again",
+        "effect": f"{over} of {n} are above the limit now; the largest risk can rise again after a removal, so it is "
+        "recomputed each time",
+        "cost": cost,
+    }
+
+
+def _measure_all(bench: Bench) -> dict[str, str]:
+    coverage = bench.detail.get("coverage", {})
+    missing = int(coverage.get("n_units", 0)) - int(coverage.get("n_measured", 0))
+    if missing <= 0:
+        return {}
+    everybody = np.arange(bench.n_units, dtype=np.int64)
+    how = "--mode all" if bench.once(modes.used) == "screen" else "no --budget and no --max-retrains"
+    try:
+        estimate = plan.estimate(bench.subject, plan.leave_out_fits(bench.subject, everybody, bench.seeds), bench.fleet)
+        cost = estimate.sentence
+    except MeasurementError as exc:
+        cost = f"unknown: {exc}"
+    return {
+        "action": f"measure everybody: {how}",
+        "effect": f"{missing} people who were not looked at are, and a rule on the largest value can be decided",
+        "cost": cost,
+    }
+
+
+def _smooth_more(bench: Bench, limit: float) -> dict[str, str]:
+    """Try more smoothing, where a theorem gives DTP without training: naive Bayes from counts."""
+    subject = bench.subject
+    estimator = subject.recipe.library_estimator
+    present = getattr(estimator, "alpha", None)
+    highest = float(np.max(bench.once(leave_one_out.table)["dtp_upper"]))
+    if "dtp" not in bench.asked or not isinstance(present, float | int) or highest <= limit:
+        return {}
+    units = np.arange(bench.n_units, dtype=np.int64)
+    worst = np.sort(np.argsort(-np.asarray(bench.once(leave_one_out.table)["dtp_upper"]), kind="stable")[:100]).astype(
+        np.int64
+    )
+    for factor in FACTORS:
+        other = with_parameter(subject, alpha=float(present) * factor)
+        theorems = [c for c in bounds.applicable(other)[0] if not c.needs_retrained]
+        if not theorems:
+            return {}
+        # the riskiest first: most factors that are too small are refused by a few units
+        if bounds.bound(other, worst, None, limit=limit)[0].upper.max() > limit:
+            continue
+        largest = float(bounds.bound(other, units, None, limit=limit)[0].upper.max())
+        if largest <= limit:
+            return {
+                "action": f"smooth more: alpha {present:g} becomes {present * factor:g}",
+                "effect": f"the largest influence on any answer falls from {highest:.3g} to {largest:.3g} nats"
+                + _accuracy(bench, other),
+                "cost": "one training",
+            }
+    return {}
+
+
+def with_parameter(subject: Subject, **parameters: Any) -> Subject:
+    """Return the same subject with other parameters of its library estimator, as a local one."""
+    recipe = Recipe(subject.recipe.library_estimator.set_params(**parameters), seed=subject.recipe.payload["seed"])
+    return replace(Subject.local(recipe, subject.data), release=subject.release)
+
+
+def _accuracy(bench: Bench, other: Subject) -> str:
+    """Return what the change costs in accuracy on people outside the data; empty without candidates."""
+    data = bench.subject.data
+    if data.candidates is None:
+        return ""
+    rows = np.arange(data.n, data.n + len(data.candidates[1]), dtype=np.int64)
+    fit = Fit(bench.subject.recipe.payload["seed"], rows, left_out=np.zeros(0, dtype=np.int64))
+    now, then = (bench.fleet.fits(s, [fit], label="trying a remedy")[0] for s in (bench.subject, other))
+    if now.problem or then.problem:
+        return ""
+    truth = np.asarray(data.candidates[1])
+    right = [float((bench.subject.classes[a.log_p.argmax(axis=1)] == truth).mean()) for a in (now, then)]
+    return f"; accuracy on candidates {right[0]:.3f} becomes {right[1]:.3f}"

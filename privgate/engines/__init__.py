@@ -1,6 +1,0 @@
-"""Engines: what the model would have been without a unit, as fast as theory allows, re-checked in every run."""
-
-from privgate.engines.catalogue import ALL, first
-from privgate.engines.chain import Answered, answer, leave_out, subsets
-
-__all__ = ["ALL", "Answered", "answer", "first", "leave_out", "subsets"]

@@ -1,0 +1,50 @@
+"""The engines in the order in which they are asked: closed form, certified Newton, tree, batched networks, refit."""
+
+from privgate.families import refit, ridge
+from privgate.families.discriminants import lda, qda
+from privgate.families.engine import Engine
+from privgate.families.logistic import engine as logistic
+from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
+from privgate.families.neighbours import k_nearest, nearest_centroid
+from privgate.families.networks import torch_nets
+from privgate.families.trees import decision_tree
+from privgate.subject.subject import Subject
+
+ALL: tuple[Engine, ...] = (
+    categorical.ENGINE,
+    bernoulli.ENGINE,
+    multinomial.ENGINE,
+    gaussian.ENGINE,
+    complement.ENGINE,
+    lda.ENGINE,
+    qda.ENGINE,
+    nearest_centroid.ENGINE,
+    k_nearest.ENGINE,
+    ridge.ENGINE,
+    logistic.ENGINE,
+    decision_tree.ENGINE,
+    torch_nets.ENGINE,
+    refit.ENGINE,
+)
+
+
+def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
+    """Return the first engine that answers for a subject, and why engines of its kind before it decline the work.
+
+    It may hand single units on. What an engine ``declines`` as a whole is known here before anything is planned: a
+    budget must not be spent on a closed form that in the end retrains everybody.
+    """
+    declined: dict[str, str] = {}
+    for engine in ALL:
+        if engine.supports(subject):
+            continue
+        if why := getattr(engine, "declines", _never)(subject):
+            declined[engine.name] = why
+            continue
+        return engine, declined
+    raise LookupError("the last engine covers everything")  # pragma: no cover
+
+
+def _never(subject: Subject) -> str:
+    del subject
+    return ""

@@ -1,0 +1,74 @@
+"""What a certificate is: an upper bound on DTP from a theorem whose hypotheses were checked."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families.retrained import Index, Retrained
+from privgate.subject.subject import Subject
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """What a certificate says about each unit.
+
+    Parameters
+    ----------
+    upper : float64 array of shape (U,)
+        No query of the domain changes any label's log-probability by more; nats; inf where the theorem gives no bound.
+    lower : float64 array of shape (U,)
+        Change of real models at a query that the certificate found, rounding taken off; nats, 0 where it has none.
+    exact : bool array of shape (U,)
+        Whether ``upper`` is attained.
+    assumptions : tuple of str
+        The hypotheses, in words, that were checked, and the domain.
+    detail : mapping
+        JSON values for the report.
+    questions : float64 array of shape (U, d), optional
+        Where each unit's ``lower`` is attained, or where its bound says that most is to be seen; NaN where it names no
+        question. Real models are asked there before any bound counts.
+    """
+
+    upper: Float
+    lower: Float
+    exact: NDArray[np.bool_]
+    assumptions: tuple[str, ...] = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+    questions: Float | None = None
+
+
+class Certificate(Protocol):
+    """A theorem, applied to a recipe. Stateless; one instance in the catalogue."""
+
+    @property
+    def name(self) -> str:
+        """Catalogue key, equal to the file's name."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where it is proved, with its number."""
+        ...
+
+    @property
+    def needs_retrained(self) -> bool:
+        """Whether ``bound`` needs retrained models, or speaks from recipe and data alone."""
+        ...
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        ...
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units`` (positions in ``subject.data.units``).
+
+        ``retrained`` covers exactly these units, in this order, where it is given. ``limit`` is the policy's, nats:
+        a certificate that can trade time for tightness spends it first on units that lie on both sides of it.
+        """
+        ...

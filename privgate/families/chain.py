@@ -1,0 +1,251 @@
+"""The chain: each engine answers the units it covers, the next one gets the rest, the last one refits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.evidence import Precondition
+from privgate.families import catalogue, complement
+from privgate.families.engine import Declined, Engine
+from privgate.families.recheck import Asker, recheck
+from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.screen import screened
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+Mode = Literal["all", "max", "screen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one engine answered of the units it was asked about.
+
+    Parameters
+    ----------
+    engine : str
+    asked, answered : int
+        Units; those asked and not answered were handed on to the next engine.
+    why : mapping reason -> units
+        Why they were handed on.
+    without_limit : mapping reason -> units
+        Answered units without a model to compare with, which count as infinite leakage.
+    """
+
+    engine: str
+    asked: int
+    answered: int
+    why: Mapping[str, int] = field(default_factory=dict)
+    without_limit: Mapping[str, int] = field(default_factory=dict)
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "engine": self.engine,
+            "asked": self.asked,
+            "answered": self.answered,
+            "handed_on": self.asked - self.answered,
+            "why": dict(self.why),
+            "without_limit": dict(self.without_limit),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """Retrained models for every unit asked about, and how they were come by.
+
+    Parameters
+    ----------
+    retrained : Retrained
+        All units, ascending.
+    rechecks : tuple of Precondition
+        One for each fast engine that answered: passed, or warned where it disagreed with the training function and its
+        answers were thrown away.
+    declined : mapping engine -> sentence
+        Why an engine was not used.
+    shares : tuple of Share
+        What each engine that was asked answered and handed on, in the order in which they were asked.
+    """
+
+    retrained: Retrained
+    rechecks: tuple[Precondition, ...] = ()
+    declined: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[Share, ...] = ()
+
+
+def leave_out(
+    subject: Subject,
+    units: Index,
+    seeds: tuple[int | None, ...],
+    fleet: Fleet,
+    queries: tuple[Index, Index] | None = None,
+) -> Retrained:
+    """Return ``answer(...).retrained``."""
+    return answer(subject, units, seeds, fleet, queries=queries).retrained
+
+
+def answer(
+    subject: Subject,
+    units: Index,
+    seeds: tuple[int | None, ...],
+    fleet: Fleet,
+    *,
+    queries: tuple[Index, Index] | None = None,
+    limits: tuple[float, ...] = (1.0,),
+    changes: bool = False,
+    mode: Mode = "all",
+    precision: str = "full",
+    engines: tuple[Engine, ...] | None = None,
+    asker: Asker | None = None,
+) -> Answered:
+    """Return models without each unit from the first engine that covers it; always complete.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``, each once.
+    seeds : tuple
+        Paired seeds. Training without randomness is answered for the first one only.
+    queries : (row_unit, row_query), optional
+        As in ``Retrained``; each unit's own records if absent.
+    limits : tuple of float
+        PDTP limits of the policy, nats: the units nearest to them are re-checked too.
+    changes : bool
+        Whether parameters of the models without each unit are wanted in ``Retrained.changes``.
+    mode : {"all", "max", "screen"}
+        Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
+        error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
+        others get status ``screened`` and never approve).
+    precision : {"full", "mixed"}
+        Whether an engine that knows how may compute in half the bits, with a larger ``error``; re-checked all the same.
+    engines : tuple of Engine, optional
+        The catalogue if absent; the last one must hand on nothing.
+    asker : Asker, optional
+        Puts further questions to the models that re-checks train.
+
+    Raises
+    ------
+    MeasurementError
+        The last engine left units over.
+    """
+    units = np.asarray(units, dtype=np.int64)
+    rest, parts = units, list[Retrained]()
+    rechecks, declined, shares = list[Precondition](), dict[str, str](), list[Share]()
+    chain = catalogue.ALL if engines is None else engines
+    for engine in chain:
+        if not len(rest) and parts:
+            break
+        if why := engine.supports(subject):
+            declined[engine.name] = why
+            continue
+        wanted = _wanted(engine, changes=changes, mode=mode, precision=precision)
+        part_queries = _queries_of(queries, units, rest)
+        try:
+            if mode == "screen" and engine.name == "refit":
+                made, handed_on = screened(engine, subject, rest, seeds, fleet, queries=part_queries)
+            else:
+                made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
+        except Declined as exc:
+            declined[engine.name] = str(exc)
+            shares.append(Share(engine.name, len(rest), 0, {str(exc): len(rest)}))
+            continue
+        rounded = handed_on[:0]
+        if getattr(engine, "complements", False):
+            made, rounded = complement.as_released(made)
+        if engine.name != "refit" and len(made.units):  # refits are the training function itself
+            checked = recheck(engine, subject, made, fleet, limits=limits, asker=asker)
+            rechecks.append(checked)
+            if checked.outcome != "passed":
+                declined[engine.name] = checked.message
+                shares.append(Share(engine.name, len(rest), 0, {"it disagreed with the training function": len(rest)}))
+                continue
+            if hasattr(engine, "notes"):
+                rechecks[-1] = replace(checked, detail={**checked.detail, "notes": engine.notes(subject)})
+        if len(made.units):
+            parts.append(made)
+            seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
+        shares += _shares(engine, subject, rest, made, handed_on=handed_on, rounded=len(rounded))
+        rest = np.sort(np.concatenate([handed_on, rounded])) if len(rounded) else handed_on
+    if len(rest):
+        raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
+    whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
+    return Answered(whole, tuple(rechecks), declined, tuple(shares))
+
+
+def _wanted(engine: Engine, *, changes: bool, mode: Mode, precision: str) -> dict[str, Any]:
+    """Return what of the optional arguments an engine knows."""
+    wanted: dict[str, Any] = {"changes": True} if changes and hasattr(engine, "gives") else {}
+    if mode in getattr(engine, "modes", ()):
+        wanted["mode"] = mode
+    if precision in getattr(engine, "precisions", ()):
+        wanted["precision"] = precision
+    return wanted
+
+
+def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet) -> Shadows:
+    """Return models trained on subsets of the pool, from the first engine that has a way.
+
+    Raises
+    ------
+    MeasurementError
+        No engine answered.
+    """
+    for engine in catalogue.ALL:
+        if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
+            return made
+    raise MeasurementError("no engine can train on subsets of this pool")
+
+
+def _shares(
+    engine: Engine, subject: Subject, rest: Index, made: Retrained, *, handed_on: Index, rounded: int
+) -> list[Share]:
+    """Return what an engine answered and handed on; people who were only ranked are the ranking's, not the engine's."""
+    ranked = int((made.status == Status.SCREENED).sum())
+    why = _why(engine, subject, handed_on) | ({complement.WHY: rounded} if rounded else {})
+    if not ranked:
+        return [Share(_name(engine, made), len(rest), len(made.units), why, _without_limit(made))]
+    why["they are not at the top of the ranking"] = ranked
+    first = Share(engine.name, len(rest), len(made.units) - ranked, why, _without_limit(made))
+    return [first, Share("screen", ranked, ranked)]
+
+
+def _name(engine: Engine, made: Retrained) -> str:
+    """Return the engine's name, or what it calls itself where it answered all units in another way than usual."""
+    names = set(made.engine.tolist())
+    return str(names.pop()) if len(names) == 1 else engine.name
+
+
+def _why(engine: Engine, subject: Subject, handed_on: Index) -> dict[str, int]:
+    """Return why units were handed on, each reason with its number of units."""
+    usual = getattr(engine, "hands_on", "it could not answer them")
+    several = 0
+    if getattr(engine, "single_records", False):
+        several = sum(len(subject.data.units[int(u)]) > 1 for u in handed_on)
+    counts = {usual: len(handed_on) - several, "they have several records": several}
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _without_limit(made: Retrained) -> dict[str, int]:
+    """Return why units have no model to compare with; what training said when it failed may name data, and stays."""
+    counts: dict[str, int] = {}
+    for k in np.flatnonzero((made.status == Status.UNDEFINED) | (made.status == Status.FAILED)):
+        failed = made.status[k] == Status.FAILED
+        reason = "training without them failed" if failed else made.reason.get(int(k), "no model without them exists")
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
+
+
+def _queries_of(queries: tuple[Index, Index] | None, units: Index, rest: Index) -> tuple[Index, Index] | None:
+    """Return the queries of the units handed on, with positions counted among them."""
+    if queries is None or rest is units:
+        return queries
+    order = np.argsort(rest, kind="stable")
+    place = np.minimum(np.searchsorted(rest, units, sorter=order), len(rest) - 1)
+    new = np.where(rest[order[place]] == units, order[place], -1)
+    row_unit = new[queries[0]]
+    kept = np.flatnonzero(row_unit >= 0)
+    kept = kept[np.argsort(row_unit[kept], kind="stable")]
+    return row_unit[kept].astype(np.int64), queries[1][kept]

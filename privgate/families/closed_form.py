@@ -1,0 +1,176 @@
+"""What engines share that answer in closed form: units in blocks, vanishing classes, handing on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families import design
+from privgate.families.removal import VANISHED, Float, Removal, blocks, removal, vanishing
+from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+NO_VALUE = "every class has probability 0 at one of the queries (0/0)"
+
+
+class Scores(NamedTuple):
+    """Joint log-probabilities of rows, each a unit at a query."""
+
+    full: Float  # (R, K) of the model with every record
+    without: Float  # (R, K) of the model without the unit; NaN where there is none
+    sure: NDArray[np.bool_]  # (R,) whether the answer may be used; else the unit is handed on
+
+
+#: (what is lost, unit of each row (R,), query of each row (R,)) -> scores
+Joint = Callable[[Removal, Index, Index], Scores]
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The closed form of one subject.
+
+    Parameters
+    ----------
+    joint : callable
+    width : int
+        Numbers that one row touches: sets the block size.
+    normalize : bool
+        Whether the scores are to be normalized to log-probabilities; else they are such already.
+    undefined : mapping position in units -> reason
+        Units without which there is no model.
+    """
+
+    joint: Joint
+    width: int
+    normalize: bool = True
+    undefined: Mapping[int, str] = field(default_factory=dict)
+
+
+class ClosedForm:
+    """An engine that answers in closed form; it says what it covers and gives the form."""
+
+    name: str
+    version = 3
+
+    def form(self, subject: Subject) -> Form:
+        """Return the closed form; may raise ``Declined``."""
+        raise NotImplementedError
+
+    def leave_out(
+        self,
+        subject: Subject,
+        units: Index,
+        seeds: tuple[int | None, ...],
+        fleet: Fleet,
+        *,
+        queries: tuple[Index, Index] | None = None,
+    ) -> tuple[Retrained, Index]:
+        """Return exact answers, and the units that are handed on; see ``Engine.leave_out``.
+
+        Raises
+        ------
+        Declined
+            Only the work itself shows that the data are not covered.
+        """
+        del fleet
+        return leave_out(self.name, self.form(subject), subject=subject, units=units, seeds=seeds, queries=queries)
+
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
+    ) -> Shadows | None:
+        """Return None: refits answer."""
+        return None
+
+
+def leave_out(
+    name: str,
+    form: Form,
+    *,
+    subject: Subject,
+    units: Index,
+    seeds: tuple[int | None, ...],
+    queries: tuple[Index, Index] | None,
+) -> tuple[Retrained, Index]:
+    """Return exact answers for the units that are sure, and the others.
+
+    Notes
+    -----
+    Memory beyond the answer is that of one block of rows.
+    """
+    units, K = np.asarray(units, dtype=np.int64), len(subject.classes)
+    row_unit, row_query = design.unit_rows(subject, units) if queries is None else queries
+    with_, without = np.empty((len(row_query), K)), np.empty((len(row_query), K))
+    sure = np.ones(len(units), dtype=bool)
+    for part, rows in blocks(row_unit, len(units), max(form.width, K)):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            made = form.joint(removal(subject, units[part]), row_unit[rows] - part.start, row_query[rows])
+        with_[rows] = normalized(made.full) if form.normalize else made.full
+        without[rows] = normalized(made.without) if form.normalize else made.without
+        sure[row_unit[rows][~made.sure | np.isnan(made.without).any(axis=1)]] = False
+    reason = {int(u): VANISHED for u in np.flatnonzero(vanishing(subject, units))}
+    dead = (np.isneginf(with_).all(axis=1) | np.isneginf(without).all(axis=1)) & sure[row_unit]
+    reason |= {int(u): NO_VALUE for u in np.unique(row_unit[dead]) if int(u) not in reason}
+    reason |= form.undefined
+    status = np.full(len(units), Status.EXACT, dtype=object)
+    if reason:
+        gone = np.fromiter(reason, dtype=np.int64)
+        status[gone], sure[gone] = Status.UNDEFINED, True
+        without[np.isin(row_unit, gone)] = -np.inf
+    without[~sure[row_unit]] = -np.inf  # nothing is said about them
+    result = Retrained(
+        units=units,
+        seeds=seeds[:1],
+        row_unit=row_unit,
+        row_query=row_query,
+        log_with=with_[None],
+        log_without=without[None],
+        error=np.zeros(len(units)),
+        status=status,
+        engine=np.full(len(units), name, dtype=object),
+        reason=reason,
+    )
+    return (result, units[:0]) if sure.all() else (result.select(sure), units[~sure])
+
+
+def normalized(joint: Float) -> Float:
+    """Return log-posteriors from joint log-probabilities of shape (R, K); -inf everywhere where all are -inf."""
+    # reductions along a short axis are slow
+    top = np.ascontiguousarray(joint.T).max(axis=0)[:, None]
+    dead = np.isneginf(top)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shifted = joint - np.where(dead, 0.0, top)
+        shifted -= np.log(np.exp(shifted) @ np.ones((joint.shape[1], 1)))
+    if dead.any():
+        shifted[dead[:, 0]] = -np.inf
+    return np.asarray(shifted)
+
+
+def by_size(
+    one: Callable[[Index, Index], Scores], several: Callable[[list[tuple[int, Index]], Index], Scores]
+) -> Joint:
+    """Return a form that answers units of one record together, and units of several one after the other.
+
+    Parameters
+    ----------
+    one : callable
+        (record (R,), query (R,)) -> scores.
+    several : callable
+        ((class, lost records) of each class that loses some, query (R,)) -> scores.
+    """
+
+    def joint(lost: Removal, unit: Index, query: Index) -> Scores:
+        begin = lost.start[lost.first[:-1]]
+        if lost.records:
+            return one(lost.rows[begin[unit]], query)
+        alone = np.flatnonzero((lost.size == 1)[unit])
+        made, rows = [one(lost.rows[begin[unit[alone]]], query[alone])], [alone]
+        for u in np.flatnonzero(lost.size > 1).tolist():
+            rows.append(np.arange(*np.searchsorted(unit, [u, u + 1])))
+            made.append(several(lost.parts(u), query[rows[-1]]))
+        place = np.argsort(np.concatenate(rows), kind="stable")
+        return Scores(*(np.concatenate(a)[place] for a in zip(*made, strict=True)))
+
+    return joint

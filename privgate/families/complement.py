@@ -1,0 +1,42 @@
+"""Two classes whose first probability is released as 1 - p: near 0 it has few digits left, and then none.
+
+scikit-learn computes the second of two probabilities and subtracts it from 1, so that a first probability q carries a
+rounding of up to 1e-16 and is exactly 0 below 6e-17. A closed form knows ln q better than the released number does.
+What counts is the released number: 0 is said where it is certain, and where rounding shows the unit is handed on.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from privgate.families.retrained import Index, Retrained, Status
+
+#: ln q: e^-18 is 1.5e-8, of which a rounding of 1.1e-16 takes less than 1e-8 nats
+WHOLE = -18.0
+#: ln q: half the distance from 1 to the next smaller number is 5.6e-17 = e^-37.4, below which 1 - p is 0
+NOTHING = -38.0
+WHY = "the probability of their first class, released as 1 - p, has no digits left"
+
+
+def as_released(made: Retrained) -> tuple[Retrained, Index]:
+    """Return an engine's answer without the units whose first probability is rounded, and those units.
+
+    Parameters
+    ----------
+    made : Retrained
+        Its log-probabilities are those of exact arithmetic. With more than two classes nothing is subtracted from 1.
+    """
+    if made.log_with.shape[-1] != 2 or not len(made.units):
+        return made, made.units[:0]
+    live = np.isin(made.status, (Status.EXACT, Status.CONVERGED))
+    first = np.stack([made.log_with[..., 0], made.log_without[..., 0]])
+    margin = np.nan_to_num(made.error, nan=0.0)[made.row_unit]
+    rounded = ((first < WHOLE + margin) & (first > NOTHING - margin)).any(axis=(0, 1))
+    unsure = np.zeros(len(made.units), dtype=bool)
+    np.logical_or.at(unsure, made.row_unit, rounded)
+    unsure &= live
+    with_, without = made.log_with.copy(), made.log_without.copy()
+    for values in (with_, without):
+        values[..., 0][values[..., 0] <= NOTHING] = -np.inf
+    made = replace(made, log_with=with_, log_without=without)
+    return (made.select(~unsure), made.units[unsure]) if unsure.any() else (made, made.units[:0])

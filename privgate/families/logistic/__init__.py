@@ -1,0 +1,1 @@
+"""Logistic regression: objective, engine and theorem."""

@@ -1,0 +1,377 @@
+"""L2-regularised logistic regression as an exact minimisation problem: what its certificates share.
+
+``f(u) = sum_i loss_i(u) + 1/2 sum_j lam_j u_j^2`` is scikit-learn's objective divided by C. Two classes have one
+parameter vector, more have one each; the intercept is the last parameter of a vector.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families.logistic import stopping
+from privgate.families.over_all_queries import applies, linear
+from privgate.families.over_all_queries.reach import Reach
+from privgate.subject.subject import Subject
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+#: beyond this condition number of the Hessian, inverses say nothing (mathematical reference, section 6.3)
+CONDITION = 1e10
+#: more parameters than this make the Hessian too large to invert
+_PARAMETERS = 3000
+#: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
+STOPPED_SHORT = 0.5
+#: relative margin for what the inverse Hessian lost to rounding (mathematical reference, section 6.3)
+MARGIN = 1e-3
+#: largest difference of two scores whose probabilities float64 holds in full
+_UNDERFLOW = 700.0
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The objective on the training data and its minimiser.
+
+    Parameters
+    ----------
+    X : float64 array of shape (n, p)
+        Records, a column of ones last where there is an intercept.
+    labels : int64 array of shape (n,)
+    C : int
+        Number of parameter vectors: 1 for two classes, else K.
+    lam : float64 array of shape (p,)
+        Penalties; 0 for an unpenalised intercept.
+    intercept : bool
+    u : float64 array of shape (C, p)
+        Exact minimiser, up to rounding.
+    inverse : float64 array of shape (C, p, C, p)
+        Inverse Hessian at ``u``.
+    gradient : float64 array of shape (C, p)
+        What rounding left of the gradient at ``u``.
+    allowed : float64 array of shape (p,)
+        Largest components of the gradient where a training by the library's solver ends, on these records or on fewer.
+    seen : int
+        Refits that were seen to end there.
+    """
+
+    X: Float
+    labels: Index
+    C: int
+    lam: Float
+    intercept: bool
+    u: Float
+    inverse: Float
+    gradient: Float
+    allowed: Float
+    seen: int
+
+    @property
+    def gauge(self) -> bool:
+        """Whether all intercepts may move together, which is held by adding ``(sum of intercepts)^2 / 2``."""
+        return self.C > 1 and self.intercept and self.lam[-1] == 0
+
+    @property
+    def pairs(self) -> Float:
+        """Differences of classes, shape (pairs, C): ``e_k - e_l``, or 1 for two classes."""
+        if self.C == 1:
+            return np.ones((1, 1))
+        k, other = np.triu_indices(self.C, 1)
+        return np.asarray(np.eye(self.C)[k] - np.eye(self.C)[other])
+
+    def at(self, u: Float, rows: Index | slice = slice(None), *, curvature: bool = True) -> tuple[Float, Float]:
+        """Return (probability minus indicator (m, C), curvature (m, C, C)) of each record's loss at ``u``."""
+        return residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
+
+    def moved(self, u: Float, inverse: Float, gradient: Float) -> "Problem":
+        """Return the same problem seen from other parameters."""
+        return replace(self, u=u, inverse=inverse, gradient=gradient)
+
+    def softmax(self, u: Float) -> tuple[Float, Float]:
+        """Return parameters (..., C, p) as (bias (..., K), weights (..., K, d)) of a softmax."""
+        if self.C == 1:
+            u = np.concatenate([np.zeros_like(u), u], axis=-2)
+        if self.intercept:
+            return u[..., -1], u[..., :-1]
+        return np.zeros(u.shape[:-1]), u
+
+    def norms(self, directions: Float, reach: Reach) -> Float:
+        """Return an upper bound of ``max_x ||a (x) (x, 1)||`` in the inverse Hessian, for each row ``a`` of (m, C).
+
+        References
+        ----------
+        Mathematical reference, section 6.3 (ii): centre plus half widths.
+        """
+        metric = np.einsum("ma,apbq,mb->mpq", directions, self.inverse, directions, optimize=True)
+        d = self.X.shape[1] - int(self.intercept)
+        centre, spread = reach.centre(d)
+        centre = np.where((self.X[:, :d] != 0).any(axis=0), centre, 0.0)
+        if self.intercept:
+            centre = np.append(centre, 1.0)
+        at_centre = np.sqrt(np.maximum((metric @ centre) @ centre, 0.0))
+        axis = np.sqrt(np.maximum(np.einsum("mjj->mj", metric)[:, :d], 0.0))
+        # a feature that is 0 in every record has weight 0 in every minimiser: no error there
+        used = (self.X[:, :d] != 0).any(axis=0)
+        axis = np.where(used, axis, 0.0)
+        if spread is not None:
+            return np.asarray(at_centre + axis @ spread)
+        if reach.length is not None:
+            return np.asarray(at_centre + reach.length * axis.max(axis=1))
+        largest = np.linalg.eigvalsh(metric[:, :d, :d])[:, -1]
+        return np.asarray(at_centre + (reach.norm or 0.0) * np.sqrt(np.maximum(largest, 0.0)))
+
+
+def residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
+    """Return (probability minus indicator (m, C), curvature (m, C, C)) of losses from logits (m, C)."""
+    if z.shape[1] == 1:
+        p = 1.0 / (1.0 + np.exp(-np.clip(z, -700, 700)))
+        return p - labels[:, None], (p * (1 - p))[:, :, None]
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    C = z.shape[1]
+    curve = -p[:, :, None] * p[:, None, :] if curvature else np.zeros((0, C, C))
+    if curvature:
+        curve[:, np.arange(C), np.arange(C)] += p
+    p[np.arange(len(p)), labels] -= 1.0
+    return p, curve
+
+
+def derivatives(X: Float, labels: Index, u: Float, lam: Float, *, gauge: bool) -> tuple[Float, Float]:
+    """Return (gradient (C, p), Hessian (C p, C p)) of the objective on these records."""
+    C, p = u.shape
+    residual, curvature = residuals(X @ u.T, labels)
+    gradient = residual.T @ X + lam * u
+    H = np.zeros((C, p, C, p))
+    for a in range(C):
+        for b in range(a, C):
+            H[a, :, b, :] = (X * curvature[:, a, b, None]).T @ X
+            H[b, :, a, :] = H[a, :, b, :].T
+        H[a, np.arange(p), a, np.arange(p)] += lam
+    if gauge:
+        gradient[:, -1] += u[:, -1].sum()
+        H[:, -1, :, -1] += 1.0
+    return gradient, H.reshape(C * p, C * p)
+
+
+def minimise(
+    X: Float, labels: Index, start: Float, lam: Float, *, gauge: bool, rounds: int = 50
+) -> tuple[Float, Float, Float] | None:
+    """Return (minimiser (C, p), gradient there, Hessian there) by damped Newton; None without convergence."""
+    u, last = start.copy(), np.inf
+    for _ in range(rounds):
+        gradient, H = derivatives(X, labels, u, lam, gauge=gauge)
+        try:
+            step = np.linalg.solve(H, gradient.ravel()).reshape(u.shape)
+        except np.linalg.LinAlgError:
+            return None
+        decrement = float((step * gradient).sum())
+        if not np.isfinite(decrement):
+            return None
+        # rounding ends it too: what is left of the gradient enters every bound
+        if decrement < 1e-24 * len(X) or (decrement < 1e-14 and decrement > last / 4):
+            return u, gradient, H
+        last = decrement
+        scale = 1.0 if decrement < 0.05 else 1.0 / (1.0 + np.sqrt(decrement))
+        u = u - scale * step
+    return None
+
+
+def refusal(subject: Subject) -> str:
+    """Return why the recipe is not the exact minimiser of such an objective; empty if it is, up to its tolerance."""
+    if problem := applies.refusal(subject, "LogisticRegression"):
+        return problem
+    estimator = applies.estimator_of(subject, "LogisticRegression")
+    X = applies.dense(subject.data.X)
+    if X is None:
+        return "does not apply, because the features are not finite numbers"
+    if problem := applies.single_precision(subject.data.X):
+        return problem
+    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
+        return "does not apply, because the penalty is not L2"
+    if not np.isfinite(estimator.C):
+        return "does not apply, because without a penalty no minimiser need exist"
+    if estimator.class_weight is not None:
+        return "does not apply, because class weights change with the data"
+    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
+        return "does not apply, because one-versus-rest classifiers are no softmax"
+    if problem := stopping.refusal(estimator):
+        return f"does not apply, because {problem}"
+    if subject.data.domain is None:
+        return (
+            "does not apply, because no domain is declared: for queries without limits DTP is infinite; declare the "
+            "range of every feature, Domain(box=…), and let the endpoint refuse anything else"
+        )
+    made = Reach.of(subject.data.domain, X.shape[1])
+    if isinstance(made, str):
+        return f"does not apply, because {made}"
+    if not made.inside(X).all():
+        return "does not apply, because training records lie outside the declared domain"
+    return ""
+
+
+def problem_of(subject: Subject) -> Problem | str:
+    """Return the problem and its minimiser, or "does not apply, because …"; ``refusal`` was empty."""
+    return _solved(subject)
+
+
+@lru_cache(maxsize=2)
+def _solved(subject: Subject) -> Problem | str:
+    estimator, X = applies.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
+    if X is None:
+        raise ValueError("problem_of() without refusal(): the features are not numbers")
+    intercept = bool(estimator.fit_intercept)
+    lam = np.full(X.shape[1], 1.0 / estimator.C)
+    if intercept:
+        X = np.column_stack([X, np.ones(len(X))])
+        lam = np.append(lam, 0.0)
+    K = len(subject.classes)
+    C = 1 if K == 2 else K
+    if C * X.shape[1] > _PARAMETERS:
+        return f"does not apply, because {C * X.shape[1]} parameters make the Hessian too large to invert"
+    stops = stopping.stopping(subject)
+    if stops.problem:
+        return f"does not apply, because {stops.problem}"
+    start, gauge = stops.u.copy(), C > 1 and intercept
+    if gauge:
+        start[:, -1] -= start[:, -1].mean()
+    found = minimise(X, subject.label_codes, start, lam, gauge=gauge)
+    if found is None:
+        return "does not apply, because the exact minimiser could not be computed"
+    u, gradient, H = found
+    if not np.linalg.cond(H) < CONDITION:
+        return "does not apply, because the Hessian is too ill-conditioned (beyond 1e10)"
+    p = X.shape[1]
+    inverse = np.linalg.inv(H)
+    inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)
+    return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, stops.allowed, stops.seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """What the norm of a Hessian says about records and queries.
+
+    Parameters
+    ----------
+    R : float
+        Largest change of a logit difference at any record for parameters moved by 1.
+    norm : float
+        The same at any query of the domain.
+    rest : float
+        Length, in the inverse norm, of what rounding left of the gradient.
+    stop : float
+        Length, in the inverse norm, of the largest gradient at which a training ends.
+    """
+
+    R: float
+    norm: float
+    rest: float
+    stop: float
+
+    @classmethod
+    def of(cls, problem: Problem, reach: Reach, records: Float) -> "Metric":
+        """Return the metric of ``problem.inverse`` for these records."""
+        a = problem.pairs
+        inner = np.einsum("ip,apbq,iq->iab", records, problem.inverse, records, optimize=True)
+        R = float(np.sqrt(np.einsum("ma,iab,mb->im", a, inner, a, optimize=True).max()))
+        flat = problem.inverse.reshape(problem.u.size, problem.u.size)
+        g, size = problem.gradient.ravel(), np.tile(problem.allowed, problem.C)
+        rest, stop = np.sqrt(max(float(g @ flat @ g), 0.0)), np.sqrt(float(size @ np.abs(flat) @ size)) * (1 + MARGIN)
+        return cls(R, float(problem.norms(a, reach).max()), float(rest), float(stop))
+
+
+def whole(metric: Metric) -> float:
+    """Return how far from its minimum a training on all records may stop: nats, of any log-probability.
+
+    At the minimum u* self-concordance gives ``||g|| >= (1 - exp(-R s)) / R`` in the norm there for the gradient g at
+    distance s: the inequality of section 6.3 (ii) from the other end.
+    """
+    return float(radius(np.array([metric.stop]), np.array([metric.R]))[0] * metric.norm * (1 + MARGIN))
+
+
+def radius(gradient: Float, R: Float) -> Float:
+    """Return ``-ln(1 - R gradient) / R``, infinite from ``R gradient = 1``, shape of the inputs."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        nu = np.where(R * gradient < 1, -np.log1p(-R * gradient) / R, np.inf)
+    return np.where(np.isnan(nu), np.inf, nu)
+
+
+def rounding(problem: Problem, bias: Float, weights: Float, reach: Reach, apart: Float) -> Float:
+    """Return what float64 does to released log-probabilities of N models over the domain, at most, shape (N,), nats.
+
+    Infinite where a probability has no digits left. The library computes logits as sums, a softmax by ``exp`` and a
+    quotient; of two classes it computes the second and releases the first as 1 - p.
+
+    Parameters
+    ----------
+    bias, weights : float64 arrays of shapes (N, K) and (N, K, d)
+    reach : Reach
+    apart : float64 array of shape (N,)
+        How far logit differences of the released model may be from these, nats.
+
+    References
+    ----------
+    Mathematical reference, section 16: 1 - p is relatively off by up to 1.7e-16 exp(margin).
+    """
+    eps, d = float(np.finfo(np.float64).eps), weights.shape[2]
+    span = np.abs(linear.pair_ranges(bias, weights, reach)[1]).max(axis=(1, 2)) + apart
+    logits = (d + 4) * eps * (_largest(weights, reach).max(axis=1) + np.abs(bias).max(axis=1) + apart)
+    lost = 2 * logits + eps * (span + 2 * bias.shape[1] + 8)
+    if problem.C == 1:
+        margin = linear.pair_ranges(bias, weights, reach)[1][:, 1, 0] + apart + logits
+        delta = 2.5e-16 * (1 + np.exp(np.minimum(margin, _UNDERFLOW)))
+        lost += np.where(delta < 0.5, -np.log1p(-np.minimum(delta, 0.5)), np.inf)
+    return np.where(span < _UNDERFLOW, lost, np.inf)
+
+
+def _largest(weights: Float, reach: Reach) -> Float:
+    """Return an upper bound of ``|w| . |x|`` over the domain, shape of ``weights`` without its last axis."""
+    one, two = reach.longest(weights.shape[-1])
+    bound = np.minimum(np.abs(weights).max(axis=-1) * one, np.linalg.norm(weights, axis=-1) * two)
+    if reach.low is not None and reach.high is not None:
+        bound = np.minimum(bound, np.abs(weights) @ np.maximum(np.abs(reach.low), np.abs(reach.high)))
+    return np.asarray(bound)
+
+
+def delivered(problem: Problem, reach: Reach, stop: float) -> float:
+    """Return how far released log-probabilities of a model trained on all records are from the minimiser's, nats.
+
+    ``stop`` is ``whole``'s; rounding of the release comes on top.
+    """
+    bias, weights = problem.softmax(problem.u[None])
+    return stop + float(rounding(problem, bias, weights, reach, np.array([stop]))[0])
+
+
+def short_of_minimum(subject: Subject) -> str:
+    """Return why a theorem about minimisers says nothing about this recipe and data; empty if it may speak."""
+    if refused := refusal(subject):
+        return refused
+    problem = problem_of(subject)
+    if isinstance(problem, str):
+        return problem
+    reach = applies.reach(subject)
+    stop = whole(Metric.of(problem, reach, problem.X))
+    if not stop <= STOPPED_SHORT:
+        return f"does not apply, because its tolerance lets the solver stop far from its own minimum; {stopping.ADVICE}"
+    if not np.isfinite(delivered(problem, reach, stop)):
+        return (
+            "does not apply, because float64 holds some probabilities of the domain in too few digits; declare a "
+            "narrower domain or lower C"
+        )
+    return ""
+
+
+def agreed(subject: Subject) -> Problem:
+    """Return the problem of a subject that ``short_of_minimum`` had nothing against."""
+    problem = problem_of(subject)
+    if isinstance(problem, str):
+        raise TypeError(f"bound() without applies(): {problem}")
+    return problem
+
+
+def assumption(problem: Problem) -> str:
+    """Return the hypothesis about the solver, in words."""
+    return (
+        "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
+        f"{problem.allowed.max():.2g} (sum over records); {problem.seen} refits were seen to"
+    )

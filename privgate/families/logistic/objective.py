@@ -1,0 +1,187 @@
+"""The objective of L2-regularised logistic regression, minimised to machine precision by damped Newton.
+
+``f(u) = sum_i l(y_i, X_i u) + 1/2 sum_j lam_j u_j^2``: scikit-learn's objective divided by C, intercept included as a
+column of ones whose penalty is 0.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families import design
+from privgate.families.logistic import stopping
+from privgate.families.retrained import Index
+from privgate.subject.subject import Subject
+
+Float = NDArray[np.float64]
+
+#: where Newton stops, the decrement is below 1e-22, that is the distance below 1e-11 in the Hessian's norm
+STOPPED = 2e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What scikit-learn's ``LogisticRegression`` minimises on this pool.
+
+    Parameters
+    ----------
+    X : float64 array of shape (P, p)
+        Pool with the intercept's column last, if there is one; training records first.
+    y : int64 array of shape (n,)
+        Class codes 0 .. K-1.
+    K : int
+        Number of classes; two classes have one parameter vector, more have K.
+    lam : float64 array of shape (p,)
+        Penalty of each parameter.
+    intercept : bool
+        Whether the last column is the intercept's.
+    """
+
+    X: Float
+    y: Index
+    K: int
+    lam: Float
+    intercept: bool
+
+    @property
+    def n(self) -> int:
+        """Number of training records."""
+        return len(self.y)
+
+    def parameters(self, u: Float) -> tuple[Float, Float]:
+        """Return (coef (..., K, d), intercept (..., K)) of parameters (..., p) for two classes or (..., K, p)."""
+        if self.K == 2:
+            u = np.stack([np.zeros_like(u), u], axis=-2)
+        return (u[..., :-1], u[..., -1]) if self.intercept else (u, np.zeros(u.shape[:-1]))
+
+
+def refusal(subject: Subject) -> str:
+    """Return why the recipe is no L2-regularised logistic regression of this form; empty if it is."""
+    from sklearn.linear_model import LogisticRegression
+
+    estimator = subject.recipe.library_estimator
+    if type(estimator) is not LogisticRegression:
+        return "the recipe is not scikit-learn's LogisticRegression"
+    if why := design.refusal(subject):
+        return why
+    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
+        return "the penalty is not L2"
+    if not np.isfinite(estimator.C):
+        return "there is no penalty, so no minimiser need exist"
+    if estimator.class_weight is not None:
+        return "class weights are functions of the data or of the class"
+    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
+        return "one-versus-rest classifiers are no softmax model"
+    if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
+        return "records are of single precision, in which scikit-learn then computes; pass float64"
+    if len(subject.classes) < 2:
+        return "there is one class only"
+    return stopping.refusal(estimator)
+
+
+def objective(subject: Subject) -> Objective:
+    """Return the objective; ``refusal`` must have been empty."""
+    estimator: Any = subject.recipe.library_estimator
+    X = design.matrix(subject).astype(np.float64, copy=False)
+    lam = np.full(X.shape[1], 1.0 / estimator.C)
+    if estimator.fit_intercept:
+        X = np.column_stack([X, np.ones(len(X))])
+        lam = np.append(lam, 0.0)
+    return Objective(X, subject.label_codes, len(subject.classes), lam, bool(estimator.fit_intercept))
+
+
+def gradient(problem: Objective, u: Float) -> Float:
+    """Return the gradient of the objective at parameters (C, p) on all training records."""
+    X = problem.X[: problem.n]
+    if problem.K == 2:
+        residual = (sigmoid(X @ u[0]) - problem.y)[:, None]
+    else:
+        Z = X @ u.T
+        P = np.exp(Z - Z.max(axis=1, keepdims=True))
+        residual = P / P.sum(axis=1, keepdims=True) - (problem.y[:, None] == np.arange(problem.K))
+    return np.asarray(residual.T @ X + problem.lam * u)
+
+
+def sigmoid(z: NDArray[Any]) -> NDArray[Any]:
+    """Return 1 / (1 + exp(-z)) in the precision of ``z``; exp may overflow to infinity, whose inverse is 0."""
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + np.exp(-z))  # type: ignore[no-any-return]  # array in, array out
+
+
+def log_sigmoid(z: Float) -> Float:
+    """Return ln sigmoid(z) without overflow."""
+    return np.asarray(-np.logaddexp(0.0, -z))
+
+
+def factor(H: Float) -> Float | None:
+    """Return the lower Cholesky factor; None where H is not safely positive definite (condition beyond 1e10)."""
+    try:
+        L: Float = np.asarray(np.linalg.cholesky(H), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    diagonal = np.diag(L)
+    return L if diagonal.min() > 1e-5 * diagonal.max() else None
+
+
+def settled(X: Float, P: Float, lam: Float, u: Float, *, H: Float, inverse: Float) -> float:
+    """Return how far Newton's last point is from the minimiser, in the norm of the Hessian there, rounding included.
+
+    It stops where the decrement is below 1e-22. A gradient also has the rounding of its sums, and of the logits that it
+    is computed from; what one of its components is off by counts in that norm by variance inflation.
+
+    Parameters
+    ----------
+    X : float64 array of shape (m, p)
+        Records trained on.
+    P : float64 array of shape (m, C)
+        Their probabilities: of the second of two classes, or of all.
+    u : float64 array of shape (C, p)
+    H, inverse : float64 arrays of shape (C p,)
+        Diagonals of the Hessian and of its inverse.
+    """
+    eps, size = float(np.finfo(np.float64).eps), np.abs(X)
+    sums = 4 * eps * (P.T @ size + lam * np.abs(u)).ravel()
+    logits = X.shape[1] * eps * (size @ np.abs(u).T)
+    return float(
+        STOPPED
+        + np.linalg.norm(sums / np.sqrt(H)) * np.sqrt(H @ inverse)
+        + np.linalg.norm(np.sqrt(P * (1 - P)) * logits)
+    )
+
+
+def minimise_binary(
+    X: Float, y: Float, lam: Float, start: Float, *, iterations: int = 60
+) -> tuple[Float, Float] | None:
+    """Return (minimiser, Cholesky factor of the Hessian there) for two classes; None without convergence."""
+    import scipy.linalg as sl
+
+    w = start.copy()
+
+    def value(u: Float) -> float:
+        z = X @ u
+        return float(np.logaddexp(0.0, z).sum() - y @ z + 0.5 * (lam * u * u).sum())
+
+    f = value(w)
+    for _ in range(iterations):
+        p = sigmoid(X @ w)
+        g = X.T @ (p - y) + lam * w
+        H = (X * (p * (1 - p))[:, None]).T @ X
+        H[np.diag_indices(len(w))] += lam
+        L = factor(H)
+        if L is None:
+            return None
+        step = sl.cho_solve((L, True), g, check_finite=False)
+        decrement = float(g @ step)
+        if decrement < 1e-22:
+            return w - step, L
+        t = 1.0
+        while t > 1e-10:
+            new = value(w - t * step)
+            # below 1e-12 of f the comparison is rounding: trust the full step
+            if new <= f - 1e-4 * t * decrement or decrement < 1e-12 * max(1.0, abs(f)):
+                break
+            t /= 2
+        w, f = w - t * step, new
+    return None

@@ -1,0 +1,1 @@
+"""Naive Bayes of five kinds and contingency tables: counts, engines and theorems."""

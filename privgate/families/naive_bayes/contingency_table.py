@@ -1,0 +1,47 @@
+"""Contingency tables: only the cells of the unit's own records change, so DTP equals PDTP, exactly."""
+
+import numpy as np
+
+from privgate.families.certificate import Certified
+from privgate.families.over_all_queries import applies, rounding
+from privgate.families.over_all_queries.discrete import attained
+from privgate.families.retrained import Index, Retrained
+from privgate.models import shares
+from privgate.subject.subject import Subject
+
+
+class ContingencyTable:
+    """Theorem 1: the largest label change over the affected cells, with and without the unit."""
+
+    name = "contingency_table"
+    source = "mathematical reference, section 1, Theorem 1"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        return applies.own_refusal(subject, "ContingencyTable")
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the exact value for each of ``units``."""
+        del retrained, limit
+        alpha, K = float(applies.own_estimator(subject, "ContingencyTable").alpha), len(subject.classes)
+        labels = subject.label_codes
+        _, cell = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)
+        cell = cell.ravel()
+        table = np.bincount(cell * K + labels, minlength=(int(cell.max()) + 1) * K).reshape(-1, K).astype(np.float64)
+        value = np.full(len(units), np.inf)
+        for k, unit in enumerate(units):
+            rows = subject.data.units[int(unit)]
+            if applies.vanishes(subject, rows):
+                continue
+            left = table[cell[rows]].copy()
+            for c, y in zip(cell[rows], labels[rows], strict=True):
+                left[cell[rows] == c, y] -= 1
+            with np.errstate(divide="ignore", invalid="ignore"):
+                change = np.log(shares(table[cell[rows]], alpha)) - np.log(shares(left, alpha))
+            value[k] = np.nan_to_num(np.abs(change), nan=0.0, posinf=np.inf).max()
+        lower, upper = rounding.widened(value, value, np.full(len(value), applies.own_error(subject, alpha, 1)))
+        assumption = "cells without a record answer the same whatever the data are; any query is allowed"
+        return Certified(upper, lower, attained(lower, upper), (assumption,))

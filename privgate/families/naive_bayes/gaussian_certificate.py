@@ -1,0 +1,252 @@
+"""Gaussian naive Bayes: scores are quadratics of each feature, bounded over the declared box."""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families.certificate import Certified
+from privgate.families.over_all_queries import applies, rounding
+from privgate.families.over_all_queries.discrete import attained
+from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries.rounding import U
+from privgate.families.over_all_queries.separable import bound_nodes, changes
+from privgate.families.retrained import Index, Retrained
+from privgate.subject.subject import Subject
+
+Float = NDArray[np.float64]
+
+#: entries of the largest temporary array
+_CHUNK = 2_000_000
+#: share of a sum of squares below which what is left of it has lost digits
+_CANCELS = 1e-3
+#: operations on a sum of squares, the library's and ours, for each that adds a record
+_OWN = 4
+#: how much larger than the exponent the terms are of which ours is the difference
+_EXPANDED = 16
+
+
+class GaussianNB:
+    """The change of a pairwise log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
+
+    name = "gaussian_nb"
+    source = "mathematical reference, section 3.5"
+    needs_retrained = False
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := applies.refusal(subject, "GaussianNB"):
+            return problem
+        X = applies.dense(subject.data.X)
+        if X is None:
+            return "does not apply, because the features are not finite numbers"
+        if problem := applies.single_precision(subject.data.X):
+            return problem
+        domain = subject.data.domain
+        if domain is None:
+            return (
+                "does not apply, because no domain is declared: far from the data DTP is infinite; declare the range "
+                "of every feature, Domain(box=…), and let the endpoint refuse anything else"
+            )
+        made = Reach.of(domain, X.shape[1])
+        if isinstance(made, str):
+            return f"does not apply, because {made}"
+        if made.low is None:
+            return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
+        if not made.inside(X).all():
+            return "does not apply, because training records lie outside the declared domain"
+        model, side = self._model(subject, X, made)
+        everybody = model.left([np.zeros(0, dtype=np.int64)])
+        if (
+            all(np.isfinite(v).all() for v in model.scores_of(everybody))
+            and np.isinf(model.error(everybody, side)).all()
+        ):
+            return (
+                "does not apply, because a feature lies so far from 0 for how little it varies that the library's "
+                "rounding of its mean is not small against its standard deviation; subtract a constant from it"
+            )
+        return ""
+
+    def _model(self, subject: Subject, X: Float, reach: Reach) -> tuple["_Moments", Float]:
+        """Return the model's moments and the declared box, both centred."""
+        # far from 0 the squares would cancel; shifting everything changes no probability
+        centre = X.mean(axis=0)
+        estimator = applies.estimator_of(subject, "GaussianNB")
+        model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
+        return model, np.array([reach.low, reach.high]) - centre
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``."""
+        del retrained, limit
+        X, K = applies.dense(subject.data.X), len(subject.classes)
+        if X is None:
+            raise ValueError("bound() without applies(): the features are not numbers")
+        reach = applies.reach(subject)
+        model, side = self._model(subject, X, reach)
+        members = [subject.data.units[int(u)] for u in units]
+        lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        questions = np.full((len(units), X.shape[1]), np.nan)
+        fine = np.flatnonzero([model.defined(rows) for rows in members])
+        step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
+        everybody = model.left([np.zeros(0, dtype=np.int64)])
+        with_, error = model.scores_of(everybody), model.error(everybody, side)
+        for part in np.split(fine, np.arange(step, len(fine), step)):
+            if len(part):
+                left = model.left([members[u] for u in part])
+                without = model.scores_of(left)
+                least, most, where = _bounds(with_, without, side, whole=reach.whole)
+                lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
+                questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
+        assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
+
+
+class _Left(NamedTuple):
+    """Records (N, K), means (N, K, d) and variances (N, K, d) of each class, variances of everything (N, d)."""
+
+    n: Float
+    mean: Float
+    variance: Float
+    overall: Float
+
+
+class _Moments:
+    """Means and variances of each class, and of everything, with any records left out."""
+
+    def __init__(self, raw: Float, centre: Float, labels: Index, n_classes: int, estimator: object) -> None:
+        X = raw - centre
+        self.X, self.labels, self.K = X, labels, n_classes
+        self.size = np.abs(raw).max(axis=0)
+        self.exact, self.constant = rounding.exact_sums(raw), (raw == raw[:1]).all(axis=0)
+        self.smoothing = float(estimator.var_smoothing)  # type: ignore[attr-defined]  # checked to be GaussianNB
+        priors = estimator.priors  # type: ignore[attr-defined]  # ditto
+        self.priors = None if priors is None else np.log(np.asarray(priors, dtype=np.float64))
+        self.n = np.bincount(labels, minlength=n_classes).astype(np.float64)
+        self.rows = [np.flatnonzero(labels == c) for c in range(n_classes)]
+        self.moments = [_mean_variance(X[r]) for r in self.rows]
+        self.whole = _mean_variance(X)
+
+    def defined(self, rows: Index) -> bool:
+        """Return whether every class keeps a record and a positive variance without these."""
+        if (self.n - np.bincount(self.labels[rows], minlength=self.K) <= 0).any():
+            return False
+        return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
+
+    def scores(self, rows: Index) -> tuple[Float, Float, Float]:
+        """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
+        constant, linear, quadratic = self.scores_of(self.left([rows]))
+        return constant[0], linear[0], quadratic[0]
+
+    def scores_of(self, left: "_Left") -> tuple[Float, Float, Float]:
+        """Return (constant (N, K), linear (N, K, d), quadratic (N, K, d)) of the log joint of N models."""
+        variance = left.variance + self.smoothing * left.overall.max(axis=1)[:, None, None]
+        prior = np.log(left.n) if self.priors is None else self.priors
+        with np.errstate(divide="ignore", invalid="ignore"):  # no variance at all: ``defined`` sees to it
+            constant = prior - 0.5 * (np.log(variance) + left.mean**2 / variance).sum(axis=2)
+            return constant, left.mean / variance, -0.5 / variance
+
+    def left(self, members: list[Index]) -> "_Left":
+        """Return what N models are made of, each without some records."""
+        each = [self._left(rows) for rows in members]
+        return _Left(*(np.array([e[k] for e in each]) for k in range(4)))
+
+    def _left(self, rows: Index) -> tuple[Float, Float, Float, Float]:
+        mean, variance = (np.array([m[k] for m in self.moments]) for k in range(2))
+        for c in set(self.labels[rows].tolist()):
+            mean[c], variance[c] = self._without(self.moments[c], self.rows[c], rows[self.labels[rows] == c])
+        everything = self.whole if not len(rows) else self._without(self.whole, np.arange(len(self.X)), rows)
+        return self.n - np.bincount(self.labels[rows], minlength=self.K), mean, variance, everything[1]
+
+    def error(self, left: "_Left", side: Float) -> Float:
+        """Return the error of every log-probability of N models, shape (N,), nats.
+
+        A mean of n numbers is off by up to n units in the last place of the largest, and so is the deviation of the
+        query from it; the variance by its square. What matters is their size in standard deviations.
+        """
+        deviation = np.maximum(np.abs(side[0] - left.mean), np.abs(side[1] - left.mean))
+        count, n, centred = left.n[:, :, None] + 8, len(self.X), np.abs(self.X).max(axis=0)
+        # the library's mean of the records as they are, and ours of the centred ones
+        off = np.where(self.exact, np.where(self.constant, 0.0, U * self.size), count * U * self.size)
+        off = off + count * U * centred
+        overall = np.where(self.exact, U * self.size, (n + 8) * U * self.size) + (n + 8) * U * centred
+        floor = overall**2 + _OWN * (n + 8) * U * (np.maximum(self.whole[1], left.overall) + overall**2)
+        highest = left.overall.max(axis=1)
+        floor = self.smoothing * (floor.max(axis=1) + 4 * U * highest)
+        total = left.variance + self.smoothing * highest[:, None, None]
+        spread = np.maximum(self.moments_variance, left.variance)
+        doubt = off**2 + _OWN * count * U * (spread + off**2) + floor[:, None, None] + 8 * U * total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(total > 0, doubt / total, np.inf)
+            safe = np.where(share < rounding.SHARE, 1 - share, np.nan)
+            square = deviation**2 / total
+            term = (2 * deviation * off + off**2) / (total * safe) + square * share / safe
+            size = 0.5 * (square + np.abs(np.log(total)) + 2).sum(axis=2)
+            prior = np.abs(np.log(left.n) if self.priors is None else self.priors) + np.log(n)
+            error = 0.5 * (term + rounding.of_logarithm(share)).sum(axis=2)
+            error = error + _EXPANDED * (len(self.size) + 12) * U * size + 8 * U * prior
+            return np.nan_to_num(rounding.of_answers(error, size + prior), nan=np.inf, posinf=np.inf)
+
+    @cached_property
+    def moments_variance(self) -> Float:
+        """Variances of each class with every record, shape (K, d)."""
+        return np.array([m[1] for m in self.moments])
+
+    def _without(self, moments: tuple[Float, Float], held: Index, gone: Index) -> tuple[Float, Float]:
+        """Return (mean, variance) of the rows ``held`` without those ``gone``, from a new fit where digits cancel."""
+        left = len(held) - len(gone)
+        z = self.X[gone] - moments[0]
+        before = len(held) * moments[1]
+        after = before - (z**2).sum(axis=0) - z.sum(axis=0) ** 2 / left
+        if (after < _CANCELS * before).any():
+            return _mean_variance(self.X[np.setdiff1d(held, gone, assume_unique=True)])
+        return moments[0] - z.sum(axis=0) / left, after / left
+
+
+def _mean_variance(X: Float) -> tuple[Float, Float]:
+    return X.mean(axis=0), X.var(axis=0)
+
+
+def _largest(linear: Float, quadratic: Float, side: Float) -> tuple[Float, Float]:
+    """Return (maximum, where) of ``l x + q x^2`` on each side, shape of the inputs; ``side`` is (2, d)."""
+    low, high = side
+    with np.errstate(divide="ignore", invalid="ignore"):
+        vertex = np.where(quadratic < 0, -linear / (2 * quadratic), low)
+    vertex = np.clip(np.nan_to_num(vertex, nan=0.0), low, high)
+    places = np.array([np.broadcast_to(low, vertex.shape), np.broadcast_to(high, vertex.shape), vertex])
+    values = linear * places + quadratic * places**2
+    top = values.argmax(axis=0)[None]
+    return np.take_along_axis(values, top, 0)[0], np.take_along_axis(places, top, 0)[0]
+
+
+def _bounds(
+    with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool
+) -> tuple[Float, Float, Float]:
+    """Return (lower, upper) of the largest label change for N units, each (N,), and where the lower is, (N, d)."""
+
+    def ranges(a: Float, l: Float, q: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
+        pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
+        high = pairs[0] + _largest(pairs[1], pairs[2], side)[0].sum(axis=-1)
+        return -np.swapaxes(high, 1, 2), high
+
+    change = [a - b for a, b in zip(with_, without, strict=True)]
+    D = ranges(*change)
+    everything = [np.broadcast_to(v, w.shape) for v, w in zip(with_, without, strict=True)]
+    nodes = bound_nodes(ranges(*with_), ranges(*without), D)
+    upper = np.minimum(D[1].max(axis=(1, 2)), nodes)
+    row = np.arange(len(upper))
+    k, other = np.unravel_index(D[1].reshape(len(upper), -1).argmax(axis=1), D[1].shape[1:])
+    lower, where = np.zeros(len(upper)), np.zeros((len(upper), side.shape[1]))
+    for sign in (1, -1):
+        line, curve = (sign * (v[row, k] - v[row, other]) for v in change[1:])
+        x = _largest(line, curve, side)[1]
+        s, r = (
+            v[0] + np.einsum("nkd,nd->nk", v[1], x) + np.einsum("nkd,nd->nk", v[2], x**2) for v in (everything, without)
+        )
+        value = changes(s, r)
+        where = np.where((value >= lower)[:, None], x, where)
+        lower = np.maximum(lower, value)
+    # between whole numbers nobody asks; the bound covers them all the same
+    return np.zeros(len(upper)) if whole else lower, np.maximum(lower, upper), where

@@ -1,0 +1,1 @@
+"""Nearest neighbours and centroids, and the theorem of smoothed neighbours."""

@@ -1,0 +1,96 @@
+"""k nearest neighbours without each record: one search for two neighbours more serves all."""
+
+import numpy as np
+
+from privgate.families import design
+from privgate.families.closed_form import ClosedForm, Form, Scores
+from privgate.families.engine import Cost, Declined
+from privgate.families.removal import Removal
+from privgate.families.retrained import Index
+from privgate.subject.subject import Subject
+
+#: relative difference of squared distances below which two neighbours may change places by rounding
+TIE = 1e-9
+#: records of a unit that are searched past: where all of more lie among the nearest, the unit is handed on
+MOST = 64
+
+
+class KNearest(ClosedForm):
+    """Leave-one-out for ``KNeighborsClassifier`` with uniform weights, Euclidean distances; exact where nothing ties.
+
+    Identity: without a unit of m records the k nearest of x are the first k of its k + m nearest that are not the
+    unit's. scikit-learn breaks ties by no rule that survives a removal, so a query whose k-th and next neighbours tie,
+    with or without the unit, is handed on (mathematical reference, section 5 and its correction).
+    """
+
+    name = "k_nearest"
+    hands_on = "the distances of their neighbours tie"
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        from sklearn.neighbors import KNeighborsClassifier
+
+        estimator = subject.recipe.library_estimator
+        if type(estimator) is not KNeighborsClassifier:
+            return "the recipe is not scikit-learn's KNeighborsClassifier"
+        if why := design.refusal(subject):
+            return why
+        if estimator.weights != "uniform":
+            return "neighbours are weighted"
+        euclidean = estimator.metric == "euclidean" or (estimator.metric == "minkowski" and estimator.p == 2)
+        if not euclidean or estimator.metric_params:
+            return "distances are not Euclidean"
+        if subject.data.n < estimator.n_neighbors + 3:
+            return "there are hardly more records than neighbours"
+        return ""
+
+    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+        """Return the cost of one search over all records."""
+        n, d = subject.data.n, int(subject.data.X.shape[1])
+        return Cost(0, 2e-10 * n * len(units) * d + 2e-5 * len(units), 64 * n)
+
+    def form(self, subject: Subject) -> Form:
+        """Return the closed form; units with a query whose neighbours tie are handed on.
+
+        Raises
+        ------
+        Declined
+            All records are equal.
+        """
+        from sklearn.neighbors import NearestNeighbors
+
+        estimator, n = subject.recipe.library_estimator, subject.data.n
+        k, K = int(estimator.n_neighbors), len(subject.classes)
+        X, y = design.matrix(subject).astype(np.float64, copy=False), subject.label_codes
+        # scikit-learn may multiply squares out, uncentred: what that rounds may be a tie
+        rounded = 16 * float(np.finfo(np.float64).eps) * float((X**2).sum(axis=1).max())
+        X = X - X[:n].mean(axis=0)
+        search = NearestNeighbors(algorithm=estimator.algorithm, leaf_size=estimator.leaf_size).fit(X[:n])
+        scale = float((X[:n] ** 2).sum(axis=1).max())
+        if not scale > 0:
+            raise Declined("all records are equal")
+
+        def joint(lost: Removal, unit: Index, query: Index) -> Scores:
+            wide = k + 1 + min(int(lost.size.max()), MOST, n - k - 1)
+            distance, found = search.kneighbors(X[query], n_neighbors=wide)
+            owner = np.full(n, -1)
+            owner[lost.rows] = np.repeat(np.arange(len(lost.size)), lost.size)
+            stays = owner[found] != unit[:, None]
+            rank = np.cumsum(stays, axis=1)  # among those that stay
+            votes, rest = np.zeros((len(query), K)), np.zeros((len(query), K))
+            rows = np.arange(len(query))
+            for j in range(wide):
+                label = y[found[:, j]]
+                votes[rows, label] += j < k
+                rest[rows, label] += stays[:, j] & (rank[:, j] <= k)
+            square = distance**2
+            allowed = TIE * (square[:, -1] + 1e-3 * scale) + rounded
+            last, following = (rank < k).sum(axis=1), (rank <= k).sum(axis=1)  # places of the k-th and the next
+            fine = (following < wide) & (square[:, k] - square[:, k - 1] > allowed)
+            fine &= square[rows, np.minimum(following, wide - 1)] - square[rows, np.minimum(last, wide - 1)] > allowed
+            return Scores(np.log(votes / k), np.log(rest / k), fine)
+
+        return Form(joint, 4 * (k + 3) + X.shape[1], normalize=False)
+
+
+ENGINE = KNearest()

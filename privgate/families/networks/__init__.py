@@ -1,0 +1,1 @@
+"""Networks that a recipe declares, trained in batches."""

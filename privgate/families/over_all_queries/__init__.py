@@ -1,0 +1,1 @@
+"""What every theorem over all queries is made of: frontiers, bounds, search, rounding."""

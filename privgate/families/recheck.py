@@ -1,0 +1,208 @@
+"""The re-check: every fast engine is compared with the user's own training function, in every run.
+
+A fast wrong answer would approve unsafe models. 59 random units that all agree mean, with 95 % confidence, that fewer
+than 5 % of all units are wrong (0.95^59 < 0.05); the worst units and those near a limit decide the verdict, so they are
+looked at as well.
+"""
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.evidence import Precondition
+from privgate.families.engine import Engine
+from privgate.families.retrained import Float, Index, Retrained, Status
+from privgate.statistics.leakage import largest_change
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+
+RANDOM = 59
+WORST = 5
+#: nats; closed forms agree to 1e-9, and no limit of a policy is stated more finely
+TOLERANCE = 1e-6
+#: exp(-700) is the last probability that float64 holds in full; below it a released 0 and a tiny number are one
+UNDERFLOW = -700.0
+
+
+class Asker(Protocol):
+    """Whoever wants the models that a re-check trains asked more: certificates, about their own bounds."""
+
+    def ask(self, subject: Subject, made: Retrained, chosen: Index) -> tuple[Subject, list[Index]]:
+        """Return the subject, questions among its candidates, and the pool rows to ask about each chosen unit."""
+        ...
+
+    def told(self, unit: int, change: Float) -> None:
+        """Take note of the largest label change, nats, at each question about a unit; infinite if training fails."""
+        ...
+
+
+def recheck(
+    engine: Engine,
+    subject: Subject,
+    made: Retrained,
+    fleet: Fleet,
+    *,
+    limits: tuple[float, ...] = (),
+    asker: Asker | None = None,
+) -> Precondition:
+    """Compare an engine's answer with real training on chosen units.
+
+    Parameters
+    ----------
+    made : Retrained
+        What the engine answered.
+    limits : tuple of float
+        PDTP limits, nats.
+    asker : Asker, optional
+        Puts further questions to the same models.
+
+    Returns
+    -------
+    Precondition
+        ``passed``, or ``warned`` if any log-probability differs by more than the tolerance plus the unit's own error
+        bound: then nothing of the engine's answer may be used.
+
+    Notes
+    -----
+    The units depend on the training digest only, so that an interrupted run finds its fits again in the ledger.
+    """
+    chosen = choose(subject, made, limits)
+    tolerance = float(getattr(engine, "tolerance", TOLERANCE))
+    rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
+    alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
+    everything = np.unique(made.row_query[alive])
+    own = [made.row_query[r] for r in rows]
+    full, without = _trained(subject, made, chosen, own, everything, fleet, asker, f"re-checking {engine.name}")
+    worst, beyond, message = _with_error(made, full, everything, alive)
+    wrong = ["the model with every record"] if beyond > tolerance else []
+    for k, r, got in zip(chosen, rows, without, strict=True):
+        difference = _difference(made, int(k), r, got)
+        worst = max(worst, difference)
+        if difference > tolerance + np.nan_to_num(made.error[k], nan=0.0):
+            wrong.append(f"unit {int(made.units[k])}")
+            message = message or got.problem
+    detail = {
+        "engine": engine.name,
+        "version": engine.version,
+        "units_checked": len(chosen),
+        "units": len(made.units),
+        "worst_difference": float(worst),
+        "tolerance": tolerance,
+        "wrong": wrong[:10],
+    }
+    if wrong:
+        text = f"{engine.name} disagrees with the training function by {worst:.3g} nats ({wrong[0]}); it was not used"
+        return Precondition(f"recheck_{engine.name}", "warned", f"{text}: {message}" if message else text, detail)
+    extent = f"{len(chosen)} of {len(made.units)} units to {worst:.1e} nats"
+    text = f"{engine.name} agrees with the training function on {extent}"
+    return Precondition(f"recheck_{engine.name}", "passed", text, detail)
+
+
+def observe(subject: Subject, made: Retrained, fleet: Fleet, asker: Asker, *, limits: tuple[float, ...] = ()) -> None:
+    """Train without as many units as a re-check does, for the asker alone: where refits answered everything."""
+    chosen = choose(subject, made, limits)
+    nothing = np.zeros(0, dtype=np.int64)
+    _trained(subject, made, chosen, [nothing] * len(chosen), nothing, fleet, asker, "comparing certificates")
+
+
+def _trained(  # noqa: PLR0917  one call of the fleet for two askers
+    subject: Subject,
+    made: Retrained,
+    chosen: Index,
+    own: list[Index],
+    everything: Index,
+    fleet: Fleet,
+    asker: Asker | None,
+    label: str,
+) -> tuple[Answer, list[Answer]]:
+    """Return the model with every record at ``everything``, and those without each chosen unit at its ``own`` rows.
+
+    What an asker wants to know beside that is asked of the same models, and told to it.
+    """
+    extra = [everything[:0]] * len(chosen)
+    if asker is not None:
+        subject, extra = asker.ask(subject, made, chosen)
+    queries = np.unique(np.concatenate([everything, *extra]))
+    fits = [Fit(made.seeds[0], queries, left_out=np.zeros(0, dtype=np.int64))]
+    for k, mine, more in zip(chosen, own, extra, strict=True):
+        left_out = subject.data.units[int(made.units[k])]
+        fits.append(Fit(made.seeds[0], np.concatenate([mine, more]), left_out=left_out))
+    full, *without = fleet.fits(subject, fits, label=label)
+    if asker is not None and not full.problem:
+        for k, mine, more, got in zip(chosen, own, extra, without, strict=True):
+            if made.status[k] in (Status.UNDEFINED, Status.FAILED) or not len(more):
+                continue  # infinite whatever a certificate says
+            if got.problem:
+                asker.told(int(made.units[k]), np.array([np.inf]))
+            else:
+                expected = full.log_p[np.searchsorted(queries, more)]
+                asker.told(int(made.units[k]), _gaps(expected, got.log_p[len(mine) :]))
+    if full.problem:
+        return full, without
+    shown = replace(full, log_p=full.log_p[np.searchsorted(queries, everything)])
+    return shown, [
+        a if a.problem else replace(a, log_p=a.log_p[: len(mine)]) for a, mine in zip(without, own, strict=True)
+    ]
+
+
+def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = ()) -> Index:
+    """Return positions in ``made.units`` to be refitted: random ones, the worst, and those nearest each limit."""
+    claimed = np.flatnonzero(made.status != Status.SCREENED)  # a ranking claims nothing
+    rng = np.random.default_rng(int(subject.training_digest.removeprefix("sha256:")[:16], 16))
+    some = rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False)
+    sure = np.isin(made.status[claimed], (Status.EXACT, Status.CONVERGED))
+    live, dead = claimed[sure], claimed[~sure]
+    pdtp = _pdtp(made)[live]
+    near = [live[np.argsort(np.abs(pdtp - limit), kind="stable")[:WORST]] for limit in limits]
+    worst = live[np.argsort(-pdtp, kind="stable")[:WORST]]
+    return np.unique(np.concatenate([some, worst, dead[:WORST], *near])).astype(np.int64)
+
+
+def _pdtp(made: Retrained) -> Float:
+    change = np.zeros(len(made.row_unit))
+    for with_, without in zip(made.log_with, made.log_without, strict=True):
+        change = np.maximum(
+            change, largest_change(np.nan_to_num(with_, nan=-np.inf), np.nan_to_num(without, nan=-np.inf))
+        )
+    worst = np.zeros(len(made.units))
+    np.maximum.at(worst, made.row_unit, change)
+    return worst
+
+
+def _edges(made: Retrained, chosen: Index) -> tuple[Index, Index]:
+    return np.searchsorted(made.row_unit, chosen), np.searchsorted(made.row_unit, chosen, side="right")
+
+
+def _with_error(made: Retrained, full: Answer, queries: Index, alive: NDArray[np.bool_]) -> tuple[float, float, str]:
+    """Return how far the engine's full model is from a real one: at most, beyond each unit's own error, and why."""
+    if full.problem:
+        return np.inf, np.inf, full.problem
+    expected = full.log_p[np.searchsorted(queries, made.row_query[alive])]
+    gap = _gaps(made.log_with[0, alive], expected)
+    allowed = np.nan_to_num(made.error, nan=0.0)[made.row_unit[alive]]
+    return float(gap.max(initial=0.0)), float((gap - allowed).max(initial=0.0)), ""
+
+
+def _difference(made: Retrained, k: int, rows: Index, got: Answer) -> float:
+    """Return how far the engine is from a real fit for one unit; 0 where both say that there is no value."""
+    if made.status[k] in (Status.UNDEFINED, Status.FAILED):
+        infinite = bool(got.problem) or bool(np.isinf(largest_change(made.log_with[0, rows], got.log_p)).any())
+        return 0.0 if infinite else np.inf
+    return np.inf if got.problem else _largest(made.log_without[0, rows], got.log_p)
+
+
+def _largest(ours: Float, theirs: Float) -> float:
+    if ours.shape != theirs.shape:
+        return np.inf
+    return float(_gaps(ours, theirs).max(initial=0.0))
+
+
+def _gaps(ours: Float, theirs: Float) -> Float:
+    """Return the largest difference of a log-probability in each row, shape (R,)."""
+    if ours.shape != theirs.shape:
+        return np.full(len(ours), np.inf)
+    gap = np.abs(np.maximum(ours, UNDERFLOW) - np.maximum(theirs, UNDERFLOW))
+    return np.asarray(np.nan_to_num(gap, nan=np.inf).max(axis=-1, initial=0.0))

@@ -1,0 +1,1 @@
+"""Trees: the engine of library trees, and the theorem of random ones."""

@@ -1,0 +1,176 @@
+"""Classification trees without each record, exactly; tied splits are handed on."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families import design
+from privgate.families.engine import Cost
+from privgate.families.removal import VANISHED, Float
+from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.trees.tree_paths import Falls, falls
+from privgate.families.trees.tree_splits import Growth
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+#: scikit-learn draws no threshold between neighbouring values closer than this, added in single precision
+SAME_VALUE = np.float32(1e-7)
+PLAIN = {
+    "criterion": "gini",
+    "splitter": "best",
+    "max_features": None,
+    "max_leaf_nodes": None,
+    "min_weight_fraction_leaf": 0.0,
+    "min_impurity_decrease": 0.0,
+    "class_weight": None,
+    "ccp_alpha": 0.0,
+    "monotonic_cst": None,
+}
+
+
+class DecisionTree:
+    """Leave-one-out for ``DecisionTreeClassifier`` (CART: Gini, best splits of all features); exact without ties.
+
+    Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits
+    tie, it is followed down each of them; a record whose branches end in different answers is handed on, because
+    scikit-learn breaks ties by a shuffle of the features that a removal changes. The tree with every record is the
+    library's own, one a seed. Answers each record at its own features only. O(n d log n) a level.
+    """
+
+    name = "decision_tree"
+    version = 3
+    hands_on = "splits tie on their way"
+    single_records = True
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        from sklearn.tree import DecisionTreeClassifier
+
+        estimator = subject.recipe.library_estimator
+        if type(estimator) is not DecisionTreeClassifier:
+            return "the recipe is not scikit-learn's DecisionTreeClassifier"
+        for name, value in PLAIN.items():
+            if getattr(estimator, name, value) != value:
+                return f"{name} is not {value!r}"
+        if not all(isinstance(v, int) for v in (estimator.min_samples_split, estimator.min_samples_leaf)):
+            return "min_samples_split or min_samples_leaf is a share of the records"
+        return design.refusal(subject)
+
+    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+        """Return the cost of about ten levels of sorting."""
+        n, d = subject.data.n, int(subject.data.X.shape[1])
+        return Cost(0, 2e-7 * n * d * np.log2(max(n, 2)) + 1e-3 * len(units), 40 * n * d)
+
+    def leave_out(
+        self,
+        subject: Subject,
+        units: Index,
+        seeds: tuple[int | None, ...],
+        fleet: Fleet,
+        *,
+        queries: tuple[Index, Index] | None = None,
+    ) -> tuple[Retrained, Index]:
+        """Return the records without tied splits; ties, people with several records and other queries are handed on."""
+        units = np.asarray(units, dtype=np.int64)
+        members = subject.data.units
+        single = np.array([len(members[u]) == 1 for u in units], dtype=bool)
+        record = np.array([members[u][0] for u in units], dtype=np.int64)
+        row_unit, row_query = (np.arange(len(units)), record) if queries is None else queries
+        if queries is not None:
+            single[row_unit[row_query != record[row_unit]]] = False
+        growth = growth_of(subject)
+        single &= ~growth.squeezed[record]
+        found = falls(growth, record[single])
+        kept = single & ~found.tied[record]
+        place = np.cumsum(kept) - 1
+        rows = kept[row_unit]
+        at = row_query[rows]
+        made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), seeds)
+        return made, units[~kept]
+
+    def drawn(self, subject: Subject) -> Index:
+        """Return the units without whom the library draws between splits that tell them apart: the seed decides."""
+        alone = np.array([u for u, rows in enumerate(subject.data.units) if len(rows) == 1], dtype=np.int64)
+        record = np.array([subject.data.units[u][0] for u in alone], dtype=np.int64)
+        growth = growth_of(subject)
+        fine = ~growth.squeezed[record]
+        return alone[fine][falls(growth, record[fine]).tied[record[fine]]]
+
+    def _made(
+        self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: tuple[int | None, ...]
+    ) -> Retrained:
+        labels = subject.label_codes
+        row_unit, row_query = rows
+        record = np.array([subject.data.units[u][0] for u in units], dtype=np.int64)
+        gone = np.bincount(labels)[labels[record]] == 1
+        counts = found.counts[row_query]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            without = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
+            # ties of the tree on everybody are broken by the seed, though those on a record's own path may be gone
+            with_ = np.log(np.stack([_full(subject, seed)[row_query] for seed in seeds]))
+        status = np.full(len(units), Status.EXACT, dtype=object)
+        status[gone] = Status.UNDEFINED
+        return Retrained(
+            units=units,
+            seeds=seeds,
+            row_unit=row_unit,
+            row_query=row_query,
+            log_with=with_,
+            log_without=np.repeat(without[None], len(seeds), axis=0),
+            error=np.zeros(len(units)),
+            status=status,
+            engine=np.full(len(units), self.name, dtype=object),
+            reason={int(k): VANISHED for k in np.flatnonzero(gone)},
+        )
+
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
+    ) -> Shadows | None:
+        """Return None: refits answer."""
+        return None
+
+
+def growth_of(subject: Subject) -> Growth:
+    """Return the tree's training data in the precision in which scikit-learn splits it."""
+    estimator: Any = subject.recipe.library_estimator
+    X = design.matrix(subject)[: subject.data.n].astype(np.float32)
+    low, high = X.min(axis=0), X.max(axis=0)
+    two = ((low == X) | (high == X)).all(axis=0) & ((high == low) | (high > low + SAME_VALUE))
+    # 16 bits are sorted by radix
+    codes = np.empty(X.T.shape, dtype=np.uint16 if len(X) < 2**16 else np.int64)
+    codes[two] = (X[:, two] > low[two]).T
+    reach, squeezed = dict[int, Index](), np.zeros(len(X), dtype=bool)
+    for j in np.flatnonzero(~two).tolist():
+        values, codes[j] = np.unique(X[:, j], return_inverse=True)
+        close = values[1:] <= values[:-1] + SAME_VALUE
+        if close.any():
+            reach[j] = np.searchsorted(values, values + SAME_VALUE, side="right") - 1
+            squeezed |= (np.append(close, False) & np.append(False, close))[codes[j]]
+    far = codes.copy() if reach else codes
+    for j, highest in reach.items():
+        far[j] = highest[codes[j]]
+    return Growth(
+        X=X,
+        codes=codes,
+        far=far,
+        squeezed=squeezed,
+        two=two,
+        high=codes[two].T.astype(np.float32, order="C"),
+        y=subject.label_codes,
+        K=len(subject.classes),
+        max_depth=np.iinfo(np.int32).max if estimator.max_depth is None else int(estimator.max_depth),
+        min_split=int(max(estimator.min_samples_split, 2 * estimator.min_samples_leaf)),
+        min_leaf=int(estimator.min_samples_leaf),
+    )
+
+
+def _full(subject: Subject, seed: int | None) -> Float:
+    """Return the delivered tree's probabilities on the training records; its own ties are the library's."""
+    from privgate.subject import estimators
+
+    model = estimators.set_seed(subject.recipe.library_estimator, seed).fit(subject.data.X, subject.data.y)
+    return np.asarray(model.predict_proba(subject.data.X), dtype=np.float64)
+
+
+ENGINE = DecisionTree()

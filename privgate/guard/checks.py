@@ -1,0 +1,130 @@
+"""Whether a statement lets this row of this registry be released as that target, now: pure, in microseconds."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from privgate.errors import StatementError
+from privgate.guard import statement
+from privgate.guard.statement import Claims, Envelope
+from privgate.guard.truststore import TrustStore
+
+#: how far a signer's clock may run ahead of ours
+_CLOCKS = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the registry, as the registry has it.
+
+    Parameters
+    ----------
+    name, version : str
+        Registered model and version; the version is empty for a row that is about to be created.
+    source : str
+        Immutable source.
+    storage : str
+        Where the files lie.
+    created : int
+        Creation time, milliseconds; 0 for a row that is about to be created.
+    """
+
+    name: str
+    version: str
+    source: str
+    storage: str
+    created: int = 0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What must hold here.
+
+    Parameters
+    ----------
+    registry : str
+        Configured id of this registry.
+    policy_digest : str
+        Of the resolved policy in force for the target.
+    policy : str
+        Its name, for sentences.
+    accept_advisory : bool
+        Whether a statement counts although checker and signer were one user.
+    """
+
+    registry: str
+    policy_digest: str
+    policy: str = ""
+    accept_advisory: bool = False
+
+
+def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
+    """Return what a statement says if it lets ``row`` be released as ``target``.
+
+    Parameters
+    ----------
+    text : str
+        The envelope, from the row's tag.
+    trust : TrustStore
+        Keys that count.
+    row, terms : Row, Terms
+        What is to be released, and what must hold.
+    target : str or None
+        Alias or stage; None for any target of this model.
+    now : datetime
+        The present time.
+
+    Raises
+    ------
+    StatementError
+        It does not; the sentence says why.
+    """
+    if not text:
+        raise StatementError("there is no statement")
+    envelope = Envelope.parse(text)
+    claims = Claims.read(envelope.statement)
+    # the signature is checked before anything it covers is believed, or repeated in a message
+    trust.verify(envelope, "verdict", model=claims.name, moments=(claims.signed, now))
+    for holds, otherwise in (*_about(claims, row, terms, target), *_still(claims, terms, now)):
+        if not holds:
+            raise StatementError(otherwise)
+    return claims
+
+
+def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[tuple[bool, str], ...]:
+    """Return whether the statement is about this row and target."""
+    signed = f"models:/{claims.name}/{claims.version}"
+    asked = f"{row.name}@{target or '…'}"
+    itself = row.name == claims.name and row.version == claims.version
+    copied = row.source in {signed, claims.source} and not itself
+    return (
+        (
+            claims.registry == terms.registry,
+            f"the statement is for registry {claims.registry!r}, not {terms.registry!r}",
+        ),
+        (itself or copied, f"the statement is about {signed}, not about this version or a copy's source"),
+        (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
+        (not itself or row.source == claims.source, f"the source of {signed} is not the one that was signed"),
+        (row.storage == claims.storage, "the version's files lie elsewhere than those that were checked"),
+        (
+            claims.allows(row.name, target),
+            f"the statement does not allow {asked}; sign it with --target {asked}",
+        ),
+    )
+
+
+def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str], ...]:
+    """Return whether the statement approves, and still counts."""
+    reached = f"the verdict was reached under policy {claims.policy!r} ({claims.policy_digest[:19]}…)"
+    in_force = f"in force is {terms.policy!r} ({terms.policy_digest[:19]}…); check again under that one"
+    return (
+        (claims.passed, f"the verdict is {claims.outcome}, not an approval"),
+        (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
+        (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
+        (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
+        (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
+        (claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
+        (
+            terms.accept_advisory or not claims.advisory,
+            "the statement is advisory: checker and signer were one user; sign as another user, container or host",
+        ),
+    )

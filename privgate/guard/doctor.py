@@ -1,0 +1,181 @@
+"""Is the registry really guarded, and will what is in production still count next week: questions with answers."""
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from privgate.errors import PrivgateError
+from privgate.guard import statement
+from privgate.guard.config import Guard
+from privgate.guard.verifying import verify
+from privgate.guard.writes import PROBE
+from privgate.registry.client import answering, connect
+
+_SOON = timedelta(days=14)
+_CLOCKS = timedelta(minutes=2)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question's answer.
+
+    Parameters
+    ----------
+    state : {"fine", "look", "wrong"}
+        ``wrong`` means that something is released, or could be, that should not be.
+    text : str
+        One sentence.
+    """
+
+    state: str
+    text: str
+
+
+def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Answer]:
+    """Give one answer after the other; a question that cannot be answered is ``wrong``.
+
+    Parameters
+    ----------
+    guard : Guard
+        The operator's configuration, as the server should have it.
+    tracking_uri : str, optional
+        The server; the environment's if absent.
+    """
+    client = connect(tracking_uri)
+    questions: tuple[tuple[str, Callable[[], Iterator[Answer]]], ...] = (
+        ("is the server guarded", lambda: _probe(client)),
+        ("do the clocks agree", lambda: _clocks(str(client.tracking_uri))),
+        ("do the keys count", lambda: _keys(guard)),
+        ("does everything released verify", lambda: _released(client, guard)),
+        ("do the webhooks wake anybody", lambda: _webhooks(client)),
+    )
+    for question, ask in questions:
+        try:
+            yield from ask()
+        except PrivgateError as exc:
+            yield Answer("wrong", f"{question}: {exc}")
+
+
+def _probe(client: Any) -> Iterator[Answer]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        # not the client's own method, which looks for the model first
+        client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001  the only door
+    except MlflowException as exc:
+        if "privgate: probe: gate active" in str(exc):
+            yield Answer("fine", "the registry is guarded: it answered the probe")
+            return
+        with answering("probing the registry"):
+            client.search_registered_models(max_results=1)
+    yield Answer(
+        "wrong", "the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>"
+    )
+
+
+def _clocks(address: str) -> Iterator[Answer]:
+    if not address.startswith(("http://", "https://")):
+        return
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
+            stated = answer.headers.get("Date", "")
+    except (urllib.error.URLError, OSError) as exc:
+        yield Answer("look", f"the server's clock could not be read: {exc}")
+        return
+    apart = abs(parsedate_to_datetime(stated) - statement.now()) if stated else None
+    if apart is None:
+        yield Answer("look", "the server does not tell its time")
+    elif apart > _CLOCKS:
+        yield Answer(
+            "wrong", f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
+        )
+    else:
+        yield Answer("fine", "the clocks agree")
+
+
+def _keys(guard: Guard) -> Iterator[Answer]:
+    now = statement.now()
+    for key in guard.trust.keys:
+        if key.revoked:
+            continue
+        end = statement.when(key.not_after)
+        if end < now:
+            yield Answer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
+        elif end < now + _SOON:
+            yield Answer("look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate")
+        else:
+            yield Answer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
+    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.models or ("",))[0], now)]
+    if not counting:
+        yield Answer("wrong", "no key may sign verdicts now; nothing can be released")
+
+
+def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
+    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model."""
+    with answering("listing registered models"):
+        models = list(_pages(client.search_registered_models))
+    for model in models:
+        for alias, version in dict(model.aliases).items():
+            if statement.fold(alias) in guard.aliases:
+                yield f"models:/{model.name}/{version}", alias
+    with answering("listing model versions"):
+        versions = list(_pages(client.search_model_versions))
+    for held in versions:
+        if statement.fold(held.current_stage or "") in guard.stages:
+            yield f"models:/{held.name}/{held.version}", held.current_stage
+        elif guard.protects_model(held.name):
+            yield f"models:/{held.name}/{held.version}", ""
+
+
+def _pages(search: Callable[..., Any]) -> Iterator[Any]:
+    token = None
+    while True:
+        page = search(max_results=1000, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _released(client: Any, guard: Guard) -> Iterator[Answer]:
+    """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
+    seen = False
+    for uri, target in dict.fromkeys(released(client, guard)):
+        seen = True
+        where = f"{uri} as {target!r}" if target else uri
+        try:
+            found = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
+        except PrivgateError as exc:
+            yield Answer("wrong", f"{where} is released but does not verify: {exc}")
+            continue
+        yield _lasting(where, found.claims.expires)
+    if not seen:
+        yield Answer("fine", "nothing is released")
+
+
+def _lasting(where: str, expires: datetime) -> Answer:
+    if expires < statement.now() + _SOON:
+        return Answer("look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again")
+    return Answer("fine", f"{where} verifies")
+
+
+def _webhooks(client: Any) -> Iterator[Answer]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        hooks = list(client.list_webhooks())
+    except (MlflowException, AttributeError):
+        yield Answer("look", "webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY")
+        return
+    for hook in hooks:
+        if str(getattr(hook.status, "value", hook.status)).upper() != "ACTIVE":
+            yield Answer("look", f"webhook {hook.name!r} is not active; it only wakes, it never guards")
+    if hooks and not os.environ.get("MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"):
+        yield Answer(
+            "look", "webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them"
+        )

@@ -1,0 +1,101 @@
+"""The guarded registry store: MLflow's own store, whose promoting writes ask for a valid statement first.
+
+The guard never evaluates. It looks at the row and its statement, and refuses with a sentence; whatever it cannot find
+out, it refuses. Reads, and writes that promote nothing, are MLflow's own.
+"""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from privgate.errors import PolicyError
+from privgate.guard.config import VARIABLE
+from privgate.guard.refusing import GUARDING
+from privgate.guard.watch import Watch
+from privgate.guard.writes import GuardedWrites
+
+SCHEME = "privgate:"
+# every writing method of MLflow 3.10 to 3.18; a store with one that is not listed could promote behind our back
+_KNOWN_WRITES = frozenset(
+    (
+        *("create_registered_model", "update_registered_model", "rename_registered_model", "delete_registered_model"),
+        *("set_registered_model_tag", "delete_registered_model_tag"),
+        *("create_model_version", "update_model_version", "delete_model_version", "copy_model_version"),
+        *("set_model_version_tag", "delete_model_version_tag", "transition_model_version_stage"),
+        *("set_registered_model_alias", "delete_registered_model_alias"),
+        *("create_prompt", "delete_prompt", "set_prompt_tag", "delete_prompt_tag"),
+        *("create_prompt_version", "delete_prompt_version", "set_prompt_alias", "delete_prompt_alias"),
+        *("set_prompt_version_tag", "delete_prompt_version_tag"),
+        *("create_webhook", "update_webhook", "delete_webhook"),
+    )
+)
+_WRITES = ("create_", "set_", "update_", "delete_", "transition_", "rename_", "copy_", "promote_", "move_", "restore_")
+
+
+def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
+    """Return MLflow's store for ``privgate:<inner uri>``, guarded as the configuration file says.
+
+    Raises
+    ------
+    PrivgateError
+        The configuration cannot be used, or this MLflow's store can write in a way that is unknown here; the server
+        then does not start.
+    """
+    inner = store_uri.removeprefix(SCHEME)
+    watch = Watch(_configured())
+    watch.guard()  # a server with an unusable configuration must not start
+    store = _open(inner, tracking_uri)
+    if unknown := sorted(_writes_of(store) - _KNOWN_WRITES):
+        raise PolicyError(f"this MLflow's registry can write by {', '.join(unknown)}, unknown to privgate; update it")
+    # the class is exchanged, not the object wrapped: workspaces, read replicas and later methods stay MLflow's own
+    store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
+    store.privgate_watch = watch
+    sessions = getattr(store, "ManagedSessionMaker", None)
+    if sessions is not None and "read_only" in inspect.signature(sessions).parameters:
+        store.ManagedSessionMaker = _primary_for_the_guard(sessions)
+    return store
+
+
+def _primary_for_the_guard(sessions: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a session maker that never lets the guard read from a replica: what it reads must be what is written."""
+
+    def made(read_only: bool = True) -> Any:  # noqa: FBT001, FBT002  MLflow's
+        return sessions(read_only=read_only and not GUARDING.get())
+
+    return made
+
+
+def _writes_of(store: Any) -> set[str]:
+    return {name for name in dir(type(store)) if name.startswith(_WRITES) and callable(getattr(type(store), name))}
+
+
+def _configured() -> Path:
+    path = os.environ.get(VARIABLE)
+    if not path:
+        raise PolicyError(f"the guarded store needs its configuration file: set {VARIABLE} to its path")
+    return Path(path)
+
+
+def _open(inner: str, tracking_uri: str | None) -> Any:
+    """Return MLflow's own store, built by its builder: asking for the store itself would wait for our own lock."""
+    from mlflow.tracking._model_registry import utils
+
+    registry = utils._model_registry_store_registry  # noqa: SLF001  the only door
+    server = sys.modules.get("mlflow.server.handlers")
+    if server is not None and not inner.startswith(("http:", "https:", "databricks")):
+        registry = server._model_registry_store_registry  # noqa: SLF001  ditto, of the server
+    builder = registry.get_store_builder(inner)
+    if "tracking_uri" in inspect.signature(builder).parameters:
+        return builder(store_uri=inner, tracking_uri=tracking_uri)
+    return builder(store_uri=inner)
+
+
+@functools.cache
+def _class_for(inner: type) -> type:
+    """Return the guarded kind of a store class."""
+    made: Callable[..., type] = type
+    return made(f"Guarded{inner.__name__}", (GuardedWrites, inner), {})

@@ -1,0 +1,315 @@
+"""Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
+
+The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else: it
+judges them again under its own policy, and looks itself at the registry's row and files.
+"""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+from privgate import digest
+from privgate.errors import DigestMismatchError, RegistryError, StatementError
+from privgate.evidence import Evidence
+from privgate.guard import statement
+from privgate.guard.config import Guard
+from privgate.guard.signer import seal
+from privgate.guard.statement import Claims, Envelope
+from privgate.guard.trust import Row, Signer
+from privgate.policy import Policy
+from privgate.registry import layout
+from privgate.registry.client import answering, connect, download, named, upload
+from privgate.registry.stored_files import FolderFiles, StoredFiles
+from privgate.verdict import Finding, Outcome, worst
+from privgate.version import __version__
+
+TAG = "privgate.statement"
+EVIDENCE_FILE = "evidence.dsse.json"
+VERDICT_FILE = "verdict.dsse.json"
+_EVIDENCE = re.compile(f"{re.escape(layout.REPORTS)}/[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Both envelopes, what the verdict says, and the report they are about."""
+
+    claims: Claims
+    evidence: Envelope
+    verdict: Envelope
+    report: bytes
+
+    def write(self, folder: Path) -> None:
+        """Write both envelopes."""
+        (folder / EVIDENCE_FILE).write_text(self.evidence.text(), encoding="utf-8")
+        (folder / VERDICT_FILE).write_text(self.verdict.text(), encoding="utf-8")
+
+
+def sign(
+    out_dir: Path,
+    signer: Signer,
+    *,
+    policy: Policy,
+    registry: str,
+    targets: Sequence[tuple[str, str]] = (),
+    tracking_uri: str | None = None,
+    checked_elsewhere: bool = False,
+) -> Signed:
+    """Return signed statements about the report in ``out_dir``.
+
+    Parameters
+    ----------
+    out_dir : Path
+        Folder that ``check`` wrote.
+    signer : Signer
+        Whose key signs.
+    policy : Policy
+        The signer's own copy of the policy; the report must have been judged by the same.
+    registry : str
+        Configured id of the registry.
+    targets : sequence of (model pattern, alias or stage)
+        Where the version may be released; ``production`` of its own model if empty.
+    tracking_uri : str, optional
+        Where the model version is; the environment's if absent.
+    checked_elsewhere : bool
+        The operator's word that another container or host ran the check, although its files belong to this user.
+
+    Raises
+    ------
+    StatementError
+        The report cannot be signed: observed only, another policy, not what its own numbers give.
+    DigestMismatchError
+        The version's files are not those that were checked.
+    """
+    path = out_dir / "report.json"
+    try:
+        owner, content = path.stat().st_uid, path.read_bytes()
+    except OSError as exc:
+        raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
+    advisory = owner == os.geteuid() and not checked_elsewhere
+    return _sign(
+        content,
+        signer,
+        connect(tracking_uri),
+        policy=policy,
+        registry=registry,
+        targets=tuple(targets),
+        advisory=advisory,
+    )
+
+
+def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
+    """Return fresh statements from the evidence that is stored with a version; nothing is trained.
+
+    Raises
+    ------
+    StatementError
+        The stored evidence is missing, altered, or signed by no key that counts now.
+    """
+    client = connect(tracking_uri)
+    target = named(client, uri)
+    with answering(f"reading {uri}"):
+        text = client.get_model_version(target.name, target.version).tags.get(TAG, "")
+    before = Claims.read(Envelope.parse(text).statement) if text else None
+    if before is None:
+        raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
+    with tempfile.TemporaryDirectory() as place:
+        folder = download(client, target.model_id, Path(place), tracking_uri=client.tracking_uri)
+        content, evidence = stored_evidence(FolderFiles(folder), before.evidence)
+    moments = (statement.now(),)
+    guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
+    guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
+    if statement.payload_digest(content) != before.report:
+        raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
+    return _sign(
+        content,
+        signer,
+        client,
+        policy=policy,
+        registry=guard.registry,
+        targets=before.targets,
+        advisory=before.advisory,
+    )
+
+
+def stored_evidence(files: StoredFiles, wanted: str) -> tuple[bytes, Envelope]:
+    """Return report and evidence envelope, stored with a model, whose payload has the wanted digest.
+
+    Raises
+    ------
+    StatementError
+        There is none.
+    """
+    stored = files.below(layout.REPORTS)
+    for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
+        report = path.removesuffix(EVIDENCE_FILE) + "report.json"
+        envelope = Envelope.parse(files.read(path).decode(errors="replace"))
+        if statement.payload_digest(envelope.payload) == wanted and report in stored:
+            return files.read(report), envelope
+    raise StatementError(
+        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model; check and sign again"
+    )
+
+
+def _sign(
+    content: bytes,
+    signer: Signer,
+    client: Any,
+    *,
+    policy: Policy,
+    registry: str,
+    targets: tuple[tuple[str, str], ...],
+    advisory: bool,
+) -> Signed:
+    document = _document(content)
+    findings = _judged_again(document, policy)
+    subject = document["subject"]
+    name, version = str(subject["name"]), str(subject["version"])
+    if not version:
+        raise StatementError("the report is about no registered version; register the model and check that")
+    row = row_of(client, name, version)
+    files = _files(client, f"models:/{name}/{version}")
+    if files != subject["digests"].get("files"):
+        raise DigestMismatchError(f"the files of models:/{name}/{version} are not those that were checked; check again")
+    targets = targets or ((name, "production"),)
+    for model, target in targets:
+        if refusal := policy.refusal(name if model == name else model, target):
+            raise StatementError(refusal)
+    outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    decided = statement.when(document["decided_at"])
+    claims = Claims(
+        registry=registry,
+        name=name,
+        version=version,
+        source=row.source,
+        storage=row.storage,
+        created=row.created,
+        files=files,
+        digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
+        policy=policy.name,
+        policy_digest=policy.digest,
+        report=statement.payload_digest(content),
+        evidence="",
+        outcome=str(outcome),
+        passed=outcome.releases,
+        decided=decided,
+        signed=statement.now().replace(microsecond=0),
+        expires=_expires(document, policy, decided),
+        targets=targets,
+        levels=_levels(policy, findings),
+        advisory=advisory,
+    )
+    evidence = seal(claims.evidence_statement(document), signer)
+    full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
+    return Signed(full, evidence, seal(full.summary(__version__), signer), content)
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(content)
+        observed, schema = document["observed"], document["schema"]
+    except (ValueError, KeyError, TypeError) as exc:
+        raise StatementError(f"report.json cannot be read: {exc}") from exc
+    if schema != "privgate/report/v1":
+        raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v1")
+    if observed is not False:
+        raise StatementError("the run only observed; nothing is signed as passed")
+    return dict(document)
+
+
+def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ...]:
+    """Return the findings that the report's own numbers give under the signer's policy.
+
+    Raises
+    ------
+    StatementError
+        It is another policy, or the report says anything else than its numbers.
+    """
+    if document["policy"].get("digest") != policy.digest:
+        raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
+    decided = statement.when(document["decided_at"])
+    try:
+        evidence = Evidence.from_payload(document["evidence"])
+    except (KeyError, TypeError, ValueError) as exc:
+        raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
+    if {k: evidence.subject.get(k) for k in ("name", "version", "digests")} != {
+        k: document["subject"].get(k) for k in ("name", "version", "digests")
+    }:
+        raise StatementError("the report's evidence is about another model than the report")
+    findings = policy.judge(evidence, today=decided.date())
+    said = [(f["rule"], f["outcome"]) for f in document["findings"]]
+    if [(f.rule, str(f.outcome)) for f in findings] != said:
+        raise StatementError("the report says something else than its own numbers give under this policy; check again")
+    judged = [f for f in findings if not f.rule.startswith("precondition:")]
+    if str(worst(f.outcome for f in findings) if judged else Outcome.INCONCLUSIVE) != document["outcome"]:
+        raise StatementError("the report's outcome is not the worst of its findings; check again")
+    return findings
+
+
+def _expires(document: dict[str, Any], policy: Policy, decided: datetime) -> datetime:
+    """Return the end of the last day on which the approval counts: never later than what it rests on."""
+    evidence = Evidence.from_payload(document["evidence"])
+    last = datetime.combine(policy.expires(evidence, today=decided.date()), time.max, UTC)
+    stated = str(document.get("expires") or "")
+    if stated:
+        moment = datetime.fromisoformat(stated)
+        last = min(last, moment if moment.tzinfo else datetime.combine(moment.date(), time.max, UTC))
+    return min(last, decided + timedelta(days=policy.valid_days)).replace(microsecond=0)
+
+
+def _levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return what is met without a waiver or a warning."""
+    met = [f.rule for f in findings if f.outcome is Outcome.PASSED and not f.rule.startswith("precondition:")]
+    return tuple(
+        "PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper())
+        for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
+    )
+
+
+def row_of(client: Any, name: str, version: str) -> Row:
+    """Return the registry's row of a model version."""
+    return row_and_statement(client, name, version)[0]
+
+
+def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
+    """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
+    with answering(f"reading models:/{name}/{version}"):
+        held = client.get_model_version(name, version)
+        storage = str(client.get_model_version_download_uri(name, version))
+    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+    return row, str(dict(held.tags).get(TAG, ""))
+
+
+def _files(client: Any, uri: str) -> str:
+    with tempfile.TemporaryDirectory() as place:
+        folder = download(client, named(client, uri).model_id, Path(place), tracking_uri=client.tracking_uri)
+        return digest.of_manifest(layout.all_files(folder))
+
+
+def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
+    """Put the verdict into the version's tag, and report and evidence beside the model.
+
+    Raises
+    ------
+    RegistryError
+        The registry refused or did not answer.
+    """
+    client = connect(tracking_uri)
+    claims = signed.claims
+    uri = f"models:/{claims.name}/{claims.version}"
+    model_id = named(client, uri).model_id
+    # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
+    place = f"{layout.REPORTS}/{layout.path_part(claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
+    with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
+        signed.write(Path(folder))
+        Path(folder, "report.json").write_bytes(signed.report)
+        upload(client, model_id, Path(folder), place)
+        text = signed.verdict.text()
+        client.set_model_version_tag(claims.name, claims.version, TAG, text)
+        if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:
+            raise RegistryError(f"the registry did not keep the statement of {uri} whole; its tags are too short")

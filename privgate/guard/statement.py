@@ -1,0 +1,347 @@
+"""Statements: in-toto Statement v1 in a DSSE envelope, and what ours say.
+
+The verdict is an SLSA Verification Summary; the evidence behind it is a statement of our own type, named in the
+summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key: see ``privgate.guard.trust``.
+
+References
+----------
+DSSE v1.0.2 (``PAE(type, body)``); in-toto Statement v1; SLSA Verification Summary v1.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any, Self
+from urllib.parse import quote
+
+from privgate.errors import StatementError
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+VSA_TYPE = "https://slsa.dev/verification_summary/v1"
+EVIDENCE_TYPE = "urn:privgate:evidence:v1"
+VERIFIER = "urn:privgate:gate:v1"
+EXTENSION = "urn:privgate:verdict:v1"
+
+
+def pae(payload_type: str, body: bytes) -> bytes:
+    """Return the bytes that a DSSE signature is over: type and body with their lengths."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(body), body)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A signed payload.
+
+    Parameters
+    ----------
+    payload : bytes
+        What was signed.
+    signatures : tuple of (key id, signature)
+        At least one.
+    payload_type : str
+        Signed too.
+    """
+
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    payload_type: str = PAYLOAD_TYPE
+
+    @property
+    def signed(self) -> bytes:
+        """The bytes under the signatures."""
+        return pae(self.payload_type, self.payload)
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """The in-toto statement; believe it only after its signature was verified.
+
+        Raises
+        ------
+        StatementError
+            The payload is no in-toto statement.
+        """
+        try:
+            value = json.loads(self.payload, parse_constant=_no_constant)
+        except ValueError as exc:
+            raise StatementError(f"the statement's payload is not JSON: {exc}") from exc
+        if not isinstance(value, dict) or value.get("_type") != STATEMENT_TYPE or self.payload_type != PAYLOAD_TYPE:
+            raise StatementError("the envelope holds no in-toto statement")
+        return value
+
+    def text(self) -> str:
+        """Return the envelope as JSON on one line."""
+        signatures = [{"keyid": k, "sig": base64.b64encode(s).decode()} for k, s in self.signatures]
+        content = {
+            "payload": base64.b64encode(self.payload).decode(),
+            "payloadType": self.payload_type,
+            "signatures": signatures,
+        }
+        return json.dumps(content, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the envelope that ``text`` writes.
+
+        Raises
+        ------
+        StatementError
+            It is no envelope, or holds no signature.
+        """
+        try:
+            raw = json.loads(text, parse_constant=_no_constant)
+            signatures = tuple((str(s["keyid"]), _bytes(s["sig"])) for s in raw["signatures"])
+            made = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            raise StatementError(f"the statement is no DSSE envelope ({type(exc).__name__})") from exc
+        if not signatures:
+            raise StatementError("the statement carries no signature")
+        return made
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as exc:
+        raise ValueError("not base64") from exc
+
+
+def fold(name: str) -> str:
+    """Return ``name`` as a database or a reader may see it: accents, width and case folded away."""
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+
+
+def now() -> datetime:
+    """Return the present time in UTC."""
+    return datetime.now(UTC)
+
+
+def when(text: str) -> datetime:
+    """Return the time that ``text`` writes; without a zone it is no time.
+
+    Raises
+    ------
+    StatementError
+        It is no time.
+    """
+    try:
+        value = datetime.fromisoformat(text)
+    except (ValueError, TypeError) as exc:
+        raise StatementError(f"{text!r} is no time") from exc
+    if value.tzinfo is None:
+        raise StatementError(f"{text!r} says no time zone")
+    return value
+
+
+def stamp(moment: datetime) -> str:
+    """Return a time in UTC as statements write it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a verdict statement says, in our words.
+
+    Parameters
+    ----------
+    registry : str
+        Configured id of the registry.
+    name, version, source : str
+        The registry row that was checked, and its immutable source.
+    storage : str
+        Where the row's files lie, as the registry's row has it.
+    created : int
+        The row's creation time, milliseconds; a deleted and recreated row has another.
+    files : str
+        ``sha256:<hex>`` manifest of all files but reports.
+    digests : mapping
+        Model, recipe and data.
+    policy, policy_digest : str
+        Name, and digest of the resolved policy.
+    report : str
+        ``sha256:<hex>`` of report.json.
+    evidence : str
+        ``sha256:<hex>`` of the evidence statement's payload; empty while it is not signed yet.
+    outcome : str
+        The verdict's.
+    passed : bool
+        Whether the verdict approves.
+    decided, signed, expires : datetime
+        When it was decided and signed, and the last moment it counts.
+    targets : tuple of (model pattern, alias or stage)
+        Where the version may be released.
+    levels : tuple of str
+        Properties met without waiver.
+    advisory : bool
+        Checker and signer were one user: whoever ran the training code could have signed.
+    """
+
+    registry: str
+    name: str
+    version: str
+    source: str
+    storage: str
+    created: int
+    files: str
+    digests: Mapping[str, str]
+    policy: str
+    policy_digest: str
+    report: str
+    evidence: str
+    outcome: str
+    passed: bool
+    decided: datetime
+    signed: datetime
+    expires: datetime
+    targets: tuple[tuple[str, str], ...]
+    levels: tuple[str, ...] = ()
+    advisory: bool = True
+
+    def allows(self, model: str, target: str | None) -> bool:
+        """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""
+        return any(
+            fnmatchcase(model, pattern) and (target is None or fold(target) == fold(name))
+            for pattern, name in self.targets
+        )
+
+    def summary(self, version: str) -> dict[str, Any]:
+        """Return the SLSA Verification Summary as an in-toto statement.
+
+        Parameters
+        ----------
+        version : str
+            Of privgate.
+        """
+        return {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": f"models:/{self.name}/{self.version}", "digest": {"sha256": _hex(self.files)}}],
+            "predicateType": VSA_TYPE,
+            "predicate": {
+                "verifier": {"id": VERIFIER, "version": {"privgate": version}},
+                "timeVerified": stamp(self.signed),
+                "resourceUri": resource(self.registry, self.name, self.version),
+                "policy": {"uri": f"urn:privgate:policy:{quote(self.policy)}", "digest": _digest(self.policy_digest)},
+                "inputAttestations": [{"uri": EVIDENCE_TYPE, "digest": _digest(self.evidence)}],
+                "verificationResult": "PASSED" if self.passed else "FAILED",
+                "verifiedLevels": list(self.levels) if self.passed else ["FAILED"],
+                EXTENSION: {
+                    "registry": self.registry,
+                    "model": self.name,
+                    "version": self.version,
+                    "source": self.source,
+                    "storage": self.storage,
+                    "created": self.created,
+                    "digests": dict(self.digests),
+                    "policy": self.policy,
+                    "report": _digest(self.report),
+                    "outcome": self.outcome,
+                    "decided": stamp(self.decided),
+                    "expires": stamp(self.expires),
+                    "targets": [{"model": m, "to": t} for m, t in self.targets],
+                    "advisory": self.advisory,
+                },
+            },
+        }
+
+    def evidence_statement(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the evidence as an in-toto statement: what was measured and found, bound to the report by digest."""
+        found = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
+        return {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": f"models:/{self.name}/{self.version}", "digest": {"sha256": _hex(self.files)}}],
+            "predicateType": EVIDENCE_TYPE,
+            "predicate": {
+                "report": _digest(self.report),
+                "decided": stamp(self.decided),
+                "outcome": self.outcome,
+                "policy": {"name": self.policy, "digest": _digest(self.policy_digest)},
+                "digests": dict(self.digests),
+                "findings": found,
+            },
+        }
+
+    @classmethod
+    def read(cls, statement: Mapping[str, Any]) -> Self:
+        """Return what a verdict statement says.
+
+        Raises
+        ------
+        StatementError
+            It is another kind of statement, or lacks something.
+        """
+        try:
+            predicate = statement["predicate"]
+            if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:
+                raise StatementError("the statement is no verdict of a privgate gate")
+            own = predicate[EXTENSION]
+            (subject,) = statement["subject"]
+            (evidence,) = predicate["inputAttestations"]
+            claims = cls(
+                registry=str(own["registry"]),
+                name=str(own["model"]),
+                version=str(own["version"]),
+                source=str(own["source"]),
+                storage=str(own["storage"]),
+                created=int(own["created"]),
+                files=_text(subject["digest"]),
+                digests={str(k): str(v) for k, v in own["digests"].items()},
+                policy=str(own["policy"]),
+                policy_digest=_text(predicate["policy"]["digest"]),
+                report=_text(own["report"]),
+                evidence=_text(evidence["digest"]),
+                outcome=str(own["outcome"]),
+                passed=predicate["verificationResult"] == "PASSED",
+                decided=when(own["decided"]),
+                signed=when(predicate["timeVerified"]),
+                expires=when(own["expires"]),
+                targets=tuple((str(t["model"]), str(t["to"])) for t in own["targets"]),
+                levels=tuple(str(v) for v in predicate["verifiedLevels"]),
+                advisory=own["advisory"] is not False,
+            )
+            if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
+                raise StatementError("the statement names two different model versions")
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise StatementError(f"the verdict statement lacks or garbles something ({exc})") from exc
+        return claims
+
+
+def resource(registry: str, name: str, version: str) -> str:
+    """Return the URI of a model version in a registry."""
+    return f"mlflow-registry://{quote(registry, safe='')}/models/{quote(name, safe='')}/{version}"
+
+
+def payload(statement: Mapping[str, Any]) -> bytes:
+    """Return a statement as bytes, always the same for the same statement."""
+    return json.dumps(statement, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def payload_digest(body: bytes) -> str:
+    """Return ``sha256:<hex>`` of a payload."""
+    return "sha256:" + hashlib.sha256(body).hexdigest()
+
+
+def _hex(digest: str) -> str:
+    kind, _, value = digest.partition(":")
+    if kind != "sha256" or len(value) != 64:
+        raise StatementError(f"{digest!r} is no sha256 digest")
+    return value
+
+
+def _digest(digest: str) -> dict[str, str]:
+    return {"sha256": _hex(digest)}
+
+
+def _text(digest: Mapping[str, str]) -> str:
+    return "sha256:" + _hex("sha256:" + str(digest["sha256"]))

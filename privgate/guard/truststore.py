@@ -1,0 +1,199 @@
+"""Public keys with the time and the role in which they count."""
+
+import base64
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from privgate.errors import StatementError
+from privgate.guard import statement
+from privgate.guard.signer import key_id
+
+SCHEMA = "privgate/trust/v1"
+#: what a key may sign
+ROLES = ("evidence", "verdict")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A public key.
+
+    Parameters
+    ----------
+    public : str
+        Raw Ed25519 key of 32 bytes, base64.
+    not_before, not_after : str
+        Window in which it may sign and in which its signatures count, both ends included.
+    roles : tuple of str
+        Of ``ROLES``.
+    models : tuple of str
+        Patterns of the registered models it may sign for.
+    revoked : str
+        When it was revoked; empty if it was not. Nothing of a revoked key counts, whenever it was signed: who stole a
+        key can write any date.
+    note : str
+        For people.
+    """
+
+    public: str
+    not_before: str
+    not_after: str
+    roles: tuple[str, ...] = ROLES
+    models: tuple[str, ...] = ("*",)
+    revoked: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != 32:
+            raise StatementError("a trusted key is no raw Ed25519 key of 32 bytes in base64")
+        if unknown := set(self.roles) - set(ROLES):
+            raise StatementError(f"a trusted key has unknown roles {sorted(unknown)}; known are {', '.join(ROLES)}")
+        if statement.when(self.not_before) > statement.when(self.not_after):
+            raise StatementError(f"the window of key {self.key_id[:12]} ends before it begins")
+
+    @cached_property
+    def raw(self) -> bytes:
+        """The raw public key."""
+        try:
+            return base64.b64decode(self.public, validate=True)
+        except ValueError as exc:
+            raise StatementError("a trusted key is not base64") from exc
+
+    @cached_property
+    def key_id(self) -> str:
+        """Sha256 of the raw key, hex."""
+        return key_id(self.raw)
+
+    def refusal(self, role: str, model: str, *moments: datetime) -> str:
+        """Return why this key does not count for a role and a model at these times; empty if it does."""
+        if self.revoked:
+            return f"key {self.key_id[:12]} was revoked on {self.revoked}"
+        if role not in self.roles:
+            return f"key {self.key_id[:12]} may not sign a {role}"
+        if not any(fnmatchcase(model, pattern) for pattern in self.models):
+            return f"key {self.key_id[:12]} may not sign for model {model!r}"
+        begin, end = statement.when(self.not_before), statement.when(self.not_after)
+        if not all(begin <= moment <= end for moment in moments):
+            return f"key {self.key_id[:12]} counts from {self.not_before} to {self.not_after} only"
+        return ""
+
+
+@dataclass(frozen=True)
+class TrustStore:
+    """All keys that count, one file."""
+
+    keys: tuple[Key, ...]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Return the trust store in a file.
+
+        Raises
+        ------
+        StatementError
+            It cannot be read, or means something unknown.
+        """
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            if raw["schema"] != SCHEMA:
+                raise StatementError(f"trust store {path} has schema {raw['schema']!r}, expected {SCHEMA}")
+            keys = tuple(_key(entry) for entry in raw["keys"])
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            raise StatementError(f"trust store {path} cannot be read: {exc}") from exc
+        if len({k.key_id for k in keys}) != len(keys):
+            raise StatementError(f"trust store {path} lists a key twice")
+        return cls(keys)
+
+    def save(self, path: Path) -> None:
+        """Write the store; a reader sees the old file or the new one, never half of it."""
+        entries = [{"id": k.key_id, **asdict(k)} for k in self.keys]
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(json.dumps({"schema": SCHEMA, "keys": entries}, indent=1) + "\n", encoding="utf-8")
+        draft.replace(path)
+
+    def key(self, wanted: str) -> Key:
+        """Return the key whose id begins with ``wanted``.
+
+        Raises
+        ------
+        StatementError
+            None does, or several do.
+        """
+        found = [k for k in self.keys if k.key_id.startswith(wanted)]
+        if len(found) != 1 or not wanted:
+            raise StatementError(f"{len(found)} trusted keys have an id beginning with {wanted!r}; give more of it")
+        return found[0]
+
+    def add(self, key: Key) -> Self:
+        """Return the store with one more key."""
+        return replace(self, keys=(*self.keys, key))
+
+    def retire(self, wanted: str, *, after: datetime) -> Self:
+        """Return the store with a key's window ending no later than ``after``."""
+        old = self.key(wanted)
+        end = min(statement.when(old.not_after), max(after, statement.when(old.not_before)))
+        return self._swap(old, replace(old, not_after=statement.stamp(end)))
+
+    def revoke(self, wanted: str, *, at: datetime) -> Self:
+        """Return the store with a key of which nothing counts any more."""
+        old = self.key(wanted)
+        return self._swap(old, replace(old, revoked=old.revoked or statement.stamp(at)))
+
+    def _swap(self, old: Key, new: Key) -> Self:
+        return replace(self, keys=tuple(new if k is old else k for k in self.keys))
+
+    def verify(self, envelope: statement.Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
+        """Return the key that signed an envelope and counts for this role and model at all these times.
+
+        Raises
+        ------
+        StatementError
+            No signature is by such a key; the sentence says why the best candidate is not.
+        """
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        times = tuple(moments)
+        why = "it is signed by no trusted key"
+        for named, signature in envelope.signatures:
+            for key in (k for k in self.keys if k.key_id == named):
+                try:
+                    Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, envelope.signed)
+                except InvalidSignature:
+                    why = f"its signature by key {named[:12]} is not valid"
+                    continue
+                refusal = key.refusal(role, model, *times)
+                if not refusal:
+                    return key
+                why = refusal
+        raise StatementError(f"the {role} statement does not count: {why}")
+
+
+def _key(entry: dict[str, Any]) -> Key:
+    fields = {k: v for k, v in entry.items() if k != "id"}
+    for name in ("roles", "models"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
+    made = Key(**fields)
+    if entry.get("id", made.key_id) != made.key_id:
+        raise StatementError(f"trusted key {entry['id']!r} has another id than its bytes")
+    return made
+
+
+def fresh_key(public: bytes, *, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str = "") -> Key:
+    """Return a key whose window begins now (an hour earlier, for clocks that differ)."""
+    begin = statement.now()
+    return Key(
+        public=base64.b64encode(public).decode(),
+        not_before=statement.stamp(begin - timedelta(hours=1)),
+        not_after=statement.stamp(begin + timedelta(days=days)),
+        roles=roles,
+        models=models,
+        note=note,
+    )

@@ -1,0 +1,1 @@
+"""The first question: what would the answers be without one person."""

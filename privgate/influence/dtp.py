@@ -1,0 +1,138 @@
+"""The metrics ``dtp`` and ``pdtp``: from the per-unit table to one number."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.evidence import Measurement, Request
+from privgate.families import bound as bounds
+from privgate.families.networks import torch_nets
+from privgate.families.retrained import Status
+from privgate.influence import aggregate, leave_one_out
+from privgate.run.run import Bench
+from privgate.statistics import paired
+
+Float = NDArray[np.float64]
+
+#: metric -> (value, low, high) columns of the per-unit table
+_COLUMNS = {"dtp": ("dtp_lower", "dtp_lower", "dtp_upper"), "pdtp": ("pdtp", "pdtp_low", "pdtp_high")}
+
+
+def measure(bench: Bench, request: Request) -> Measurement:
+    """Return ``dtp`` or ``pdtp`` of the model, aggregated over units as the rule asks.
+
+    ``low`` is a change at a query that was really evaluated; ``high`` of ``dtp`` is a theorem's bound, of ``pdtp`` the
+    value plus its error. Infinity is a value: a unit whose retraining failed, or no certificate.
+    """
+    records = bench.once(leave_one_out.table)
+    if len(records["unit"]) == 0:
+        raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
+    value, low, high = (np.asarray(records[name], dtype=np.float64) for name in _COLUMNS[request.metric])
+    found = _aggregated(request, value, low, high, bench.n_units)
+    where = str(records["unit"][found.where]) if found.where >= 0 else ""
+    return Measurement(
+        request,
+        found.value,
+        found.low,
+        found.high,
+        unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
+        kind=_kind(bench, found, request.metric),
+        confidence=found.confidence if found.confidence is not None else _confidence(bench),
+        n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
+        population=bench.n_units,
+        where=where,
+        assumptions=tuple(_assumptions(bench, request.metric)),
+        detail={
+            "claim": found.claim,
+            "over_limit": {str(t): int((low > t).sum()) for t in bench.thresholds},
+            **_seeds(bench),
+            **({"why_no_certificate": _why_none(bench)} if request.metric == "dtp" else {}),
+        },
+    )
+
+
+def _why_none(bench: Bench) -> list[str]:
+    """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
+    notes = bench.detail.get("certificates", ())
+    if any(n["applies"] for n in notes):
+        return []
+    return bounds.reasons(str(n["because"]) for n in notes)
+
+
+def _aggregated(request: Request, value: Float, low: Float, high: Float, population: int) -> aggregate.Aggregated:
+    how = request.option("aggregate", "max")
+    if how == "max":
+        return aggregate.maximum(value, low, high, population)
+    if how == "quantile":
+        return aggregate.quantile(value, low, high, population, q=float(request.option("q")))
+    if how == "share_above":
+        return aggregate.share_above(value, low, high, population, threshold=float(request.option("threshold")))
+    raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
+
+
+def _random_training(bench: Bench) -> bool:
+    return bool(bench.detail.get("seeds", {}).get("dependent", False))
+
+
+def _paired(bench: Bench) -> int:
+    """Return over how many seeds the figures really are: an engine that answered for one has seen one."""
+    return len(bench.once(leave_one_out.retrained).seeds)
+
+
+def _confidence(bench: Bench) -> float | None:
+    return 0.95 if _random_training(bench) else None
+
+
+def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> str:
+    if _random_training(bench):
+        # a single seed measures the seed, not the person: it neither blocks nor approves
+        return "confidence" if _paired(bench) > 1 else "point"
+    if found.confidence is not None:
+        return "confidence"
+    return "bound" if metric == "dtp" or found.low != found.high else "exact"
+
+
+def _seeds(bench: Bench) -> dict[str, Any]:
+    """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
+    if not _random_training(bench):
+        return {}
+    told = bench.detail["seeds"]
+    own = {k: told[k] for k in ("registered_worst", "registered_above") if k in told}
+    return {"paired_seeds": _paired(bench), "unseen": paired.unseen(_paired(bench)), **own}
+
+
+def _assumptions(bench: Bench, metric: str) -> list[str]:
+    declared = torch_nets.recipe_of(bench.subject)
+    keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
+    random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
+    said = [f"left out means: same initial state, {random}, the record absent everywhere"]
+    if _random_training(bench):
+        said += _over_seeds(_paired(bench))
+    elif compared := bench.detail.get("seeds", {}).get("compared"):
+        said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
+    if metric == "pdtp":
+        said.append("direct queries only: each unit is asked about with its own features")
+    else:
+        said += [a for note in bench.detail.get("certificates", ()) for a in note.get("assumptions", ())]
+    return said
+
+
+def _over_seeds(count: int) -> list[str]:
+    """Return what an interval over paired seeds rests on."""
+    said = [f"averaged over {count} paired seeds of training, not this very model"]
+    if count > 1:
+        said.append("changes over seeds are roughly normal (Student's limits, corrected over labels and people)")
+    if count >= paired.SEEDS_FOR_A_LIMIT:
+        share = paired.unseen(count)
+        said.append(
+            f"the upper limit allows for skew and jumps: what is rarer than {share:.1%} of trainings, and may be "
+            "missing among these, changes answers no more than the largest change seen"
+        )
+    elif count > 1:
+        said.append(
+            f"no upper limit: a jump in {paired.unseen(count):.0%} of trainings may be missing among these; "
+            f"{paired.SEEDS_FOR_A_LIMIT} seeds are needed"
+        )
+    return said

@@ -1,0 +1,50 @@
+"""Which units are asked indirect questions: those whose DTP is not decided by a certificate, riskiest first."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.influence import queries
+from privgate.run.run import Bench
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+#: units searched in one check; a search trains each of them a few times more
+UNITS = 10
+#: paired seeds of a search: what is found is a lower limit, which more hardly sharpen
+SEEDS = 20
+
+
+def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) -> Float:
+    """Return ``lower`` raised where a search found a question that tells more.
+
+    Parameters
+    ----------
+    bench : Bench
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``.
+    pdtp, lower, upper : float64 arrays of shape (U,)
+        Nats; a unit is open if no certificate bounds it, or the policy's limit lies between its bounds.
+
+    Notes
+    -----
+    The search ranks open units by PDTP and takes ``UNITS`` of them. What it does not find proves nothing, so it never
+    lowers a bound; ``upper`` alone approves.
+    """
+    limit = max(bench.thresholds, default=1.0)
+    open_ = (lower <= limit) & (upper > limit) & np.isfinite(lower)
+    chosen = np.flatnonzero(open_)
+    chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
+    detail = {"open_units": int(open_.sum()), "searched": len(chosen), "raised": 0, "queries": 0, "best": ""}
+    bench.detail["indirect_queries"] = detail
+    if len(chosen) == 0:
+        return lower
+    found = queries.search(
+        bench.subject, units[chosen], bench.fleet, bench.generator("indirect queries"), seeds=bench.seeds[:SEEDS]
+    )
+    better = found.lower > lower[chosen]
+    out = lower.copy()
+    out[chosen] = np.maximum(lower[chosen], found.lower)
+    best = int(np.argmax(found.lower))
+    detail |= {"raised": int(better.sum()), "queries": int(found.asked), "best": str(found.kinds[best])}
+    return out

@@ -1,0 +1,317 @@
+"""The per-unit table: what the model gives away about each person, measured by leaving that person out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import families
+from privgate.evidence import Precondition
+from privgate.families import bound as bounds
+from privgate.families import certificates
+from privgate.families.certificate import Certified
+from privgate.families.recheck import observe
+from privgate.families.retrained import Retrained, Status
+from privgate.families.witness import Witness
+from privgate.influence import indirect, modes, on_edges
+from privgate.run.run import Bench
+from privgate.statistics import leakage, paired
+from privgate.subject import released
+from privgate.subject.release import Release
+from privgate.training import plan
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+def chosen_units(bench: Bench) -> Index:
+    """Return the units to measure: all, or a random sample fixed before anything is looked at.
+
+    A closed form costs no retraining, so a budget of retrains does not cut it.
+    """
+    limits = bench.limits
+    if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(bench):
+        return np.arange(bench.n_units, dtype=np.int64)
+    chosen = plan.select(
+        bench.subject,
+        bench.fleet,
+        bench.seeds,
+        max_retrains=limits.max_retrains,
+        budget_seconds=limits.budget_seconds,
+    )
+    bench.detail["coverage"] = {"n_measured": len(chosen.units), "n_units": bench.n_units, "claim": chosen.lost}
+    return chosen.units
+
+
+def costs_no_fits(bench: Bench) -> bool:
+    """Return whether the first engine that answers for the subject calls no training function."""
+    probe = np.arange(min(2, bench.n_units), dtype=np.int64)
+    return families.first(bench.subject)[0].cost(bench.subject, probe, bench.seeds).fits == 0
+
+
+def retrained(bench: Bench) -> Retrained:
+    """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
+    theorems = tuple(bounds.applicable(bench.subject)[0])
+    witness = Witness(theorems) if theorems else None
+    found = _answered(bench, witness)
+    if worth_more_seeds(bench) and not _decided(bench, found.retrained):
+        bench.seeds, bench.more_seeds = bench.more_seeds, ()
+        bench.detail.setdefault("seeds", {})["paired"] = len(bench.seeds)
+        witness = Witness(theorems) if theorems else None
+        found = _answered(bench, witness)
+    if witness is not None:
+        if not found.rechecks:  # refits answered everybody, and only about their own records
+            observe(bench.subject, found.retrained, bench.fleet, witness, limits=bench.thresholds or (1.0,))
+        failed = [p.detail["engine"] for p in found.rechecks if p.outcome != "passed"]
+        witness.distrusted = str(failed[0]) if failed else ""
+        bench.witness = witness
+    bench.detail["recheck"] = [_recheck_row(dict(p.detail)) for p in found.rechecks]
+    bench.detail["declined"] = dict(found.declined)
+    bench.detail["engines"] = [share.payload() for share in found.shares]
+    bench.preconditions.extend(found.rechecks)
+    bench.detail.setdefault("coverage", _coverage(bench, found.retrained))
+    return on_edges.refitted(bench, found.retrained)
+
+
+def _answered(bench: Bench, witness: Witness | None) -> families.Answered:
+    return families.answer(
+        bench.subject,
+        bench.once(chosen_units),
+        bench.seeds,
+        bench.fleet,
+        limits=bench.thresholds or (1.0,),
+        changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
+        mode=bench.once(modes.used),
+        precision=bench.limits.precision,
+        asker=witness,
+    )
+
+
+def worth_more_seeds(bench: Bench) -> bool:
+    """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
+    limits = bench.limits
+    within = limits.max_retrains is None or len(bench.once(chosen_units)) * len(bench.more_seeds) <= limits.max_retrains
+    asked = bool(bench.asked & {"pdtp", "table"})  # the upper limit of dtp is a theorem's
+    return bool(bench.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
+
+
+def _decided(bench: Bench, found: Retrained) -> bool:
+    """Return whether a limit is surely exceeded already, so that no further seed can change the verdict."""
+    if len(found.seeds) == 1:
+        return True  # an engine saw that training does not depend on its seed
+    return bool((per_unit(found, bench.subject.release)["pdtp_low"] > bench.refuting).any())
+
+
+def _coverage(bench: Bench, found: Retrained) -> dict[str, Any]:
+    """Return how many of all units were measured, where no budget has cut them."""
+    measured = int((found.status != Status.SCREENED).sum())
+    claim = (
+        "the others were ranked by shadow models, which shows nothing about them" if measured < len(found.units) else ""
+    )
+    return {"n_measured": measured, "n_units": bench.n_units, "claim": claim}
+
+
+def _recheck_row(detail: dict[str, Any]) -> dict[str, Any]:
+    """Return one row of the report's table of re-checks."""
+    return {
+        "engine": detail["engine"],
+        "checked": detail["units_checked"],
+        "max_difference": detail["worst_difference"],
+        "tolerance": detail["tolerance"],
+        "notes": detail.get("notes", {}),
+    }
+
+
+def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
+
+    Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
+    the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
+    (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
+    """
+    found = bench.once(retrained)
+    units = found.units
+    spread = per_unit(found, bench.subject.release)
+    if len(found.seeds) > 1:
+        bench.detail.setdefault("seeds", {}).update(_noise(spread) | _registered(bench, found))
+    bound = certified(bench, units, found)
+    if not np.isfinite(bound.upper).all() and (still := nothing_moves(bench, found)):
+        bench.preconditions.append(still)
+    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
+    lower = np.where(lost, np.inf, np.maximum(spread["pdtp_low"], bound.lower))
+    # certificates speak about exact probabilities; what is released instead is bounded by nothing here
+    upper = np.where(lost | (not bench.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
+    if "dtp" in bench.asked:
+        lower = indirect.raised(bench, units, spread["pdtp"], lower, upper)
+    return {
+        "unit": bench.subject.data.unit_names[units],
+        "label": unit_labels(bench, units),
+        "pdtp": np.where(lost, np.inf, spread["pdtp"]),
+        "dtp_lower": lower,
+        "dtp_upper": np.maximum(upper, lower),
+        "error": np.where(lost, 0.0, 2 * found.error),
+        "noise_floor": spread["noise_floor"],
+        "seeds": np.full(len(units), len(found.seeds), dtype=np.int64),
+        "engine": found.engine.astype(str),
+        "status": np.array([str(s) for s in found.status]),
+        "pdtp_low": np.where(lost, np.inf, spread["pdtp_low"]),
+        "pdtp_high": np.where(lost, np.inf, spread["pdtp_high"]),
+        "pdtp_registered": np.where(lost, np.inf, _of_own_seed(bench, found)),
+    }
+
+
+def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
+    """Return the finding that nobody who was left out moved an answer, though training depends on its data; else None.
+
+    A store that answers for the very records it knows passes every control that changes labels or features: this is
+    what it leaves behind. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
+    """
+    without = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
+    live = ~without[found.row_unit]
+    if not live.any():
+        return None  # nobody has a model without them: without limit, which is no false zero
+    moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
+    single = float(bench.detail.get("controls", {}).get("single_median", 0.0))
+    if moved > 1e-3 * single:
+        return None
+    people = int((~without).sum())
+    text = (
+        f"leaving out moved the answer about none of {people} people, though relabelling single records moves answers: "
+        "training without a person may have been answered from a store, and nothing is shown"
+    )
+    return Precondition("leave_one_out_moves", "inconclusive", text, {"moved": moved, "single_median": single})
+
+
+def _of_own_seed(bench: Bench, found: Retrained) -> Float:
+    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN for a recipe without one."""
+    if found.seeds[0] is None or found.seeds[0] != bench.subject.recipe.seed:
+        return np.full(len(found.units), np.nan)
+    one = replace(
+        found, seeds=found.seeds[:1], log_with=found.log_with[:1], log_without=found.log_without[:1], changes={}
+    )
+    return per_unit(one, bench.subject.release)["pdtp"]
+
+
+def _registered(bench: Bench, found: Retrained) -> dict[str, Any]:
+    """Return what the registered model's own pair of trainings shows, as figures: most, and how many above a limit."""
+    own = _of_own_seed(bench, found)
+    if np.isnan(own).any():
+        return {}
+    limit = bench.thresholds[0] if bench.thresholds else 1.0
+    return {"registered_worst": float(own.max(initial=0.0)), "registered_above": int((own > limit).sum())}
+
+
+def _noise(spread: Mapping[str, Float]) -> dict[str, Any]:
+    """Return how much another seed alone changes direct answers, nats, and how many people stand out of that noise."""
+    floor = np.asarray(spread["noise_floor"])
+    return {
+        "noise_floor": float(floor.max(initial=0.0)),
+        "noise_median": float(np.median(floor)) if len(floor) else 0.0,
+        "above_noise": int((spread["pdtp"] > floor).sum()),
+    }
+
+
+def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
+    """Return PDTP of each unit with its limits and noise floor, float64 arrays of shape (U,), nats.
+
+    Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean; its
+    upper limit counts a changed spread over seeds as well.
+    A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
+    than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
+    """
+    rows, n_units = found.row_unit, len(found.units)
+    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
+    live = ~lost[rows]
+    change = np.zeros(found.log_with.shape)
+    change[:, live] = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
+    estimate = limited(change, n_units)
+    apart = paired.spread_change(*(np.where(live[None, :, None], v, 0.0) for v in (found.log_with, found.log_without)))
+    noise = paired.noise_floor(np.where(live[None, :, None], found.log_with, 0.0))
+
+    def worst(per_row: Float) -> Float:
+        out = np.zeros(n_units)
+        np.maximum.at(out, rows, per_row)
+        return out
+
+    error = 2 * np.nan_to_num(found.error, nan=np.inf)
+    screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
+    columns = {
+        "pdtp": worst(estimate.value),
+        "pdtp_low": np.where(screened, 0.0, np.maximum(worst(estimate.low) - error, 0.0)),
+        "pdtp_high": np.where(screened, np.inf, worst(estimate.high + apart) + error),
+        "noise_floor": worst(noise),
+    }
+    if not release.exact:
+        low, nominal, high = np.zeros((3, *found.log_with.shape[:2]))
+        shown = on_edges.bounds(found, release, live)
+        low[:, live], high[:, live] = shown.low, shown.high
+        exactly = released.changes(found.log_with[:, live], found.log_without[:, live], release)
+        nominal[:, live] = np.clip(exactly, shown.low, shown.high)
+        seen = limited(nominal[:, :, None], n_units).value
+        # a mean of sizes holds training's noise, too: beyond one seed it shows no more than what is infinite
+        least = low[0] if len(low) == 1 else np.where(np.isinf(low).any(axis=0), np.inf, 0.0)
+        most = limited(high[:, :, None], n_units).high
+        for name, figure in (("pdtp", seen), ("pdtp_low", least), ("pdtp_high", most)):
+            columns[name] = np.maximum(columns[name], worst(figure))
+    return columns
+
+
+def limited(change: Float, n_units: int) -> paired.MeanChange:
+    """Return mean changes over seeds with their limits; half of the error for each of two looks, early and late."""
+    return paired.mean_changes(change, n_tests=2 * n_units)
+
+
+def certified(bench: Bench, units: Index, found: Retrained | None) -> Certified:
+    """Return the best certificate for each unit, and note which theorem spoke and why the others did not."""
+    limit = bench.thresholds[-1] if bench.thresholds else None
+    witness = bench.witness
+    bound, by, because = bounds.bound(bench.subject, units, found, limit=limit, witness=witness)
+    if witness is not None:
+        bench.detail["certificates_compared"] = {"units": len(witness.seen), "questions": witness.questions}
+        for name, (text, values) in witness.silenced.items():
+            bench.preconditions.append(
+                Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
+            )
+    notes: list[dict[str, Any]] = []
+    for name, certificate in certificates.ALL.items():
+        spoke = int((by == name).sum())
+        silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
+        notes.append(
+            {
+                "name": name,
+                "applies": spoke > 0,
+                "units": spoke,
+                "because": silent[0] if silent else "",
+                "source": certificate.source,
+                "assumptions": list(bound.assumptions) if spoke else [],
+            }
+        )
+    bench.detail["certificates"] = notes
+    return bound
+
+
+def unit_labels(bench: Bench, units: Index) -> NDArray[Any]:
+    """Return each unit's label as text; "mixed" where a person's records differ."""
+    data = bench.subject.data
+    if data.groups is None:
+        return np.asarray(data.y[units]).astype(str)
+    return np.array([_common(data.y[data.units[u]]) for u in units])
+
+
+def _common(labels: NDArray[Any]) -> str:
+    return str(labels[0]) if len(set(labels.tolist())) == 1 else "mixed"
+
+
+def ranked_only(bench: Bench) -> list[Precondition]:
+    """Return the finding by which a screened run never approves; none in the other modes."""
+    if bench.once(modes.used) != "screen":
+        return []
+    text, detail = "screened, not certified: ", dict[str, Any]()
+    if bench.made(retrained):
+        status = bench.once(retrained).status
+        ranked = int((status == Status.SCREENED).sum())
+        detail = {"ranked": ranked, "measured": len(status) - ranked}
+        text += f"{ranked} of {len(status)} people were only ranked by shadow models; "
+    return [Precondition("mode", "inconclusive", f"{text}mode screen approves nothing; {modes.AGAIN}", detail)]

@@ -1,0 +1,97 @@
+"""Declared releases of people whose answer lies next to an edge: their models are trained, not computed.
+
+Rounding, bins, lists and labels make a whole step of an error far below any limit. A fast engine's answer is therefore
+carried through the release with its error, outward; who touches an edge within it is retrained, whose error is 0.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import families
+from privgate.families import recheck, refit
+from privgate.families.chain import Share
+from privgate.families.retrained import Float, Retrained, Status
+from privgate.run.run import Bench
+from privgate.subject import released
+from privgate.subject.release import Release
+
+#: why a fast engine's units are handed on after all
+WHY = "what is released lies on an edge within the engine's error"
+
+_TOLERANCE = {e.name: float(getattr(e, "tolerance", recheck.TOLERANCE)) for e in families.ALL}
+
+
+def error(found: Retrained) -> Float:
+    """Return by how much each log-probability may be off, shape (U,), nats; infinite where nobody knows.
+
+    A re-check lets a fast engine pass that is off by its tolerance beyond its stated error; only a real model has none.
+    """
+    real = found.engine == refit.ENGINE.name
+    slack = np.array([_TOLERANCE.get(str(name), recheck.TOLERANCE) for name in found.engine])
+    return np.asarray(np.where(real, 0.0, np.nan_to_num(found.error, nan=np.inf) + slack))
+
+
+def bounds(found: Retrained, release: Release, live: NDArray[np.bool_]) -> released.Bounds:
+    """Return the changes of what is released at the rows where ``live`` (R,) is true, for every seed: shape (S, R')."""
+    return released.bounds(
+        found.log_with[:, live], found.log_without[:, live], release, error(found)[found.row_unit][live]
+    )
+
+
+def refitted(bench: Bench, found: Retrained) -> Retrained:
+    """Return the same answers with real models for the units whose release hangs on the engine's error.
+
+    With a budget of retrains no more are made than it allows, those with the largest change of exact probabilities
+    first; the others keep the worst that their error leaves possible.
+    """
+    release = bench.subject.release
+    if release.exact or not len(found.units):
+        return found
+    known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
+    live = known[found.row_unit]
+    shown = bounds(found, release, live)
+    touching = np.zeros(len(found.units), dtype=bool)
+    np.logical_or.at(touching, found.row_unit[live], shown.touches.any(axis=0))
+    some = _affordable(bench, found, touching)
+    if not some.any():
+        return found
+    made = families.answer(bench.subject, found.units[some], found.seeds, bench.fleet, engines=(refit.ENGINE,))
+    _tell(bench, found, made, some)
+    return Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})])
+
+
+def _affordable(bench: Bench, found: Retrained, touching: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    most = bench.limits.max_retrains
+    if most is None or touching.sum() * len(found.seeds) <= most:
+        return touching
+    with np.errstate(invalid="ignore"):
+        change = np.abs(np.nan_to_num(found.log_with - found.log_without, nan=0.0)).max(axis=(0, 2))
+    largest = np.zeros(len(found.units))
+    np.maximum.at(largest, found.row_unit, change)
+    order = np.argsort(-np.where(touching, largest, -1.0), kind="stable")[: most // len(found.seeds)]
+    some = np.zeros(len(touching), dtype=bool)
+    some[order] = touching[order]
+    return some
+
+
+def _tell(bench: Bench, found: Retrained, made: families.Answered, some: NDArray[np.bool_]) -> None:
+    """Correct who answered for how many people in the report."""
+    rows: list[dict[str, Any]] = bench.detail["engines"]
+    for row in rows:
+        gone = int((found.engine[some] == row["engine"]).sum())
+        if gone:
+            row["answered"] -= gone
+            row["handed_on"] += gone
+            row["why"][WHY] = gone
+    for share in made.shares:
+        known = next((row for row in rows if row["engine"] == share.engine), None)
+        if known is None:
+            rows.append(share.payload())
+            continue
+        both = Share(share.engine, known["asked"] + share.asked, known["answered"] + share.answered).payload()
+        known |= {key: both[key] for key in ("asked", "answered", "handed_on")}
+        for reason, count in share.without_limit.items():
+            known["without_limit"][reason] = known["without_limit"].get(reason, 0) + count

@@ -1,0 +1,265 @@
+"""Removing records until what is left may be released: the unit that tells most goes first, everything is recomputed.
+
+Removing one unit changes what every other unit tells, so the maximum may rise again (Long et al. 2017, Figure 6, the
+sawtooth). The result is therefore the best set seen, never the last one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import families
+from privgate.errors import MeasurementError
+from privgate.families import bound as bounds
+from privgate.families import certificates
+from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.over_all_queries.discrete import Effort, certify
+from privgate.families.retrained import Status
+from privgate.statistics import leakage
+from privgate.subject.data import TrainingData, take
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+#: subject -> (lower, upper) of every unit of its data, nats
+Values = Callable[[Subject], tuple[Float, Float]]
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Removal:
+    """What removing the riskiest units one after another achieved.
+
+    Parameters
+    ----------
+    order : int64 array of shape (S,)
+        Units removed (positions in the original data's units), first to last.
+    lower, upper : float64 array of shape (S + 1,)
+        Bounds of the largest value over all units left, after 0 .. S removals; nats.
+    best : int
+        How many removals give the smallest ``upper``; the fewest of them.
+    stopped : str
+        Why no more were removed.
+    meaning : str
+        What the numbers are: certified DTP, or PDTP of direct queries.
+    """
+
+    order: Index
+    lower: Float
+    upper: Float
+    best: int
+    stopped: str
+    meaning: str
+
+    @property
+    def removed(self) -> Index:
+        """Units to leave out for the best set seen."""
+        return self.order[: self.best]
+
+    def data(self, original: TrainingData) -> TrainingData:
+        """Return the best set seen."""
+        return without(original, self.removed)
+
+
+def without(data: TrainingData, units: Index) -> TrainingData:
+    """Return the training data without some units, everything else as it was."""
+    gone = np.zeros(data.n, dtype=bool)
+    for u in units:
+        gone[data.units[int(u)]] = True
+    rows = np.flatnonzero(~gone)
+    ids, groups = (None if v is None else v[rows] for v in (data.ids, data.groups))
+    return replace(data, X=take(data.X, rows), y=data.y[rows], ids=ids, groups=groups)
+
+
+def remove_risky(
+    subject: Subject,
+    *,
+    limit: float,
+    budget: int | None = None,
+    patience: int | None = None,
+    values: Values | None = None,
+    fleet: Fleet | None = None,
+    progress: Progress | None = None,
+) -> Removal:
+    """Return which units to remove so that the largest value falls to ``limit``, or as far as it falls.
+
+    Parameters
+    ----------
+    subject : Subject
+    limit : float
+        The policy's limit, nats.
+    budget : int, optional
+        Most units to remove; a tenth of them if absent.
+    patience : int, optional
+        Stop after so many removals in a row without a new best; 1 stops at the first tooth of the saw, absent never.
+    values : callable, optional
+        ``values(subject) -> (lower, upper)``; certified DTP where a certificate needs no retraining, else PDTP.
+    fleet : Fleet, optional
+        Runs the training function where neither certificate nor closed form answers.
+    progress : callable, optional
+        ``progress(units removed, largest upper)``.
+
+    Raises
+    ------
+    MeasurementError
+        Neither a certificate nor a fleet can tell anything.
+    """
+    budget = max(1, len(subject.data.units) // 10) if budget is None else budget
+    fast = None if values is not None else _counts(subject)
+    if fast is not None:
+        steps, meaning = _by_counts(*fast), _CERTIFIED
+    else:
+        values, meaning = (values, "as given") if values is not None else _default(subject, fleet)
+        steps = _by_values(subject, values)
+    return _greedy(steps, meaning, limit=limit, budget=budget, patience=patience, progress=progress)
+
+
+_CERTIFIED = "certified DTP over the whole domain"
+
+
+def _greedy(
+    steps: Iterator[tuple[int, float, float]],
+    meaning: str,
+    *,
+    limit: float,
+    budget: int,
+    patience: int | None,
+    progress: Progress | None,
+) -> Removal:
+    """Take steps until a rule stops; each yields (the unit that goes next, largest lower, largest upper)."""
+    order, lower, upper = list[int](), list[float](), list[float]()
+    best, stopped = 0, "no unit is left to remove"
+    for unit, low, high in steps:
+        lower.append(low)
+        upper.append(high)
+        done = len(upper) - 1
+        if progress is not None:
+            progress(done, high)
+        if high < upper[best]:
+            best = done
+        if high <= limit:
+            stopped = f"the limit of {limit:g} is kept"
+            break
+        if done >= budget:
+            stopped = f"the budget of {budget} units is spent"
+            break
+        if patience is not None and done - best >= patience:
+            stopped = f"{patience} removals in a row brought nothing better"
+            break
+        order.append(unit)
+    return Removal(np.array(order, dtype=np.int64), np.array(lower), np.array(upper), best, stopped, meaning)
+
+
+def _by_values(subject: Subject, values: Values) -> Iterator[tuple[int, float, float]]:
+    kept = np.arange(len(subject.data.units))
+    gone: list[int] = []
+    current = subject
+    while len(kept) > 1:
+        low, high = values(current)
+        worst = int(np.lexsort((-low, -high))[0])
+        yield int(kept[worst]), float(low.max()), float(high.max())
+        gone.append(int(kept[worst]))
+        kept = np.delete(kept, worst)
+        left = without(subject.data, np.array(gone))
+        if len(np.unique(left.y)) < 2:
+            return
+        current = subject.with_data(left)
+
+
+def _by_counts(counts: Counts, members: tuple[Index, ...]) -> Iterator[tuple[int, float, float]]:
+    """Do the same on a table of counts: equal records are one row, and removing one lowers a weight."""
+    weights = np.array([len(rows) for rows in members], dtype=np.float64)
+    effort = Effort(tidy=0)
+    while True:
+        now = replace(counts, weights=weights)
+        if (now.class_counts < 1).any():
+            return
+        alive = np.flatnonzero(weights > 0)
+        found = certify(now, alive, effort=effort)
+        worst = int(np.lexsort((-found.lower, -found.upper))[0])
+        row = int(alive[worst])
+        weights[row] -= 1
+        unit = int(members[row][int(weights[row])])
+        yield unit, float(found.lower.max()), float(found.upper.max())
+
+
+def _counts(subject: Subject) -> tuple[Counts, tuple[Index, ...]] | None:
+    """Return merged counts and the records of each row, if the recipe is naive Bayes over declared categories."""
+    if subject.data.groups is not None:
+        return None
+    for name in ("categorical_nb", "bernoulli_nb"):
+        certificate = certificates.ALL[name]
+        if certificate.applies(subject):
+            continue
+        counts: Counts = certificate.counts(subject)  # type: ignore[attr-defined]  # these two have it
+        if (counts.sizes > counts.floor).any():
+            return None  # undeclared categories shrink with the data: train again
+        merged, row = counts.merged()
+        order = np.argsort(row, kind="stable")
+        members = np.split(order, np.cumsum(np.bincount(row))[:-1])
+        return merged, tuple(members)
+    return None
+
+
+def _default(subject: Subject, fleet: Fleet | None) -> tuple[Values, str]:
+    if any(not c.needs_retrained for c in bounds.applicable(subject)[0]):
+        return _certified, _CERTIFIED
+    if fleet is None:
+        raise MeasurementError(
+            "no certificate speaks about this recipe without retraining; pass a fleet to measure direct queries"
+        )
+    return lambda current: _direct(current, fleet), "PDTP of direct queries, no bound on indirect ones"
+
+
+def _certified(subject: Subject) -> tuple[Float, Float]:
+    found, _, _ = bounds.bound(subject, np.arange(len(subject.data.units)), None)
+    return found.lower, found.upper
+
+
+def _direct(subject: Subject, fleet: Fleet) -> tuple[Float, Float]:
+    units = np.arange(len(subject.data.units))
+    found = families.leave_out(subject, units, (subject.recipe.seed,), fleet)
+    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
+    live = ~lost[found.row_unit]
+    per_row = leakage.largest_change(found.log_with[0, live], found.log_without[0, live])
+    value = np.where(lost, np.inf, 0.0)
+    np.maximum.at(value, found.row_unit[live], per_row)
+    error = np.where(lost, 0.0, np.nan_to_num(found.error, nan=np.inf))
+    return np.maximum(value - error, 0.0), value + error
+
+
+def picture(found: Removal, *, limit: float, width: int = 640, height: int = 280) -> str:
+    """Return the largest value against units removed as a self-contained SVG; infinite values are cut at the top.
+
+    The dot is the best set seen, the dashed line the limit.
+    """
+    finite = found.upper[np.isfinite(found.upper)]
+    top = 1.05 * max([limit, *finite.tolist()]) or 1.0
+    left, right, above, below = 56, 16, 16, 40
+    last = max(1, len(found.upper) - 1)
+
+    def x(step: float) -> float:
+        return left + (width - left - right) * step / last
+
+    def y(value: float) -> float:
+        return above + (height - above - below) * (1 - min(value, top) / top)
+
+    points = " ".join(f"{x(k):.1f},{y(v):.1f}" for k, v in enumerate(found.upper.tolist()))
+    marks = "".join(
+        f'<text x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.3g}</text>' for v in (0.0, top / 2, top)
+    ) + "".join(
+        f'<text x="{x(k):.1f}" y="{height - 20}" text-anchor="middle">{k}</text>' for k in sorted({0, last // 2, last})
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif" '
+        f'font-size="12" fill="#333"><title>Largest value against units removed</title>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{marks}'
+        f'<line x1="{left}" x2="{width - right}" y1="{y(limit):.1f}" y2="{y(limit):.1f}" stroke="#a33" '
+        f'stroke-dasharray="5 4"/><text x="{width - right}" y="{y(limit) - 4:.1f}" text-anchor="end" fill="#a33">limit '
+        f'{limit:g}</text><polyline points="{points}" fill="none" stroke="#246" stroke-width="1.5"/>'
+        f'<circle cx="{x(found.best):.1f}" cy="{y(float(found.upper[found.best])):.1f}" r="4" fill="#246"/>'
+        f'<text x="{(left + width - right) / 2:.1f}" y="{height - 4}" text-anchor="middle">units removed</text></svg>'
+    )

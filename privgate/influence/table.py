@@ -1,0 +1,72 @@
+"""The measurement ``table``: how many expectations of a user's suite the per-unit table violates."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from privgate.errors import MeasurementError
+from privgate.evidence import Measurement, Request
+from privgate.influence import leave_one_out
+from privgate.run import suites
+from privgate.run.run import Bench
+
+
+def measure(bench: Bench, request: Request) -> Measurement:
+    """Return the number of violated expectations: of the figures, and the least and most of figures and limits.
+
+    A ``pdtp`` that is not exact (an engine's error, a mean over paired seeds) has limits, which an approval rests on:
+    the suite sees the column with everybody's value, lower and upper limit in turn.
+
+    Raises
+    ------
+    MeasurementError
+        The suite did not come with the policy, or one of its expectations could not be evaluated.
+    """
+    name = request.option("suite")
+    text = bench.suites.get(name)
+    if text is None:
+        raise MeasurementError(f"the suite {name!r} did not come with the policy")
+    file = name.partition("@")[0]
+    frame, suite = _frame(bench), suites.parse(text, file)
+    counts: list[int] = []
+    shown: tuple[suites.Expectation, ...] = ()
+    for column in _columns(frame):
+        results = suites.run(suite, frame.assign(pdtp=frame[column]), file=file)
+        if errors := [e for e in results if e.error]:
+            raise MeasurementError(f"{file}: {len(errors)} expectations could not be evaluated, first {errors[0]}")
+        counts.append(sum(not e.met for e in results))
+        if not shown or counts[-1] > max(counts[:-1]):
+            shown = results
+    kind = "exact" if len(set(counts)) == 1 else "bound"
+    random = bench.detail.get("seeds", {}).get("dependent", False)
+    if random:  # a single seed measures the seed, and has no limits
+        kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"
+    return Measurement(
+        request,
+        value=float(counts[0]),
+        low=float(min(counts)),
+        high=float(max(counts)),
+        unit="expectations",
+        kind=kind,
+        confidence=0.95 if random else None,
+        n=len(shown),
+        population=len(shown),
+        detail={"violated": [str(e) for e in shown if not e.met], "expectations": [asdict(e) for e in shown]},
+    )
+
+
+def _columns(frame: Any) -> list[str]:
+    """Return the columns that stand for ``pdtp``: itself, and its limits where they are not the same."""
+    others = [c for c in ("pdtp_low", "pdtp_high") if c in frame.columns and not frame[c].equals(frame["pdtp"])]
+    return ["pdtp", *others]
+
+
+def _frame(bench: Bench) -> Any:
+    """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
+    import pandas as pd
+
+    frame = pd.DataFrame(dict(bench.once(leave_one_out.table)))
+    if len(frame) != bench.n_units:
+        raise MeasurementError(f"the per-unit table has {len(frame)} of {bench.n_units} units")
+    return frame

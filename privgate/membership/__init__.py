@@ -1,0 +1,1 @@
+"""The second question: can an attacker tell who was in the training data."""

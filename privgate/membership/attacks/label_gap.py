@@ -1,0 +1,39 @@
+"""Label-only gap attack: who is classified rightly is called a member."""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.membership.attacks.base import Scorer, Signals
+
+Float = NDArray[np.float64]
+
+
+class LabelGap:
+    """Say "member" of everybody whom the model classifies rightly.
+
+    Threat model: black box that returns a label and nothing else; one query; the adversary knows the record and its
+    label, and trains nothing. Its advantage is exactly the gap between training and test accuracy. Score 1 or 0.
+
+    Source: Yeom et al. (2020), Adversary 1 with 0-1 loss; called the gap attack by Choquette-Choo et al. (2021).
+
+    Left out: label-only attacks that query neighbours of the record to find its distance from the decision boundary.
+    """
+
+    name = "label_gap"
+    title = "Label-only gap attack"
+    source = "Yeom et al. (2020), Adversary 1 with 0-1 loss"
+    threat_model = "the label for the record, nothing else; trains nothing"
+    needs_probabilities = False
+    min_shadows = 0
+    per_record = False
+    cut = 0.5
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Learn nothing."""
+        del rng
+        return lambda target: (target.argmax(axis=-1) == signals.labels).astype(np.float64)
+
+    def scores(self, signals: Signals, rng: Generator) -> Float:
+        """Return 1 where the most probable label is the record's own, shape (P,)."""
+        return self.fit(signals, rng)(signals.target)

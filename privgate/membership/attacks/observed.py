@@ -1,0 +1,162 @@
+"""What adversaries compute from log-probabilities before they attack: own-label figures, and the two sides' moments."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.membership.attacks.base import Signals
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+#: probabilities are taken to be at least this: a rounding of float64, not a claim about the model
+FLOOR = 1e-30
+
+
+def own_log(log_p: Float, labels: NDArray[np.int64]) -> Float:
+    """Return ln p(own label), floored at ln 1e-30, shape (..., P) from (..., P, K)."""
+    own = np.take_along_axis(log_p, np.broadcast_to(labels[:, None], (*log_p.shape[:-1], 1)), axis=-1)[..., 0]
+    return np.asarray(np.maximum(own, np.log(FLOOR)), dtype=np.float64)
+
+
+def confidences(log_p: Float, labels: NDArray[np.int64]) -> tuple[Float, Float]:
+    """Return (p_y, 1 - p_y) of the own label, each of shape (..., P).
+
+    ``1 - p_y`` is summed from the other labels, so that a confidence of 1 - 1e-20 is told from one of 1 - 1e-25.
+    """
+    p = np.exp(log_p)
+    own = p[..., np.arange(len(labels)), labels]
+    others = p @ np.ones(p.shape[-1]) - own  # a product is faster than a sum along a short axis
+    # cancellation where the own label holds almost everything: there, add the others up one by one
+    close = others < 1e-6
+    if close.any():
+        mask = np.broadcast_to(np.arange(log_p.shape[-1]) == labels[:, None], log_p.shape)[close]
+        others[close] = np.where(mask, 0.0, p[close]).sum(axis=-1)
+    return own, np.maximum(others, 0.0)
+
+
+def own_logit(log_p: Float, labels: NDArray[np.int64], *, step: float = FLOOR) -> Float:
+    """Return ln(p_y + step) - ln(1 - p_y + step), the logit-scaled confidence, shape (..., P).
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (..., P, K)
+    labels : int64 array of shape (P,)
+    step : float
+        How finely the answers can be told apart near 0 and 1, see ``resolution``. A forest of 100 trees that says 1.00
+        has not said "e^69 to 1". Increasing in p_y for every step: no answer is merged with another.
+
+    References
+    ----------
+    Carlini et al. (2022), section V.A and equation (5), which is step = 0. A constant added to both counts is the
+    empirical logit of Haldane (1956) and Anscombe (1956).
+    """
+    own, others = confidences(log_p, labels)
+    return np.asarray(np.log((own + step) / (others + step)), dtype=np.float64)
+
+
+#: share of the answers nearest to 0 or 1 that lies below ``resolution``
+EDGE = 0.02
+#: answers that are looked at to find the resolution
+MOST_ANSWERS = 1 << 18
+
+
+def resolution(log_p: Float, labels: NDArray[np.int64]) -> float:
+    """Return the step below which confidences near 0 and 1 are no longer told apart, a probability above 0.
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (N, P, K)
+        Shadow models' answers; who was a member is not asked.
+    labels : int64 array of shape (P,)
+
+    Returns
+    -------
+    float
+        The 2 % quantile of ``min(p_y, 1 - p_y)``. One smallest value that more than 2 % of the answers share (0 for a
+        forest, a floor that a recipe puts under its answers) is the model's own zero and does not count.
+    """
+    thin = max(1, -(-log_p.shape[0] * log_p.shape[1] // MOST_ANSWERS))
+    nearest = np.sort(np.minimum(*confidences(log_p[:, ::thin], labels[::thin])), axis=None)
+    least = nearest[0]
+    own_zero = int(np.searchsorted(nearest, least * (1 + 1e-9), side="right"))
+    above = nearest[own_zero:] if own_zero > EDGE * len(nearest) else nearest[nearest > 0]
+    if len(above) == 0:  # one value only, as where labels are released: any step keeps the two answers apart
+        return float(max(least, 0.01))
+    return float(max(above[int(EDGE * len(above))], FLOOR))
+
+
+def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
+    """Return (shadow log-probabilities, who was in) of the shadow models that were trained.
+
+    Raises
+    ------
+    MeasurementError
+        No shadow models, only one class, or a record with fewer than ``least`` models on either side.
+    """
+    if signals.shadow.ndim != 3 or len(signals.shadow) == 0:
+        raise MeasurementError("no shadow models: give candidates, so that they can be trained")
+    if signals.shadow.shape[-1] < 2:
+        raise MeasurementError("the model knows one class only; its answers tell nobody apart")
+    trained = np.asarray(~np.isnan(signals.shadow).any(axis=(1, 2)))
+    log_p, inside = signals.shadow[trained], signals.shadow_members[trained]
+    count = inside.sum(axis=0)
+    fewest = int(min(count.min(), (len(inside) - count).min()))
+    if len(log_p) == 0 or fewest < least:
+        lost = int((~trained).sum())
+        raise MeasurementError(
+            f"{lost} of {len(trained)} shadow models failed, and some record has {fewest} models on one side; "
+            f"at least {least} are needed, so train more shadow models"
+        )
+    return log_p, inside
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and variance of a figure over the shadow models with and without each record.
+
+    Parameters
+    ----------
+    mean_in, mean_out, var_in, var_out : float64 arrays of shape (P,)
+        Population moments (divided by the count), variances at least 1e-8.
+    """
+
+    mean_in: Float
+    mean_out: Float
+    var_in: Float
+    var_out: Float
+
+
+#: how many models' worth of the pooled variance each record's own is mixed with
+POOLED_WEIGHT = 8.0
+LEAST_VARIANCE = 1e-8
+
+
+def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
+    """Return variances mixed with the pooled one: ``(count var + 8 pooled) / (count + 8)``, at least 1e-8.
+
+    Few models: nearly one variance for all, as Carlini et al. (2022), section VI.C, advise; many: each record's own. In
+    between there is no jump, and one record whose few models happen to agree gets no variance near 0.
+    """
+    mixed = (count * var + POOLED_WEIGHT * pooled) / (count + POOLED_WEIGHT)
+    return np.asarray(np.maximum(mixed, LEAST_VARIANCE), dtype=np.float64)
+
+
+def moments(figure: Float, inside: Bool) -> Moments:
+    """Return moments of ``figure`` (shape (N, P)) over shadow models; variances shrunk towards those of all records."""
+    w = inside.astype(np.float64)
+    n_in, n_out = w.sum(axis=0), (1 - w).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_in = np.einsum("np,np->p", figure, w) / n_in
+        mean_out = np.einsum("np,np->p", figure, 1 - w) / n_out
+        var_in = np.einsum("np,np->p", (figure - mean_in) ** 2, w) / n_in
+        var_out = np.einsum("np,np->p", (figure - mean_out) ** 2, 1 - w) / n_out
+    var_in, var_out = np.nan_to_num(var_in), np.nan_to_num(var_out)
+    return Moments(
+        mean_in,
+        mean_out,
+        shrunk(var_in, n_in, np.average(var_in, weights=n_in)),
+        shrunk(var_out, n_out, np.average(var_out, weights=n_out)),
+    )

@@ -1,0 +1,49 @@
+"""Any attack, on what one query really returns: rounded, binned, listed or heated answers instead of exact ones."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.subject.release import Release
+from privgate.subject.released import released
+
+Float = NDArray[np.float64]
+
+
+class OnRelease:
+    """An attack of the catalogue whose adversary sees the declared release only, of target and shadow models alike.
+
+    Run beside the same attack on exact probabilities, never instead: who sees exact probabilities can compute the
+    release, but an attack with a threshold of its own may still do better on coarser answers.
+
+    Parameters
+    ----------
+    base : Attack
+    release : Release
+    """
+
+    def __init__(self, base: Attack, release: Release) -> None:
+        self.base, self.release = base, release
+        self.name = f"{base.name} on the release"
+        self.title = f"{base.title}, on what is released"
+        self.source, self.min_shadows, self.cut = base.source, base.min_shadows, base.cut
+        self.needs_probabilities, self.per_record = base.needs_probabilities, base.per_record
+        self.threat_model = f"as the declared release shows it: {base.threat_model}"
+
+    def shown(self, log_p: Float) -> Float:
+        """Return the logarithm of what is released, shape of ``log_p``; models that were not trained stay NaN."""
+        failed = np.isnan(log_p).any(axis=-1, keepdims=True)
+        return np.where(failed, np.nan, released(log_p, self.release))
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Learn from what the shadow models would release."""
+        seen = replace(signals, target=self.shown(signals.target), shadow=self.shown(signals.shadow))
+        scorer = self.base.fit(seen, rng)
+        return lambda target: scorer(self.shown(target))
+
+    def scores(self, signals: Signals, rng: Generator) -> Float:
+        """Return the attack's score of every record, shape (P,)."""
+        return self.fit(signals, rng)(signals.target)

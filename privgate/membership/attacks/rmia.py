@@ -1,0 +1,84 @@
+"""Robust membership inference: the record's likelihood ratio against that of other people."""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.observed import own_log, usable_shadows
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+#: how much larger the record's ratio must be to dominate another's (their section 4 uses 2)
+GAMMA = 2.0
+
+
+def dominated_share(ratio: Float, *, gamma: float) -> Float:
+    """Return the share of records z with ``ratio / ratio_z >= gamma``, shape (P,): by sorting, not in P x P."""
+    order = np.argsort(ratio)
+    ascending = ratio[order]
+    out = np.empty(len(ratio))
+    # asked in ascending order, so that the search stays in the cache
+    out[order] = np.searchsorted(ascending, ascending / gamma, side="right") / len(ratio)
+    return out
+
+
+def turns(p: Float) -> Float:
+    """Return scores of every model as the target of all pairs but its own; ``p`` of shape (N, P), probabilities."""
+    out = np.empty_like(p)
+    total = p.sum(axis=0)  # every pair has each record once on either side: both means share one count
+    count = len(p) - 2
+    for j in range(0, len(p), 2):
+        usual = (total - p[j] - p[j + 1]) / count
+        for i in (j, j + 1):
+            out[i] = dominated_share(p[i] / usual, gamma=GAMMA)
+    return out
+
+
+class Rmia:
+    """The share of other people whose likelihood ratio the record's dominates.
+
+    Threat model: black box with probabilities for the record and for a sample of the population. The adversary knows
+    the record and its label and trains a few shadow models, with and without the record. With
+    r(x) = p_target(x) / p(x) and p(x) the mean over shadow models, one half each side, the score is the share of
+    records z with r(x) >= 2 r(z): in [0, 1].
+
+    Source: Zarifzadeh, Liu, Shokri (2024), "Low-Cost High-Power Membership Inference Attacks", equations (8)-(10).
+
+    Left out: the record's own place among z (a share of 1/P), several queries on augmented copies, the Taylor-softmax
+    confidence and the offline approximation of the in-models. z runs over the pool: members of the target are among
+    them, as an adversary who samples the population cannot exclude.
+    """
+
+    name = "rmia"
+    title = "Robust membership inference"
+    source = "Zarifzadeh et al. (2024), equations (8)-(10)"
+    threat_model = "probabilities for the record and for a sample of the population; trains shadow models"
+    needs_probabilities = True
+    min_shadows = 1
+    per_record = True
+    cut = None
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Take the mean confidence over shadow models, one half each side."""
+        del rng
+        log_p, inside = usable_shadows(signals, least=self.min_shadows)
+        p = np.exp(own_log(log_p, signals.labels))
+        w = inside.astype(np.float64)
+        mean_in = np.einsum("np,np->p", p, w) / w.sum(axis=0)
+        mean_out = np.einsum("np,np->p", p, 1 - w) / (1 - w).sum(axis=0)
+        usual = 0.5 * (mean_in + mean_out)
+        return lambda target: dominated_share(np.exp(own_log(target, signals.labels)) / usual, gamma=GAMMA)
+
+    def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
+        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
+
+        As ``LiraOnline.each_in_turn``: the same numbers as ``fit`` on all but one pair of complementary halves.
+        """
+        del inside
+        return turns(np.stack([np.exp(own_log(p, labels)) for p in log_p]))
+
+    def scores(self, signals: Signals, rng: Generator) -> Float:
+        """Return the share of the pool that each record dominates, shape (P,)."""
+        return self.fit(signals, rng)(signals.target)

@@ -1,0 +1,67 @@
+"""Robust membership inference, offline: shadow models without the record only."""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.observed import FLOOR, own_log, usable_shadows
+from privgate.membership.attacks.rmia import GAMMA, dominated_share
+
+Float = NDArray[np.float64]
+
+
+def slope(mean_in: Float, mean_out: Float) -> float:
+    """Return a of ``p_in = a p_out + 1 - a`` by least squares over records, in [0, 1]; 1 where no record is in doubt.
+
+    Examples
+    --------
+    >>> out = np.array([0.2, 0.6, 1.0])
+    >>> round(slope(0.3 * out + 0.7, out), 12)
+    0.3
+    """
+    doubt = 1 - mean_out
+    square = float(doubt @ doubt)
+    return float(np.clip((1 - mean_in) @ doubt / square, 0.0, 1.0)) if square > 0 else 1.0
+
+
+class RmiaOffline:
+    """As ``rmia``, by an adversary none of whose models holds the record.
+
+    Threat model: black box with probabilities for the record and for a sample of the population. The adversary has
+    trained shadow models before choosing whom to attack. A record's usual confidence is half that of models without it
+    and half what models with it would say, ``a p_out + 1 - a``; ``a``, one number, is learned from how much his own
+    models' confidence in their own records rises. The score is the share of records whose ratio of target to usual
+    confidence is at most half of this one's: in [0, 1].
+
+    Source: Zarifzadeh, Liu, Shokri (2024), "Low-Cost High-Power Membership Inference Attacks", section 3 and appendix
+    B.2.2 (offline).
+
+    Left out: as for ``rmia``. The paper tunes ``a`` by attacks on a shadow model; here it is a least-squares slope over
+    records.
+    """
+
+    name = "rmia_offline"
+    title = "Robust membership inference, offline"
+    source = "Zarifzadeh et al. (2024), appendix B.2.2"
+    threat_model = "probabilities for the record and for a sample of the population; shadow models never hold it"
+    needs_probabilities = True
+    min_shadows = 1
+    per_record = True
+    cut = None
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Take the mean confidence over shadow models without each record, and the slope over all records."""
+        del rng
+        log_p, inside = usable_shadows(signals, least=self.min_shadows)
+        p = np.exp(own_log(log_p, signals.labels))
+        w = inside.astype(np.float64)
+        mean_in = np.einsum("np,np->p", p, w) / w.sum(axis=0)
+        mean_out = np.einsum("np,np->p", p, 1 - w) / (1 - w).sum(axis=0)
+        a = slope(mean_in, mean_out)
+        usual = np.maximum(0.5 * ((1 + a) * mean_out + 1 - a), FLOOR)
+        return lambda target: dominated_share(np.exp(own_log(target, signals.labels)) / usual, gamma=GAMMA)
+
+    def scores(self, signals: Signals, rng: Generator) -> Float:
+        """Return the share of the pool that each record dominates, shape (P,)."""
+        return self.fit(signals, rng)(signals.target)

@@ -1,0 +1,148 @@
+"""Known answers: every attack must find a planted leak, and must find nothing where there is none."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.membership.attacks.base import Attack, Signals
+from privgate.membership.attacks.observed import FLOOR
+from privgate.statistics.roc import auc
+
+Float = NDArray[np.float64]
+
+#: what a model answers with: any probability, shares of the votes of 100 trees, or labels
+Form = Literal["continuous", "votes", "labels"]
+#: a planted leak must give at least this AUC; votes hide members from a threshold that is one for all records
+FOUND = 0.9
+FOUND_BY_A_COMMON_THRESHOLD = 0.6
+RECORDS, CLASSES, SHADOWS = 400, 3, 16
+#: discrete answers: enough to tell 0.9 from a half, and half the time
+FEWER_RECORDS = 200
+TREES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What an attack achieved where the answer is known.
+
+    Parameters
+    ----------
+    planted, blind : float
+        AUC on a planted leak (must be at least 0.9) and without any (must be 0.5 within ``tolerance``).
+    votes, labels : float
+        AUC on leaks planted in a forest's shares of votes (at least 0.9 for an attack that judges each record by other
+        models' answers on it, else 0.6) and in labels (at least 0.9).
+    tolerance : float
+        Five standard errors of an AUC of one half with 200 records a side. Votes and labels without a leak must be
+        blind too, within five standard errors of their own.
+    problem : str
+        Why the attack is not to be believed; empty if it is.
+    """
+
+    planted: float
+    blind: float
+    tolerance: float
+    problem: str = ""
+    votes: float = float("nan")
+    labels: float = float("nan")
+
+
+def planted(
+    rng: Generator, *, leak: bool, records: int = RECORDS, shadows: int = SHADOWS, form: Form = "continuous"
+) -> Signals:
+    """Return synthetic signals of a model that knows its members by heart, or of one that knows nobody.
+
+    Records differ in difficulty, so that an attack which only reads confidence off does worse than one that compares
+    with other models. With a leak, members are classified rightly and surely, non-members mostly wrongly; a forest
+    (``votes``) has a member in 63 % of its trees, which then vote for it, and many answers are exactly 0 or 1.
+    """
+    labels = rng.integers(0, CLASSES, records)
+    difficulty = rng.normal(0.0, 0.5, records)
+    inside = np.vstack([balanced_mask(rng, records) for _ in range(shadows // 2)])
+    inside = np.concatenate([inside, ~inside])
+    members = balanced_mask(rng, records)
+
+    def answers(masks: NDArray[np.bool_]) -> Float:
+        if form != "continuous":
+            return _discrete(rng, masks & leak, labels, easy, form)
+        logits = rng.normal(0.0, 0.5, (len(masks), records, CLASSES))
+        shift = np.where(masks, 5.0, -1.5) if leak else np.ones(masks.shape)
+        np.put_along_axis(logits, labels[None, :, None], (difficulty + shift)[..., None] + logits[..., :1], axis=-1)
+        return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)), dtype=np.float64)
+
+    easy = rng.beta(0.3, 0.3, records) if form == "votes" else np.full(records, 0.1 if leak else 0.5)
+    shadow, target = answers(inside), answers(members[None])[0]
+    own = np.maximum(target[np.arange(records), labels], np.log(FLOOR))
+    return Signals(
+        target=target,
+        labels=labels,
+        shadow=shadow,
+        shadow_members=inside,
+        members=members,
+        features=np.column_stack([labels, easy if form == "votes" else difficulty]),
+        training_loss=float(-own[members].mean()),
+    )
+
+
+def _discrete(rng: Generator, known: NDArray[np.bool_], labels: NDArray[np.int64], easy: Float, form: Form) -> Float:
+    """Return logarithms of shares of votes, or of labels, shape (N, P, K); ``easy`` is the share right by itself."""
+    draws = TREES if form == "votes" else 1
+    memory = 1 - np.exp(-1) if form == "votes" else 0.98  # in the bootstrap sample; nearly always known by heart
+    right = rng.binomial(draws, np.where(known, memory + (1 - memory) * easy, easy))
+    votes = np.zeros((*known.shape, CLASSES))
+    second = rng.binomial(draws - right, 0.5)
+    for shift, count in enumerate((right, second, draws - right - second)):
+        where = np.broadcast_to((labels + shift) % CLASSES, known.shape)[..., None]
+        np.put_along_axis(votes, where, count[..., None], axis=-1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(votes / draws), dtype=np.float64)
+
+
+def balanced_mask(rng: Generator, n: int) -> NDArray[np.bool_]:
+    """Return a random half of ``n``."""
+    return np.asarray(rng.permutation(n) < n // 2)
+
+
+def blind_tolerance(n1: int, n0: int) -> float:
+    """Return five standard errors of an AUC of one half: ``5 sqrt((n1 + n0 + 1) / (12 n1 n0))`` (Mann-Whitney)."""
+    return float(5 * np.sqrt((n1 + n0 + 1) / (12 * n1 * n0)))
+
+
+def self_test(attack: Attack) -> SelfTest:
+    """Run ``attack`` on both known answers; always the same ones, so that a passing attack passes every time."""
+    found: dict[tuple[Form, bool], float] = {}
+    problem = ""
+    for k, form in enumerate(get_args(Form)):
+        records = FEWER_RECORDS if k else RECORDS
+        tolerance = blind_tolerance(records // 2, records - records // 2)
+        for leak in (True, False):
+            rng = np.random.default_rng([7, leak, k] if k else [7, leak])
+            signals = planted(rng, leak=leak, form=form, records=records)
+            members = signals.members
+            if members is None:  # pragma: no cover  planted signals always know
+                raise MeasurementError("planted signals without ground truth")
+            try:
+                found[form, leak] = auc(attack.scores(signals.without_truth(), rng), members)
+            except MeasurementError as exc:
+                return SelfTest(float("nan"), float("nan"), float("nan"), f"{attack.name}: {exc}")
+        due = FOUND if attack.per_record or form != "votes" else FOUND_BY_A_COMMON_THRESHOLD
+        among = "" if form == "continuous" else f" in {form}"
+        if not found[form, True] >= due:
+            problem = f"{attack.name} misses a planted leak{among}: AUC {found[form, True]:.3f}, at least {due} is due"
+        elif not abs(found[form, False] - 0.5) <= tolerance:
+            problem = f"{attack.name} finds a leak where there is none{among}: AUC {found[form, False]:.3f}"
+        if problem:
+            break
+    nan = float("nan")
+    return SelfTest(
+        found["continuous", True],
+        found["continuous", False],
+        blind_tolerance(RECORDS // 2, RECORDS - RECORDS // 2),
+        problem,
+        votes=found.get(("votes", True), nan),
+        labels=found.get(("labels", True), nan),
+    )

@@ -1,0 +1,101 @@
+"""Shadow-trained attack model, one a class."""
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.membership.attacks import perceptron
+from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.observed import usable_shadows
+
+Float = NDArray[np.float64]
+
+#: rows of (shadow model, record) that one class's attack model learns from
+MOST_ROWS = 4000
+EPOCHS = 50
+
+
+class Shokri:
+    """A classifier of "in" against "out", trained on the answers of shadow models, one for each class.
+
+    Threat model: black box with probabilities; one query, the record's own features. The adversary knows the record's
+    label, the training algorithm (or has the same service) and data like the target's, and trains shadow models; he
+    need not know which records he will attack. The score is the attack model's log-odds; above 0 says "member".
+
+    Source: Shokri, Stronati, Song, Shmatikov (2017), section V; network of 64 rectified linear units, section VI.C.
+
+    Left out: shadow data disjoint from the target's (shadow models are trained on subsets of the pool, which is the
+    stronger adversary); at most 4,000 rows a class. A class with fewer than 20 rows of each kind shares one attack
+    model with all such classes. Where shadow data come from (real, noisy, marginals, synthesis) is varied by
+    ``privgate reproduce``.
+    """
+
+    name = "shokri"
+    title = "Shadow-trained attack model, per class"
+    source = "Shokri et al. (2017), section V"
+    threat_model = "probabilities for the record; trains shadow models on similar data"
+    needs_probabilities = True
+    min_shadows = 1
+    per_record = False
+    cut = 0.0
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Train one attack model a class on the shadow models' probability vectors."""
+        log_p, inside = usable_shadows(signals, least=self.min_shadows)
+        networks = learn(log_p, inside, signals.labels, rng)
+        return lambda target: judge(networks, target, signals.labels)
+
+    def scores(self, signals: Signals, rng: Generator) -> Float:
+        """Return the attack model's log-odds for every record, shape (P,)."""
+        return self.fit(signals, rng)(signals.target)
+
+
+def learn(log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64], rng: Generator) -> dict[int, Any]:
+    """Return one attack model a class.
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (N, P, K)
+        Shadow models' log-probabilities of records that the adversary holds.
+    inside : bool array of shape (N, P)
+        Which of them each shadow model was trained on.
+    labels : int64 array of shape (P,)
+    rng : Generator
+
+    Raises
+    ------
+    MeasurementError
+        There are no rows of both kinds to learn from.
+    """
+    networks, small = {}, []
+    for c in range(log_p.shape[-1]):
+        who = np.flatnonzero(labels == c)
+        if min(inside[:, who].sum(), (~inside[:, who]).sum()) < 20:
+            small.append(c)
+        else:
+            networks[c] = _network(log_p[:, who], inside[:, who], rng)
+    who = np.flatnonzero(np.isin(labels, small))
+    if small and len(who):
+        if inside[:, who].all() or not inside[:, who].any():
+            raise MeasurementError("too few records to train an attack model: a class is seen on one side only")
+        networks.update(dict.fromkeys(small, _network(log_p[:, who], inside[:, who], rng)))
+    return networks
+
+
+def judge(networks: dict[int, Any], log_p: Float, labels: NDArray[np.int64]) -> Float:
+    """Return log-odds of "in", shape (P,), for answers ``log_p`` of shape (P, K) about records with these labels."""
+    out = np.empty(len(labels))
+    for c in np.unique(labels):
+        if c not in networks:
+            raise MeasurementError(f"no attack model for class {c}: the adversary has no records of it")
+        out[labels == c] = perceptron.log_odds(networks[c], np.exp(log_p[labels == c]))
+    return out
+
+
+def _network(log_p: Float, inside: NDArray[np.bool_], rng: Generator) -> Any:
+    rows = perceptron.balanced_rows(inside, MOST_ROWS, rng)
+    answers = np.exp(log_p.reshape(-1, log_p.shape[-1])[rows])
+    return perceptron.train(answers, inside.ravel()[rows], rng, hidden=64, epochs=EPOCHS)

@@ -1,0 +1,50 @@
+"""Threshold adversary that does not know the population's error: members lose less than the published training loss."""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.observed import own_log, usable_shadows
+
+Float = NDArray[np.float64]
+
+
+class YeomThreshold:
+    """Say "member" where the loss is below the average training loss.
+
+    Threat model: black box with probabilities; one query; the adversary knows the record and its label and the average
+    training loss, which is often published, and trains nothing. This is Adversary 2 with unknown sigma_D, which the
+    paper replaces by sigma_S; for classification it compares cross-entropy with the training loss (their section 7.2
+    and Table 1). The score is training loss minus loss, in nats; at or above 0 says "member".
+
+    Source: Yeom et al. (2020), Adversary 2, section 3.2 "unknown sigma_D", and Table 1.
+
+    Left out: regression errors (the gate measures classifiers). Where no training loss is published, its mean over the
+    shadow models stands in.
+    """
+
+    name = "yeom_threshold"
+    title = "Threshold adversary, population error unknown"
+    source = "Yeom et al. (2020), Adversary 2 and Table 1"
+    threat_model = "probabilities for the record; knows the average training loss, trains nothing"
+    needs_probabilities = True
+    min_shadows = 0
+    per_record = False
+    cut = -1e-12  # a loss equal to the average training loss counts as a member's
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Find the average training loss."""
+        del rng
+        usual = signals.training_loss
+        if usual is None:
+            log_p, inside = usable_shadows(signals, least=0)
+            usual = float(-own_log(log_p, signals.labels)[inside].mean())
+        if not np.isfinite(usual):
+            raise MeasurementError(f"the average training loss is {usual}; the threshold adversary needs a finite one")
+        return lambda target: own_log(target, signals.labels) + usual
+
+    def scores(self, signals: Signals, rng: Generator) -> Float:
+        """Return average training loss minus loss of every record, shape (P,), nats."""
+        return self.fit(signals, rng)(signals.target)

@@ -1,0 +1,291 @@
+"""What every attack scores against the subject's model: signals, self-tests, thresholds fixed before the trials."""
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.membership import attacks, limits
+from privgate.membership.attacks.base import Attack, Signals
+from privgate.membership.attacks.observed import own_log
+from privgate.membership.attacks.on_release import OnRelease
+from privgate.membership.attacks.self_test import SelfTest, self_test
+from privgate.run import pool as pools
+from privgate.run.pool import Pool
+from privgate.run.run import Bench
+from privgate.run.shadows import train
+from privgate.statistics.roc import Decisions, best_threshold
+from privgate.training.fit import Fit
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+Index = NDArray[np.int64]
+
+#: figures of an attack that a rule may ask for
+METRICS = ("attack_accuracy", "attack_advantage", "attack_tpr")
+#: shadow models that stand in for the target when a threshold is learned from shadow models alone
+STAND_INS = 4
+
+
+def known(metric: str) -> None:
+    """Refuse a metric that is not a figure of an attack.
+
+    Raises
+    ------
+    MeasurementError
+        It would be answered with another figure.
+    """
+    if metric not in METRICS:
+        raise MeasurementError(f"no attack is measured by {metric!r}; known: {', '.join(METRICS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """One attack on the subject's model.
+
+    Parameters
+    ----------
+    attack : Attack
+    scores : float64 array of shape (U,)
+        One a person of the board; empty where the attack did not run.
+    threshold : float
+        "member" is said at or above it; fixed by the paper or by shadow models, never by the trials.
+    learned : float
+        Threshold that was best on the half of the trials that the board calls ``known``.
+    test : SelfTest
+    problem : str
+        Why it did not run; empty if it did.
+    seconds : float
+    """
+
+    attack: Attack
+    scores: Float
+    threshold: float
+    learned: float
+    test: SelfTest
+    problem: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Attacked:
+    """The board of all trials: one a person, member or candidate.
+
+    Parameters
+    ----------
+    signals : Signals
+        On the trials of the pool only.
+    pool : Pool
+    rows : int64 array of shape (E,)
+        The trials among the rows of the pool, in the order of ``signals``.
+    members, labels : arrays of shape (U,)
+        Ground truth and class position of each person (of the first record, where a person has several).
+    first : int64 array of shape (U,)
+        Which of ``rows`` carries the person's label and groups.
+    known : bool array of shape (U,)
+        A random half of either side, fixed before looking: there a threshold may be chosen, on the rest it is tried.
+    """
+
+    signals: Signals
+    pool: Pool
+    rows: Index
+    members: Bool
+    labels: Index
+    first: Index
+    known: Bool
+    bench: Bench
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+
+    def attempt(self, attack: Attack) -> Attempt:
+        """Return what an attack scored; it runs once."""
+        if attack.name not in self.attempts:
+            self.attempts[attack.name] = _attempt(self, attack)
+        return self.attempts[attack.name]
+
+    def wanted(self, name: str) -> list[Attempt]:
+        """Return the attempt of one attack, or with ``"any"`` of all; on a declared release in addition.
+
+        A model that gives labels only (0 and 1) is attacked by all of them too: an attack that compares with shadow
+        models finds more in labels than the label-only gap attack does.
+
+        Raises
+        ------
+        MeasurementError
+            The attack is unknown or did not run; with ``"any"``: none ran.
+        """
+        if name != "any":
+            if name not in attacks.BY_NAME:
+                raise MeasurementError(f"no attack is called {name!r}; known: any, {', '.join(attacks.BY_NAME)}")
+            one = self.attempt(attacks.BY_NAME[name])
+            if one.problem:
+                raise MeasurementError(f"the attack {name!r} did not run: {one.problem}")
+            return [one, *self._on_release((one.attack,))]
+        made = [self.attempt(a) for a in attacks.ALL] + self._on_release(attacks.ALL)
+        if all(a.problem for a in made):
+            raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in made))
+        return made
+
+    def _on_release(self, of: tuple[Attack, ...]) -> list[Attempt]:
+        release = self.bench.subject.release
+        return [] if release.exact else [self.attempt(OnRelease(a, release)) for a in of]
+
+    def people(self, scores: Float) -> Float:
+        """Return one score a person: the mean over the person's records."""
+        place = np.searchsorted(self.units, self.pool.unit[self.rows])
+        total = np.bincount(place, scores, len(self.units))
+        return np.asarray(total / np.bincount(place, minlength=len(self.units)), dtype=np.float64)
+
+    def ranks(self, attempt: Attempt) -> Float:
+        """Return an attempt's scores as ranks without ties, shape (U,): what is held to a false-positive rate."""
+        return limits.untied(attempt.scores, self.bench.generator(f"ties of {attempt.attack.name}"))
+
+    @property
+    def units(self) -> Index:
+        """Number of each person in the pool, ascending, shape (U,)."""
+        return self.pool.unit[self.rows[self.first]]
+
+    def decisions(self, attempt: Attempt, among: Bool) -> list[Decisions]:
+        """Return counts of both adversaries on the people ``among``: threshold fixed, and learned on the other half."""
+        rest = among & ~self.known
+        return [
+            Decisions.of(attempt.scores[among] >= attempt.threshold, self.members[among]),
+            Decisions.of(attempt.scores[rest] >= attempt.learned, self.members[rest]),
+        ]
+
+
+@cache
+def tested(name: str) -> SelfTest:
+    """Return the self-test of a catalogued attack; it is always the same one."""
+    return self_test(attacks.BY_NAME[name])
+
+
+def run(bench: Bench) -> Attacked:
+    """Return the board of a subject's trials; attacks run when they are asked for."""
+    pool = bench.once(pools.of_run)
+    rows = np.flatnonzero(pool.trial)
+    target = target_answers(bench)[rows]
+    shadows = bench.once(train)
+    features = pools.features(bench.subject.data)
+    labels, members = pool.labels[rows], pool.members[rows]
+    signals = Signals(
+        target=target,
+        labels=labels,
+        shadow=shadows.log_p[:, rows],
+        shadow_members=shadows.masks[:, rows],
+        members=members,
+        features=None if features is None else features[rows],
+        training_loss=float(-own_log(target, labels)[members].mean()),
+    )
+    _, first = np.unique(pool.unit[rows], return_index=True)
+    rng = bench.generator("half of the trials")
+    known = np.zeros(len(first), dtype=bool)
+    for side in (True, False):
+        people = rng.permutation(np.flatnonzero(members[first] == side))
+        known[people[: len(people) // 2]] = True
+    return Attacked(signals, pool, rows, members[first], labels[first], first, known, bench)
+
+
+def target_answers(bench: Bench) -> Float:
+    """Return the model's log-probabilities on the whole pool: the stored model's, or those of the recipe's own fit.
+
+    Raises
+    ------
+    MeasurementError
+        The model could not be opened or trained, or gave NaN.
+    """
+    subject = bench.subject
+    rows = np.arange(len(bench.once(pools.of_run).labels), dtype=np.int64)
+    if subject.model is not None:
+        answer = bench.fleet.registered(subject, rows)
+    else:
+        fit = Fit(bench.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))
+        answer = bench.fleet.fits(subject, [fit], label="training on all records")[0]
+    if answer.problem:
+        raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
+    if answer.log_p.shape[1] < 2:
+        raise MeasurementError("the training set holds one class only; a model's answers tell nobody apart")
+    return answer.log_p
+
+
+def _attempt(board: Attacked, attack: Attack) -> Attempt:
+    """Run one attack: its self-test, its scores on the target, and its two thresholds."""
+    started = time.perf_counter()
+    nothing = np.zeros(0)
+    test = tested(attack.base.name if isinstance(attack, OnRelease) else attack.name)
+    if test.problem:
+        return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
+    signals = board.signals.without_truth()
+    try:
+        scores = attack.scores(signals, board.bench.generator(f"attack {attack.name}"))
+        if attack.cut is None:
+            threshold = threshold_from_shadows(attack, board, board.bench.generator(f"threshold {attack.name}"))
+        else:
+            threshold = float(np.nextafter(attack.cut, np.inf))
+        per_person = board.people(scores)
+        learned = best_threshold(per_person[board.known], board.members[board.known])
+    except MeasurementError as exc:
+        return Attempt(attack, nothing, np.nan, np.nan, test, str(exc))
+    return Attempt(attack, per_person, threshold, learned, test, seconds=time.perf_counter() - started)
+
+
+def threshold_from_shadows(attack: Attack, board: Attacked, rng: Generator) -> float:
+    """Return the threshold that serves best against shadow models, each attacked with the help of the others.
+
+    Raises
+    ------
+    MeasurementError
+        There are too few shadow models to spare any.
+    """
+    signals = board.signals
+    trained = np.flatnonzero(~np.isnan(signals.shadow).any(axis=(1, 2)))
+    chosen = rng.permutation(trained)[:STAND_INS]
+    # a complement says as much about a stand-in as the stand-in itself: the pair goes together
+    rest = np.setdiff1d(trained, np.concatenate([chosen, chosen ^ 1]))
+    if len(rest) < 2 or not len(chosen):
+        raise MeasurementError(f"{len(trained)} shadow models are too few to learn a threshold; train more of them")
+    fewer = replace(
+        signals,
+        target=signals.shadow[chosen[0]],
+        shadow=signals.shadow[rest],
+        shadow_members=signals.shadow_members[rest],
+        members=None,
+    )
+    scorer = attack.fit(fewer, rng)
+    scores = [board.people(scorer(signals.shadow[i])) for i in chosen]
+    inside = [signals.shadow_members[i][board.first] for i in chosen]
+    return best_threshold(np.concatenate(scores), np.concatenate(inside))
+
+
+def cells(board: Attacked, scope: str, column: str | None) -> dict[str, Bool]:
+    """Return ``name -> people`` of every class or group that holds members; all people for scope "model"."""
+    if scope == "model":
+        return {"": np.ones(len(board.members), dtype=bool)}
+    data = board.bench.subject.data
+    if scope == "class":
+        names = board.bench.subject.classes.astype(str)
+        found = {f"label {names[c]}": board.labels == c for c in range(len(names))}
+    elif scope == "group":
+        found = {}
+        for name, values in pools.groups(data, column).items():
+            own = values[board.rows[board.first]]
+            found |= {f"{name} = {v}": own == v for v in np.unique(own)}
+    else:
+        raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group, record")
+    return {name: who for name, who in found.items() if (who & board.members).any()}
+
+
+def payload(test: SelfTest) -> dict[str, Any]:
+    """Return a self-test as JSON values."""
+    return {
+        "planted": test.planted,
+        "votes": test.votes,
+        "labels": test.labels,
+        "blind": test.blind,
+        "tolerance": test.tolerance,
+        "problem": test.problem,
+    }

@@ -1,0 +1,135 @@
+"""The metrics ``attack_accuracy``, ``attack_advantage`` and ``attack_tpr``: what attacks achieve, with limits."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.evidence import Measurement, Request
+from privgate.membership import board as boards
+from privgate.membership import limits, single_records, told
+from privgate.membership.board import Attacked, Attempt, cells, known
+from privgate.membership.limits import Limits
+from privgate.run.run import Bench
+
+Bool = NDArray[np.bool_]
+
+#: fewer members or candidates than this, and a class or group is judged but neither named nor shown
+SMALL_CELL = 10
+
+ASSUMPTIONS = (
+    "candidates come from the same population as the training records (looked for in features and labels)",
+    "nobody picked the candidates by what the model answers about them, which their features need not show",
+    "shadow models saw random halves of the pool, drawn without regard to who was in the training set",
+    "trials are the people of this pool against this one model; a model trained on other people is another question",
+    "the limits are about the attacks that were run, not about every attack",
+)
+
+
+def measure(bench: Bench, request: Request) -> Measurement:
+    """Return what an attack, or the best of all that apply, achieves against the subject's model.
+
+    ``low`` and ``high`` each err with probability at most 1 - confidence: ``low`` over everything that was searched
+    (attacks x thresholds x classes or groups, by Holm's first step), ``high`` as an intersection-union test, which
+    needs no correction. Two adversaries try every attack: one whose threshold the paper or the shadow models fix, and
+    one who learned the best threshold on a random half of the trials and is tried on the other half.
+
+    Raises
+    ------
+    MeasurementError
+        No candidates, too few people, no shadow models, or the attack did not run.
+    """
+    known(request.metric)
+    if request.option("scope", "model") == "record":
+        return single_records.measure(bench, request)
+    board = bench.once(boards.run)
+    attempts = board.wanted(str(request.option("attack", "any")))
+    where = cells(board, str(request.option("scope", "model")), request.option("group"))
+    if not where:
+        raise MeasurementError("no class or group holds a training record")
+    ran = [a for a in attempts if not a.problem]
+    found = searched(board, ran, where, request)
+    told.note(board, attempts, float(request.option("confidence", 0.95)))
+    return summarized(request, found, board, [a for a in attempts if a.problem], where)
+
+
+def searched(
+    board: Attacked, ran: list[Attempt], where: dict[str, Bool], request: Request
+) -> list[tuple[str, str, Limits]]:
+    """Return (attack, class or group, limits) of everything that was tried."""
+    alpha = 1 - float(request.option("confidence", 0.95))
+    per_attack = 1 if request.metric == "attack_tpr" else 2
+    tries = len(ran) * len(where) * per_attack
+    found: list[tuple[str, str, Limits]] = []
+    for attempt in ran:
+        for cell, who in where.items():
+            if request.metric == "attack_tpr":
+                got = [_tpr(board, attempt, who, request, low_alpha=alpha / tries, high_alpha=alpha)]
+            else:
+                got = [
+                    limits.balanced_accuracy(d, low_alpha=alpha / tries, high_alpha=alpha)
+                    for d in board.decisions(attempt, who)
+                ]
+            if request.metric == "attack_advantage":
+                got = [limits.as_advantage(g) for g in got]
+            found += [(attempt.attack.name, cell, g) for g in got]
+    return found
+
+
+def _tpr(
+    board: Attacked, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
+) -> Limits:
+    fpr = float(request.option("at_fpr"))
+    ranks = board.ranks(attempt)[who]
+    return limits.tpr_limits(ranks, board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)
+
+
+def summarized(
+    request: Request,
+    found: list[tuple[str, str, Limits]],
+    board: Attacked,
+    missing: list[Attempt],
+    where: dict[str, Bool],
+) -> Measurement:
+    """Return one number over all that was tried; an attack that did not run keeps the upper limit at its maximum."""
+    values = np.array([np.nan_to_num(f[2].value, nan=-1.0) for f in found])
+    name, cell, worst = found[int(values.argmax())]
+    small = sorted(c for c, who in where.items() if min((board.members & who).sum(), (~board.members & who).sum())
+                   < SMALL_CELL) if len(where) > 1 else []  # fmt: skip
+    shown = "a class or group too small to name" if cell in small else cell
+    detail: dict[str, Any] = {
+        "searched": len(found),
+        "cells": len(where),
+        "cells_too_small_to_show": len(small),
+        "did_not_run": {a.attack.name: a.problem for a in missing},
+        "removed_candidates": dict(board.pool.removed),
+        "members": int(board.members.sum()),
+        "candidates": int((~board.members).sum()),
+        "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+    }
+    said: tuple[str, ...] = ASSUMPTIONS
+    if not board.bench.subject.release.exact:
+        said = (*said, "every attack was run on exact probabilities and again on the declared release")
+    hidden = board.pool.hidden
+    if hidden:
+        said = (*said, f"{hidden:.1%} of the members, copies of whom are among the candidates, count as found")
+    if missing:
+        said = (*said, "did not run, so that no upper limit exists: " + ", ".join(a.attack.name for a in missing))
+    high = max(f[2].high for f in found)
+    # in one class or group all of them may be hidden
+    spread = 1.0 if hidden and len(where) > 1 else hidden
+    return Measurement(
+        request,
+        value=worst.value,
+        low=max(f[2].low for f in found),
+        high=1.0 if missing else high + spread * (1 - high),
+        unit="fraction",
+        kind="confidence",
+        confidence=float(request.option("confidence", 0.95)),
+        n=len(board.members),
+        population=len(board.members),
+        where=f"{name}, {shown}" if shown else name,
+        assumptions=said,
+        detail=detail,
+    )

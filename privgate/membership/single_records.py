@@ -1,0 +1,129 @@
+"""Scope ``record``: independent target models, so that every single record has trials of its own."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError
+from privgate.evidence import Measurement, Request
+from privgate.families.retrained import Shadows, Status
+from privgate.membership import board as boards
+from privgate.membership import limits
+from privgate.membership.board import Attacked, Attempt, known
+from privgate.run import pool as pools
+from privgate.run import shadows
+from privgate.run.pool import Pool
+from privgate.run.run import Bench
+from privgate.statistics.intervals import lower_limit, upper_limit
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+
+def independent_masks(pool: Pool, count: int, rng: np.random.Generator) -> Bool:
+    """Return ``count`` random halves of the people, drawn independently of each other, shape (count, P).
+
+    A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
+    """
+    people = np.unique(pool.unit[pool.eligible])
+    place = np.minimum(np.searchsorted(people, pool.unit), len(people) - 1)
+    halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
+    return np.asarray(halves[:, place] & pool.eligible)
+
+
+def train(bench: Bench) -> Shadows:
+    """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
+    rng = bench.generator("target subsets")
+    count = len(bench.once(shadows.train).status)
+    masks = independent_masks(bench.once(pools.of_run), count, rng)
+    return shadows.trained(bench, masks, shadows.seeds_for(bench, count, rng))
+
+
+def correct(board: Attacked, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
+    """Return (scores, membership) of every person against every target, both of shape (R, U)."""
+    live = np.flatnonzero(targets.status != Status.FAILED)
+    signals = replace(board.signals, members=None, training_loss=None)
+    scorer = attempt.attack.fit(signals, board.bench.generator(f"attack {attempt.attack.name} on targets"))
+    scores = np.stack([board.people(scorer(targets.log_p[i][board.rows])) for i in live])
+    return scores, targets.masks[live][:, board.rows[board.first]]
+
+
+def measure(bench: Bench, request: Request) -> Measurement:
+    """Return what attacks achieve on the training record at greatest risk, over independent target models.
+
+    ``low`` holds over all records and attacks together (Holm's first step), ``high`` is an intersection-union test over
+    them. The claim is about models trained on random halves of the pool, not about the registered model.
+
+    Raises
+    ------
+    MeasurementError
+        An attack did not run, or there are too few target models for the rate that was asked for.
+    """
+    known(request.metric)
+    board = bench.once(boards.run)
+    attempts = board.wanted(str(request.option("attack", "any")))
+    ran = [a for a in attempts if not a.problem]
+    targets: Shadows = bench.once(train)
+    alpha = 1 - float(request.option("confidence", 0.95))
+    people = np.flatnonzero(board.members)
+    tries = len(ran) * len(people)
+    low = high = -1.0
+    value, name = -1.0, ""
+    count = 0
+    for attempt in ran:
+        scores, inside = correct(board, attempt, targets)
+        count = len(scores)
+        scores, inside = scores[:, people], inside[:, people]
+        if request.metric == "attack_tpr":
+            rng = bench.generator(f"ties of {attempt.attack.name} on targets")
+            got = [
+                _tpr(limits.untied(scores[:, j], rng), inside[:, j], request, alpha, tries) for j in range(len(people))
+            ]
+            lows, highs, values = (np.array([getattr(g, k) for g in got]) for k in ("low", "high", "value"))
+        else:
+            right = ((scores >= attempt.threshold) == inside).sum(axis=0)
+            lows = lower_limit(right, count, alpha=alpha / tries)
+            highs = upper_limit(right, count, alpha=alpha)
+            values = right / count
+        if request.metric == "attack_advantage":
+            lows, highs, values = 2 * lows - 1, 2 * highs - 1, 2 * values - 1
+        low, high = max(low, float(lows.max())), max(high, float(highs.max()))
+        if values.max() > value:
+            value, name = float(values.max()), attempt.attack.name
+    missing = [a.attack.name for a in attempts if a.problem]
+    return Measurement(
+        request,
+        value=value,
+        low=low,
+        high=1.0 if missing or board.pool.hidden else high,
+        unit="fraction",
+        kind="confidence",
+        confidence=1 - alpha,
+        n=len(people),
+        population=int(bench.n_units),
+        where=name,
+        assumptions=(
+            f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
+            "the claim is about models that this recipe trains on random halves, not about the registered model",
+            *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
+            *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
+        ),
+        detail={
+            "targets": count,
+            "searched": tries,
+            "candidates": int((~board.members).sum()),
+            "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+        },
+    )
+
+
+def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Limits:
+    fpr = float(request.option("at_fpr"))
+    least = limits.least_nonmembers(fpr, alpha=alpha / 2)
+    if (~inside).sum() < least:
+        raise MeasurementError(
+            f"{int((~inside).sum())} target models without a record cannot resolve a false-positive rate of {fpr:g} "
+            f"for single records; train at least {2 * least} (shadow_models), or use scope model"
+        )
+    return limits.tpr_limits(scores, inside, fpr=fpr, low_alpha=alpha / tries, high_alpha=alpha)

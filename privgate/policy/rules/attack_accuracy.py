@@ -1,0 +1,45 @@
+"""The rule ``attack_accuracy`` limits how often a membership attack guesses right, where guessing alone gives 0.5.
+
+Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2. **Blocks** if the lower confidence limit exceeds it
+(Holm over all that was searched), **passes** if the upper limit is within it, else **inconclusive**.
+
+Request: ``attack_accuracy(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
+confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+
+    - metric: attack_accuracy
+      max: 0.6
+      attack: any
+      scope: model
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from privgate.evidence import Measurement
+from privgate.policy.rules import reach
+from privgate.policy.rules.membership import MembershipRule
+
+
+class AttackAccuracy(MembershipRule):
+    """No attack may be right much more often than guessing."""
+
+    title = "Attack accuracy (guessing: 50 %)"
+    reaches = "0.5 (guessing) to 1 (always right)"
+    metric: Literal["attack_accuracy"] = "attack_accuracy"
+    max: Annotated[float, Field(ge=0.5, le=1)] = Field(
+        description="Largest balanced accuracy allowed; 0.5 is guessing."
+    )
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max)
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the accuracy as a percentage of right guesses."""
+        return (
+            f"{self.who()}, {self.what()} tells members from others in at most {100 * measurement.high:.1f} % of "
+            "cases; tossing a coin is right in 50 %"
+        )

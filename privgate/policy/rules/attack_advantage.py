@@ -1,0 +1,42 @@
+"""The rule ``attack_advantage`` limits an attack's true-positive rate less its false-positive rate; guessing has 0.
+
+Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4). **Blocks** if the
+lower confidence limit exceeds it, **passes** if the upper limit is within it, else **inconclusive**.
+
+Request: ``attack_advantage(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
+confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+
+    - metric: attack_advantage
+      max: 0.2
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from privgate.evidence import Measurement
+from privgate.policy.rules import reach
+from privgate.policy.rules.base import Fraction
+from privgate.policy.rules.membership import MembershipRule
+
+
+class AttackAdvantage(MembershipRule):
+    """No attack may flag members much more often than others."""
+
+    title = "Attack advantage (guessing: 0)"
+    reaches = "0 (guessing) to 1 (all members flagged, nobody else)"
+    metric: Literal["attack_advantage"] = "attack_advantage"
+    max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max)
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the advantage as percentage points."""
+        return (
+            f"{self.who()}, {self.what()} flags members at most {100 * measurement.high:.1f} percentage points more "
+            "often than people who were not in the data"
+        )

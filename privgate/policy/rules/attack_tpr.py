@@ -1,0 +1,65 @@
+"""The rule ``attack_tpr`` limits how many members an attack finds while it rarely accuses anybody else.
+
+Limit ``max`` in [0, 1] on the true-positive rate at a false-positive rate of at most ``at_fpr`` (fractions). Two
+thresholds, one for blocking and one for approving; a false-positive rate that the sample cannot resolve is
+inconclusive. **Blocks** if the lower limit exceeds it, **passes** if the upper limit is within it.
+
+Request: ``attack_tpr(at_fpr=…, attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
+confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+
+    - metric: attack_tpr
+      at_fpr: 0.01
+      max: 0.05
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from privgate.evidence import Measurement, Request
+from privgate.policy.rules import reach
+from privgate.policy.rules.base import Fraction, OpenFraction
+from privgate.policy.rules.membership import MembershipRule, least_non_members
+
+
+class AttackTpr(MembershipRule):
+    """No attack may find many members at a low rate of false accusations."""
+
+    title = "Members found at a low rate of false accusations"
+    reaches = "at_fpr (guessing) to 1 (all members found)"
+    metric: Literal["attack_tpr"] = "attack_tpr"
+    at_fpr: OpenFraction = Field(description="False-positive rate allowed to the attack; a fraction, 0.01 is 1 %.")
+    max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
+
+    def request(self) -> Request:
+        """Ask for the rate of members found."""
+        return Request.of(self.metric, at_fpr=self.at_fpr, **dict(super().request().options))
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        if self.at_fpr >= reach.BLIND_RATE:
+            return (
+                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
+                "even if every member is found"
+            )
+        return reach.sureness(self.max)
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the rate in people."""
+        return (
+            f"{self.who()}, {self.what()} finds at most {100 * measurement.high:.1f} % of the members while wrongly "
+            f"accusing {100 * self.at_fpr:g} % of everybody else"
+        )
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that the sample cannot resolve the false-positive rate, or that guessing alone is above the limit."""
+        least = least_non_members(self.at_fpr, self.confidence)
+        count = facts.get("candidates", 0)
+        if count and count < least:
+            return (
+                f"rule {self.name!r} can never pass here: {count} candidates cannot resolve a false-positive rate of "
+                f"{self.at_fpr:g} at confidence {self.confidence:g}; at least {least} are needed"
+            )
+        return super().cannot_conclude(facts)

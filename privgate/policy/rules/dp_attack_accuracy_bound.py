@@ -1,0 +1,59 @@
+"""The rule ``dp_attack_accuracy_bound`` limits what every attack could achieve under the observed guarantee.
+
+Limit ``max`` in [0.5, 1] on the accuracy of any adversary whose prior probability that the person is a member is
+``prior``; max(sigma(eps), p, 1-p) for pure guarantees and the forms of (eps, delta) and Gaussian guarantees otherwise
+(Thudi et al., 2022, theorem 1 and corollary 1; mathematical reference, section 7.2). Unlike the attack rules this
+speaks of every attack, and says nothing about attacks actually succeeding. It follows from the noised steps that were
+seen; that training reaches its records by no other way is compared in reruns, which finds mistakes and proves nothing.
+
+Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. Fraction; kind "bound".
+
+    - metric: dp_attack_accuracy_bound
+      max: 0.75
+      prior: 0.5
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from privgate.evidence import Measurement, Request
+from privgate.policy.rules import reach
+from privgate.policy.rules.base import OpenFraction, wrong
+from privgate.policy.rules.guarantee import GuaranteeRule, way
+
+
+class DpAttackAccuracyBound(GuaranteeRule):
+    """The guarantee must keep every possible attack below this accuracy."""
+
+    title = "Best accuracy that any attack can have"
+    reaches = "the likelier answer at this prior (guessing) to 1 (no guarantee)"
+    metric: Literal["dp_attack_accuracy_bound"] = "dp_attack_accuracy_bound"
+    max: Annotated[float, Field(ge=0.5, le=1)] = Field(description="Largest accuracy allowed; 0.5 is guessing.")
+    prior: OpenFraction = Field(default=0.5, description="The adversary's prior probability of membership.")
+
+    @model_validator(mode="after")
+    def _above_guessing(self) -> Self:
+        blind = max(self.prior, 1 - self.prior)
+        if self.max < blind:
+            raise wrong("max", f"always guessing the likelier answer is right with probability {blind:g} at this prior")
+        return self
+
+    def request(self) -> Request:
+        """Ask for the bound that follows from the guarantee."""
+        options: dict[str, Any] = {"prior": self.prior, "accept_declared_claims": self.accept_declared_claims}
+        return Request.of(self.metric, **options)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return reach.sureness(self.max)
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the bound in words, with its prior."""
+        return (
+            f"no attack of any kind is right in more than {100 * measurement.high:.1f} % of cases, if it starts from a "
+            f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
+            f"as training reaches its data only through {way(measurement)}"
+        )

@@ -1,0 +1,63 @@
+"""The rule ``dp_epsilon`` limits the differential-privacy guarantee that the recipe was observed to give.
+
+Limit ``max`` on epsilon in nats at ``delta``. An independent accountant recomputes epsilon from the sampling, clipping,
+noise and steps of a rerun; ``accept_declared_claims`` lets a claim count that nobody observed.
+
+Request: ``dp_epsilon(delta=1e-5, accept_declared_claims=False, adjacency="add_remove" | "replace_one")``; ``adjacency``
+only where the policy names one, otherwise the claim's own. ``detail["declared_only"]`` is true where nothing was
+observed and the policy accepts that, ``detail["delta"]`` the delta that the guarantee really has (0 for pure ones).
+Epsilon is for one person, whose records are a group where there are several. Nats.
+
+    - metric: dp_epsilon
+      max: 8
+      delta: 1e-5
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, PositiveFloat
+
+from privgate.evidence import Measurement, Request
+from privgate.policy.rules import reach
+from privgate.policy.rules.base import OpenFraction
+from privgate.policy.rules.guarantee import GuaranteeRule, way
+
+
+class DpEpsilon(GuaranteeRule):
+    """The guarantee must be at least this strong."""
+
+    tightens = {"delta": "down"}  # noqa: RUF012  declared ClassVar in the base class
+    title = "Differential-privacy guarantee"
+    reaches = "0 (learns nothing) to infinity (no guarantee); nats"
+    metric: Literal["dp_epsilon"] = "dp_epsilon"
+    max: PositiveFloat = Field(description="Largest epsilon allowed; nats.")
+    delta: OpenFraction = Field(default=1e-5, description="At this delta; well below 1 / number of records.")
+    adjacency: Literal["add_remove", "replace_one"] | None = Field(
+        default=None, description="Which neighboring data sets the limit speaks of; the claim's own if absent."
+    )
+
+    def request(self) -> Request:
+        """Ask for the recomputed epsilon."""
+        options: dict[str, Any] = {"delta": self.delta, "accept_declared_claims": self.accept_declared_claims}
+        if self.adjacency is not None:
+            options["adjacency"] = self.adjacency
+        return Request.of(self.metric, **options)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        return reach.nats(self.max) or reach.delta(self.delta, int(facts.get("n_units") or 0))
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return epsilon as a change of odds."""
+        if not np.isfinite(measurement.high):
+            return "no guarantee limits what one person's data can shift"
+        # a guarantee may hold at a smaller delta than the policy asks for, a pure one at none
+        delta = float(measurement.detail.get("delta", self.delta))
+        but = f", except with probability about {delta:g}" if delta > 0 else ""
+        return (
+            f"whatever anybody else knows, one person's data can shift the odds of any guess about that person at most "
+            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}, as far as training reaches people's data only "
+            f"through {way(measurement)}"
+        )

@@ -1,0 +1,114 @@
+"""The rule ``dp_epsilon_lower_bound`` blocks when an attack proves that the claimed guarantee is broken.
+
+An audit gives a lower bound on epsilon at ``confidence``. **Fails** if it exceeds the limit: the claim is broken. An
+audit can never show that a guarantee holds, so passing means "not contradicted". ``max`` is a number in nats, or
+``claim`` (the default): the epsilon that the recipe claims, at the claim's own delta.
+
+Request: ``dp_epsilon_lower_bound(confidence=0.999, delta=…)``; ``delta`` only where the policy names one, otherwise the
+claim's own. ``low`` is the lower bound, ``high`` infinite, ``detail["claimed_epsilon"]`` the claim (nats).
+
+    - metric: dp_epsilon_lower_bound
+      max: claim
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from privgate.evidence import Measurement, Request
+from privgate.policy.rules import reach
+from privgate.policy.rules.base import OpenFraction, Rule, wrong
+from privgate.policy.rules.membership import Confidence
+from privgate.verdict import Finding, Outcome
+
+
+class DpEpsilonLowerBound(Rule):
+    """No audit may contradict the guarantee."""
+
+    title = "Audit of the guarantee"
+    reaches = "0 (nothing found) to about the logarithm of the number of audited models; nats"
+    metric: Literal["dp_epsilon_lower_bound"] = "dp_epsilon_lower_bound"
+    max: NonNegativeFloat | Literal["claim"] = Field(
+        default="claim", description="Largest lower bound allowed, nats; claim: the epsilon that the recipe claims."
+    )
+    confidence: Confidence = Field(default=0.999, description="Of the lower bound; a false alarm has the rest.")
+    delta: OpenFraction | None = Field(default=None, description="Of the audited guarantee; the claim's own if absent.")
+    bound: Literal["lower"] = Field(default="lower", description="An audit gives lower bounds only.")
+
+    @model_validator(mode="after")
+    def _one_guarantee(self) -> Self:
+        if self.max == "claim" and self.delta is not None:
+            raise wrong("delta", "'delta' belongs to a numeric max; max 'claim' is judged at the claim's own delta")
+        if self.max != "claim" and self.delta is None:
+            raise wrong("max", "a numeric max needs the key 'delta'")
+        return self
+
+    @property
+    def limit(self) -> float:
+        """The number, or NaN where it is the claim, which only the measurement knows."""
+        return float("nan") if self.max == "claim" else float(self.max)
+
+    def request(self) -> Request:
+        """Ask for an audit."""
+        options: dict[str, Any] = {"confidence": self.confidence}
+        if self.delta is not None:
+            options["delta"] = self.delta
+        return Request.of(self.metric, **options)
+
+    def loosened(self, parent: Rule) -> dict[str, str]:
+        """Return what is weaker than in ``parent``; a number and a claim cannot be compared."""
+        found = super().loosened(parent) if type(self) is type(parent) and self.comparable(parent) else {}
+        if not found and not self.comparable(parent):
+            found = {"max": f"is another question: the parent has {getattr(parent, 'max', None)!r}"}
+        return found
+
+    def comparable(self, parent: Rule) -> bool:
+        """Whether both limits are numbers, or both are the claim."""
+        return isinstance(parent, DpEpsilonLowerBound) and (self.max == "claim") == (parent.max == "claim")
+
+    def against_limit(self, measurement: Measurement) -> Finding:
+        """Return FAILED iff the lower bound exceeds the limit; PASSED iff it does not and both are known."""
+        if measurement.problem:
+            return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
+        claimed = measurement.detail.get("claimed_epsilon")
+        limit = float("nan" if claimed is None else claimed) if self.max == "claim" else float(self.max)
+        low = measurement.low
+        if np.isnan(low) or np.isnan(limit):
+            text = "neither the audit's bound nor the claim may be missing"
+            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        if low <= limit and (why := reach.nats(limit)):
+            text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
+            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        judged = self.model_copy(update={"max": limit})
+        if low > limit:
+            text = f"the claim is broken: an audit shows epsilon of at least {low:.4g}, above {limit:.4g}: failed"
+            return judged.finding(Outcome.FAILED, text, measurement)
+        text = f"an audit shows epsilon of at least {low:.4g}, which does not contradict {limit:.4g}: passed"
+        return judged.finding(Outcome.PASSED, text, measurement)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        if self.max == "claim":
+            return ""  # the claim is judged where it is known
+        return reach.nats(self.max) or reach.delta(self.delta or 0.0, int(facts.get("n_units") or 0))
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return what an audit can and cannot show."""
+        return (
+            f"attacks prove a leak of at least epsilon {measurement.low:.3g} (confidence {self.confidence:g}); "
+            "no audit can prove that a guarantee holds"
+        )
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what to look at first."""
+        if outcome is Outcome.FAILED and not measurement.problem:
+            return "look for gradients that are not clipped per record, noise that is not added, and reused seeds"
+        return "state the claim with the recipe and give the audit models to look at"
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that there is no claim to audit."""
+        if self.max != "claim" or facts.get("dp"):
+            return ""
+        return f"rule {self.name!r} can never pass here: the recipe states no differential-privacy claim to audit"

@@ -1,0 +1,69 @@
+"""The rule ``dtp`` limits how much any answer to any question depends on one person.
+
+Limit ``max`` in nats; 1 is DTP-1 of Long et al. (2017): no answer's probability changes more than e-fold (2.7) when one
+person is left out. **Fails** if some unit's lower bound exceeds the limit, **passes** if every unit's upper bound
+(a certificate) is within it, else **inconclusive**. Values at the records themselves (PDTP) never satisfy this rule.
+DTP stops no attack by itself: a temperature, or clipping one model, lowers it and leaves every attack as it was
+(section 12.4 of the mathematical reference); dtp-1-attacks judges the attacks beside it.
+
+Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile and
+``threshold`` (nats) only with share_above. ``low`` is the aggregate of ``dtp_lower`` less its error, ``high`` that of
+``dtp_upper``; nats, or a fraction for share_above.
+
+    - metric: dtp
+      max: 1.0
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from privgate.evidence import Measurement
+from privgate.policy.rules.leave_one_out import LeaveOneOutRule, averaged, folds, own_pair
+from privgate.verdict import Outcome
+
+
+class Dtp(LeaveOneOutRule):
+    """No answer to any question may depend much on one person; only a certificate can show it."""
+
+    title = "Influence of one person on any answer"
+    metric: Literal["dtp"] = "dtp"
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the change of probability as a factor."""
+        if self.aggregate == "share_above":
+            return averaged(measurement) + self.share(measurement)
+        bound = (
+            f"no answer's probability changes more than {folds(measurement.high)}"
+            if np.isfinite(measurement.high)
+            else "no limit on the change of answers is known"
+        )
+        seen = f"the largest change seen is {folds(measurement.low)}"
+        if seeds := measurement.detail.get("paired_seeds"):
+            seen += f", averaged over {seeds} paired seeds of training, not of this very model"
+        # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
+        return (
+            f"{self.who()}: without this person, {bound}; {seen}{own_pair(measurement)}; this stops no attack by itself"
+        )
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name a way out where no theorem speaks about this kind of model."""
+        if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
+            if why := " and ".join(measurement.detail.get("why_no_certificate", ())):
+                return f"no theorem bounds every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
+            return (
+                "no theorem bounds every answer of this model for every person: declare the domain, take a model that "
+                "a certificate covers (`privgate list`), or judge by pdtp-1, which speaks about direct queries only"
+            )
+        return super().advice(measurement, outcome)
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that without a certificate this rule can fail but never pass."""
+        if facts.get("certificates"):
+            return ""
+        none = "no certificate bounds this kind of model over all questions (networks, forests, pipelines have none)"
+        why = " and ".join(facts.get("why_no_certificate", ())) or none
+        return (
+            f"rule {self.name!r} can never pass here: {why}; so DTP may be shown to exceed the limit but never to be "
+            "within it; policy pdtp-1 judges direct queries only"
+        )

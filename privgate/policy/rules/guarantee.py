@@ -1,0 +1,56 @@
+"""What rules about differential privacy have in common: whether a claim that nobody observed counts."""
+
+from typing import Any
+
+from pydantic import Field
+
+from privgate.evidence import Measurement
+from privgate.policy.rules.base import Rule
+from privgate.verdict import Outcome
+
+
+def way(measurement: Measurement) -> str:
+    """Return what a guarantee counts, and whether reruns compared the rest of the training."""
+    if measurement.detail.get("declared_only"):
+        return "what is declared"
+    if measurement.detail.get("library") == "diffprivlib":
+        return "what the budget accountant counted"
+    replays = measurement.detail.get("replays")
+    return f"noised steps (compared in {replays} reruns on other people's data)" if replays else "optimizer steps only"
+
+
+class GuaranteeRule(Rule):
+    """A limit on something that follows from the recipe's differential-privacy guarantee.
+
+    The guarantee is recomputed from the parameters that a rerun of the recipe was seen to use. A claim that is only
+    declared is inconclusive, unless the policy says ``accept_declared_claims: true``.
+    """
+
+    accept_declared_claims: bool = Field(
+        default=False,
+        description="true: a guarantee counts although nobody observed it; the approval rests on its author's word.",
+    )
+
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Say aloud that the number rests on a claim nobody observed, where the policy accepts that."""
+        text = super().sentence(measurement, outcome)
+        if self.accept_declared_claims and measurement.detail.get("declared_only"):
+            text = f"{text} (DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee)"
+        return text
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what would settle or lower the number."""
+        if measurement.problem:
+            return "state the claim with the recipe, Recipe(..., dp=Claim(...)), and let the check observe a rerun"
+        if outcome is Outcome.FAILED:
+            return "add noise, sample smaller batches or train fewer steps; then check again"
+        return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that a recipe without a claim has no guarantee."""
+        if facts.get("dp"):
+            return ""
+        return (
+            f"rule {self.name!r} can never pass here: the recipe states no differential-privacy claim; train with "
+            "differential privacy and pass Recipe(..., dp=Claim(...)), or use a policy without this rule"
+        )

@@ -1,0 +1,117 @@
+"""What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from privgate.evidence import Measurement, Request
+from privgate.policy.rules import reach
+from privgate.policy.rules.base import OpenFraction, Rule, wrong
+from privgate.verdict import Outcome
+
+
+class LeaveOneOutRule(Rule):
+    """A limit on the largest value of all units, on a quantile of them, or on the share of units above a threshold."""
+
+    reaches = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
+
+    max: NonNegativeFloat = Field(description="Largest value allowed; nats, or a fraction for share_above.")
+    aggregate: Literal["max", "quantile", "share_above"] = Field(
+        default="max", description="Which number of all the units' numbers is judged."
+    )
+    q: OpenFraction | None = Field(default=None, description="Which quantile, for aggregate quantile.")
+    threshold: NonNegativeFloat | None = Field(default=None, description="In nats, for aggregate share_above.")
+
+    @model_validator(mode="after")
+    def _one_aggregate(self) -> Self:
+        for key, wanted in (("q", "quantile"), ("threshold", "share_above")):
+            given = getattr(self, key) is not None
+            if given and self.aggregate != wanted:
+                raise wrong(key, f"{key!r} belongs to aggregate {wanted!r}, not to {self.aggregate!r}")
+            if not given and self.aggregate == wanted:
+                raise wrong("aggregate", f"aggregate {wanted!r} needs the key {key!r}")
+        if self.aggregate == "share_above" and self.max >= 1:
+            raise wrong(
+                "max", "a share of at most 1 is always reached; 'max' must be below 1 for aggregate 'share_above'"
+            )
+        return self
+
+    def request(self) -> Request:
+        """Ask for the aggregate over all units."""
+        options: dict[str, Any] = {"aggregate": self.aggregate}
+        if self.q is not None:
+            options["q"] = self.q
+        if self.threshold is not None:
+            options["threshold"] = self.threshold
+        return Request.of(self.metric, **options)
+
+    def who(self) -> str:
+        """Return whom the judged number speaks about."""
+        if self.aggregate == "quantile":
+            return f"for {100 * (self.q or 0):g} % of the people in the data"
+        return "for every person in the data"
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        nats = (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
+        return reach.nats(nats) or reach.share_of_people(self.covers)
+
+    @property
+    def covers(self) -> float:
+        """Share of the people whom the limit speaks about."""
+        if self.aggregate == "share_above":
+            return 1 - self.max
+        return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
+
+    def share(self, measurement: Measurement) -> str:
+        """Return the meaning of a share of units."""
+        return (
+            f"at most {100 * measurement.high:.3g} % of the people in the data are above "
+            f"{folds(self.threshold or 0)} (threshold {self.threshold:g} nats)"
+        )
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what usually lowers the influence of single records."""
+        if outcome is Outcome.FAILED:
+            return (
+                "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
+                "table names; then check again"
+            )
+        seeds = measurement.detail.get("paired_seeds")
+        if seeds and np.isinf(measurement.high) and not np.isinf(measurement.low):
+            return (
+                f"training depends on its seed, and {seeds} paired seeds give no upper limit: measure every unit on 75 "
+                "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
+            )
+        return "measure every unit and, for training that depends on its seed, more seeds; the table names open units"
+
+
+def averaged(measurement: Measurement) -> str:
+    """Return over what the figure is a mean, as the beginning of a sentence; empty where training has no randomness."""
+    seeds = measurement.detail.get("paired_seeds")
+    return f"averaged over {seeds} paired seeds of training, not for this very model, " if seeds else ""
+
+
+def own_pair(measurement: Measurement) -> str:
+    """Return what the registered model's own pair shows, as the end of a sentence; nothing is judged by it."""
+    worst = measurement.detail.get("registered_worst")
+    if worst is None:
+        return ""
+    # evidence that was read back has infinity as a word
+    return f"; with the registered seed alone, which is not judged, the largest change is {folds(float(worst))}"
+
+
+def folds(nats: float) -> str:
+    """Return a change of log-probability as a factor, in words.
+
+    Examples
+    --------
+    >>> folds(1.0), folds(float("inf"))
+    ('2.72-fold', 'without any limit')
+    """
+    if not np.isfinite(nats):
+        return "without any limit"
+    return f"{np.exp(nats):.3g}-fold" if nats < 30 else f"e^{nats:.3g}-fold"

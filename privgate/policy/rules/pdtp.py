@@ -1,0 +1,50 @@
+"""The rule ``pdtp`` limits how much the answer about a person depends on that person's own record.
+
+Limit ``max`` in nats. The paper's practice where no certificate exists (Long et al., 2017, section 5): only the
+questions at the units' own features are judged, so an approval reads "approved for direct queries only" and carries no
+DTP level.
+
+Where training depends on its seed the figure is the mean over paired seeds of training, which is not this very model;
+what the registered model's own pair shows stands beside it and is judged by no rule (a single pair measures the seed).
+An upper limit, and with it an approval, needs 75 seeds.
+
+Request: ``pdtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile and
+``threshold`` (nats) only with share_above. ``low`` and ``high`` are the aggregate less and plus its error; nats, or a
+fraction for share_above.
+
+    - metric: pdtp
+      max: 1.0
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from privgate.evidence import Measurement
+from privgate.policy.rules.leave_one_out import LeaveOneOutRule, averaged, folds, own_pair
+from privgate.verdict import Outcome
+
+
+class Pdtp(LeaveOneOutRule):
+    """The answer about a person may not depend much on that person's own record; direct queries only."""
+
+    title = "Influence of one person on the answer about that person"
+    metric: Literal["pdtp"] = "pdtp"
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the change of probability as a factor, and over what it is averaged."""
+        if self.aggregate == "share_above":
+            return averaged(measurement) + self.share(measurement)
+        if not np.isfinite(measurement.high):
+            bound = f"by an amount that is not limited from above; seen is {folds(measurement.low)}"
+        else:
+            bound = f"at most {folds(measurement.high)}"
+        return (
+            f"{averaged(measurement)}{self.who()}: without this person, the probability of an answer about this person "
+            f"changes {bound}; other questions were not judged{own_pair(measurement)}"
+        )
+
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Add that only direct queries were judged."""
+        text = super().sentence(measurement, outcome)
+        return f"{text} (approved for direct queries only)" if outcome is Outcome.PASSED else text

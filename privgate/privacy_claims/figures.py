@@ -1,0 +1,183 @@
+"""Figures 2, 3, 5, 6 and 7 of Thudi et al. (2022), and a trade-off curve with measured attacks under it.
+
+The printed figures fix constants that the available text has lost; ours are named in each title.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.errors import MeasurementError
+from privgate.privacy_claims import bounds
+from privgate.privacy_claims.accountant import Mechanism, recompute
+from privgate.privacy_claims.capacity import deletion_capacity
+from privgate.privacy_claims.tradeoff import EpsilonDelta, Tradeoff
+
+Drawing = Callable[[Any], None]
+
+EPSILONS = np.linspace(0, 8, 161)
+PRIORS = (0.5, 0.1, 0.01, 0.001)
+
+
+def draw(out: Path) -> list[Path]:
+    """Write all figures of the paper below ``out`` and return their paths."""
+    drawings: dict[str, Drawing] = {
+        "thudi-figure-2": comparison,
+        "thudi-figure-3": positive_accuracy,
+        "thudi-figure-5": against_sablayrolles,
+        "thudi-figure-6": advantage_by_prior,
+        "thudi-figure-7": capacity_by_size,
+        "trade-off": tradeoff_with_attacks,
+    }
+    return [_written(out, name, drawing) for name, drawing in drawings.items()]
+
+
+def draw_report(detail: Mapping[str, Any], out: Path) -> Path:
+    """Write the trade-off curve of a judged model with the attacks that were measured on it.
+
+    Parameters
+    ----------
+    detail : mapping
+        ``evidence.detail`` of a report document: ``dp_curve``, ``attacks``, ``dp_points``.
+    out : Path
+        Folder.
+
+    Raises
+    ------
+    MeasurementError
+        The report holds no curve: no rule asked for the guarantee, or there is none.
+    """
+    curve = detail.get("dp_curve")
+    if not curve:
+        raise MeasurementError("the report holds no trade-off curve; check with a policy that has a rule dp_epsilon")
+
+    def drawing(axes: Any) -> None:
+        axes.plot(curve["fpr"], curve["tpr"], label="bound of the observed mechanism")
+        axes.plot([1e-4, 1], [1e-4, 1], ":", color="gray", label="guessing")
+        for attack in detail.get("attacks", ()):
+            if attack.get("roc") and not attack.get("problem"):
+                points = np.array([point[:2] for point in attack["roc"]], dtype=np.float64)
+                axes.plot(*points[(points > 0).all(axis=1)].T, ".", markersize=3, label=str(attack["name"])[:30])
+        for point in detail.get("dp_points", ()):
+            axes.plot([point["fpr"]], [point["tpr"]], "kx", label=str(point["name"])[:30])
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(1e-4, 1.1)
+        _label(axes, "false-positive rate", "true-positive rate", "What attacks reached, and what any attack can reach")
+
+    return _written(out, "measured-trade-off", drawing)
+
+
+def _written(out: Path, name: str, drawing: Drawing) -> Path:
+    """Draw one picture as SVG; the same picture is the same file."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as exc:
+        raise MeasurementError("figures need matplotlib; install it with pip install matplotlib") from exc
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{name}.svg"
+    with mpl.rc_context({"svg.hashsalt": "privgate", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}):
+        figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+        drawing(figure.subplots())
+        figure.savefig(path, metadata={"Date": None})
+    return path
+
+
+def comparison(axes: Any) -> None:
+    """Figure 2: our bound on accuracy at p = ½ beside the earlier ones."""
+    axes.plot(EPSILONS, [bounds.accuracy(e, 0.5) for e in EPSILONS], label="Thudi et al., Theorem 1")
+    axes.plot(EPSILONS, [bounds.erlingsson_accuracy(e) for e in EPSILONS], "--", label="Erlingsson et al.")
+    axes.plot(EPSILONS, [bounds.sablayrolles_positive_accuracy(e, 0.5) for e in EPSILONS], "-.", label="Sablayrolles")
+    axes.plot(EPSILONS, [bounds.yeom_accuracy(e) for e in EPSILONS], ":", label="Yeom et al.")
+    _label(axes, "ε (nats)", "accuracy at most", "Accuracy of any attack, p = ½, pure ε-DP (figure 2)")
+
+
+def positive_accuracy(axes: Any) -> None:
+    """Figure 3: positive accuracy against ε for several priors."""
+    for p in PRIORS:
+        axes.plot(EPSILONS, [bounds.positive_accuracy(e, p)[1] for e in EPSILONS], label=f"p = {p:g}")
+    _label(axes, "ε (nats)", "positive accuracy at most", "Positive accuracy by prior (figure 3)")
+
+
+def against_sablayrolles(axes: Any) -> None:
+    """Figure 5: ours beside Sablayrolles et al. for several priors."""
+    for k, p in enumerate((0.5, 0.1, 0.01)):
+        axes.plot(EPSILONS, [bounds.positive_accuracy(e, p)[1] for e in EPSILONS], f"C{k}-", label=f"p = {p:g}")
+        theirs = [bounds.sablayrolles_positive_accuracy(e, p) for e in EPSILONS]
+        axes.plot(EPSILONS, theirs, f"C{k}--", label=f"p = {p:g}, Sablayrolles")
+    _label(axes, "ε (nats)", "positive accuracy at most", "Beside Sablayrolles et al. (figure 5)")
+
+
+def advantage_by_prior(axes: Any) -> None:
+    """Figure 6: gain of positive accuracy over the prior, against the prior."""
+    priors = np.linspace(0.001, 0.999, 400)
+    for e in (0.5, 1, 2, 4):
+        axes.plot(priors, [bounds.positive_accuracy(e, p)[1] - p for p in priors], label=f"ε = {e:g}")
+    _label(axes, "prior p", "positive accuracy - p at most", "Positive advantage by prior (figure 6)")
+
+
+def capacity_by_size(axes: Any) -> None:
+    """Figure 7: deletion capacity against expected training size, beside a linear trend; ε = 1, ρ = 0.8, N = 50,000."""
+    pool, rho, epsilon = 50_000, 0.8, 1.0
+    sizes = np.unique(np.geomspace(5, pool / 2, 120).astype(int))
+    ours = [deletion_capacity(epsilon, n / pool, rho).records for n in sizes]
+    axes.plot(sizes, np.maximum(ours, 0.5), label=f"ours, ε = {epsilon:g}, ρ = {rho:g}, pool {pool:,}")
+    axes.plot(sizes, 1e-2 * sizes, "--", label="linear trend (Sekhari et al.), height arbitrary: 0.01 n")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _label(axes, "expected training size", "records", "Deletion capacity (figure 7); below 1 is none")
+
+
+def tradeoff_with_attacks(axes: Any) -> None:
+    """Trade-off curve of a DP-SGD with the most powerful simulated attack under it."""
+    mechanism = Mechanism(1.0, 0.1, 30, "poisson", "add_remove")
+    found = recompute(mechanism, 1e-5)
+    curve = found.curve
+    assert curve is not None  # noqa: S101  the mechanism above adds noise
+    fprs, tprs = simulated_attack(mechanism, np.random.default_rng(0))
+    plot_tradeoff(axes, curve, [(f, t) for f, t in zip(fprs, tprs, strict=True)])
+    known = EpsilonDelta(found.epsilon, found.delta)
+    grid = np.geomspace(1e-4, 1, 200)
+    axes.plot(grid, [known.tpr(f) for f in grid], "--", label=f"({found.epsilon:.3g}, 1e-05)-DP alone")
+    axes.legend()
+
+
+def plot_tradeoff(axes: Any, curve: Tradeoff, points: Sequence[tuple[float, float]]) -> None:
+    """Draw a trade-off curve and attacks as (FPR, TPR) points, on logarithmic axes."""
+    grid = np.geomspace(1e-4, 1, 200)
+    axes.plot(grid, [curve.tpr(f) for f in grid], label=f"bound: {curve.name}")
+    axes.plot(grid, grid, ":", color="gray", label="guessing")
+    if points:
+        axes.plot(*np.array(points).T, "k.", markersize=4, label="measured attacks")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _label(axes, "false-positive rate", "true-positive rate at most", "What any attack can reach")
+
+
+def simulated_attack(
+    mechanism: Mechanism, rng: np.random.Generator, *, runs: int = 100_000
+) -> tuple[list[float], list[float]]:
+    """Return FPR and TPR of the likelihood-ratio test on the worst case of a Poisson-sampled Gaussian.
+
+    The record's clipped gradient is the only one, its sum is 1 in the steps that drew it and 0 in the others.
+    """
+    sigma, q, steps = mechanism.noise_multiplier, mechanism.sample_rate, mechanism.steps
+    scores = []
+    for member in (False, True):
+        total = np.zeros(runs)
+        for _ in range(steps):
+            w = rng.normal(0, sigma, runs) + (member * (rng.random(runs) < q))
+            total += np.log1p(q * np.expm1((2 * w - 1) / (2 * sigma**2)))
+        scores.append(total)
+    cuts = np.quantile(scores[0], 1 - np.geomspace(4e-3, 0.9, 20))
+    return [float((scores[0] > c).mean()) for c in cuts], [float((scores[1] > c).mean()) for c in cuts]
+
+
+def _label(axes: Any, x: str, y: str, title: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title, fontsize=9)
+    axes.legend(fontsize=7)

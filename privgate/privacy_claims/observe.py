@@ -1,0 +1,273 @@
+"""Rerun a recipe in a worker process and record what its differential-privacy library really does."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+import traceback
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import digest
+from privgate.privacy_claims import watch_replay
+from privgate.privacy_claims.observation import Observation
+from privgate.subject.subject import Subject
+from privgate.training import context, environment, payload, worker
+from privgate.training.fleet import Fleet
+from privgate.training.limits import Clock, Limits, OutOfTimeError
+from privgate.training.payload import Opened, Payload
+
+#: one rerun shows the parameters, a second one shows noise that repeats
+RUNS = 2
+#: reruns to the end in all; those on other records show what else the records reach
+RERUNS = RUNS + watch_replay.REPLAYS
+#: records at which two reruns are compared
+COMPARED = 64
+
+
+def observe(subject: Subject, limits: Limits, *, runs: int = RUNS) -> Observation:
+    """Return what the recipe was seen to do in ``runs`` reruns without a seed, on its own training data.
+
+    The reruns happen in a process of their own, scrubbed and limited as every worker is; whatever happens there, the
+    observation says what.
+
+    Parameters
+    ----------
+    subject : Subject
+    limits : Limits
+        Time for one rerun and memory.
+    runs : int
+        At least 2: noise from a fixed seed shows only when it comes again. Where Opacus is at work, as many as
+        ``watch_replay`` needs follow on other records.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
+        shipped = payload.write(subject, Path(folder, "subject"))
+        executor = ProcessPoolExecutor(
+            max_workers=1,
+            initializer=worker.start,
+            initargs=(worker.Settings(logs=folder, memory=limits.memory),),
+            env=environment.blanked(os.environ),
+        )
+        try:
+            found = executor.submit(watched, shipped, runs, limits, units_of(subject)).result()
+        except BrokenProcessPool:
+            found = Observation(problem="the worker process died while the training was observed").payload()
+        finally:
+            executor.shutdown(wait=False, kill_workers=True)
+    return Observation.from_payload(found)
+
+
+def remembered(subject: Subject, fleet: Fleet) -> Observation:
+    """Return what ``observe`` sees, or saw when it was last asked about the same recipe, data, libraries and watchers.
+
+    What could not be observed is tried again every time. Reruns that are made count among the fleet's calls.
+    """
+    key = _key(subject, fleet)
+    known = fleet.ledger.read([key])[0]
+    if known is not None:
+        return Observation.from_payload(json.loads(bytes(known)))
+    seen = observe(subject, fleet.limits)
+    fleet.calls += seen.runs + seen.replays
+    if not seen.problem:
+        fleet.ledger.write([(key, json.dumps(seen.payload()).encode())])
+        fleet.ledger.flush()
+    return seen
+
+
+def is_remembered(subject: Subject, fleet: Fleet) -> bool:
+    """Return whether ``remembered`` needs no rerun."""
+    return bool(fleet.ledger.find([_key(subject, fleet)])[0])
+
+
+def _key(subject: Subject, fleet: Fleet) -> bytes:
+    return context.key(fleet.context(subject), b"observed:" + _watchers())
+
+
+@cache
+def _watchers() -> bytes:
+    """Return a digest of the code that watches: other eyes may see something else."""
+    here = Path(__file__).parent
+    files = sorted((*here.glob("watch_*.py"), here / "observe.py", here / "observation.py"))
+    return digest.of_bytes(*(f.read_bytes() for f in files)).encode()
+
+
+def units_of(subject: Subject) -> NDArray[np.int64]:
+    """Return which person each training record belongs to, shape (n,)."""
+    found = np.zeros(subject.data.n, dtype=np.int64)
+    for unit, rows in enumerate(subject.data.units):
+        found[rows] = unit
+    return found
+
+
+def watched(shipped: Payload, runs: int, limits: Limits, units: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return the payload of an ``Observation``; runs in the worker."""
+    try:
+        opened = Opened(shipped)
+        with Clock(limits.seconds) as clock:
+            seen = []
+            for number in range(runs):
+                with clock.call():
+                    seen.append(_run(opened, record=number == 0))
+            found = summary(seen, opened.n)
+            if _worth_replaying(found):
+                found = _replayed(found, opened, seen[0], clock, units)
+    except OutOfTimeError:
+        return Observation(problem=f"the observed rerun did not end within {limits.seconds:g} s").payload()
+    except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
+        traceback.print_exception(exc)
+        # quoted values may be somebody's data
+        said = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", str(exc).strip().partition("\n")[0])[:200]
+        text = f"the observed rerun raised {type(exc).__name__}" + (f": {said}" if said else "")
+        return Observation(problem=text).payload()
+    return found.payload()
+
+
+def _worth_replaying(seen: Observation) -> bool:
+    return seen.library == "opacus" and not seen.problem and not seen.broken
+
+
+def _replayed(
+    seen: Observation, opened: Opened, first: dict[str, Any], clock: Clock, units: NDArray[np.int64] | None
+) -> Observation:
+    """Return the observation with what reruns on other records show."""
+    from privgate.privacy_claims.watch_opacus import OpacusWatch
+    from privgate.privacy_claims.watch_transcript import EnoughError, restore
+    from privgate.subject.data import take
+
+    rows = np.arange(opened.n, dtype=np.int64)
+    own_X, own_y = take(opened.X, rows), opened.y[rows]
+
+    def train(X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]]:
+        with clock.call(), OpacusWatch(**options) as watch:
+            try:
+                restore(options["replay"].start)
+                model = opened.recipe.train(X, y.copy(), seed=None)
+            except EnoughError:
+                return watch, {}
+            watch.finish()
+        return watch, _released(opened, model, own_X)
+
+    replays = watch_replay.Replays(
+        watch_replay.First(first["opacus"], first["leaves"], first["transcript"]),
+        train,
+        own_X,
+        own_y,
+        rows if units is None else units,
+    )
+    return watch_replay.checked(seen, replays)
+
+
+def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
+    """Return all that a trained object carries, and what it answers to fixed questions."""
+    from privgate.privacy_claims.watch_opacus import OpacusWatch
+    from privgate.privacy_claims.watch_released import leaves
+    from privgate.subject.data import take
+
+    shown = opened.recipe.probabilities(model, take(X, np.arange(min(COMPARED, opened.n))), opened.classes)
+    return {**leaves(model, skip=(OpacusWatch,)), ".answers": hashlib.sha256(shown.tobytes()).hexdigest()}
+
+
+def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
+    """Train once under all watches that are installed."""
+    from privgate.privacy_claims.watch_budget import BudgetWatch
+    from privgate.subject.data import take
+
+    found: dict[str, Any] = {}
+    rows = np.arange(opened.n, dtype=np.int64)
+    X = take(opened.X, rows)
+    with ExitStack() as stack:
+        # a library that cannot be imported beside the others cannot be at work either
+        with suppress(ImportError):
+            import opacus  # noqa: F401
+
+            from privgate.privacy_claims.watch_opacus import OpacusWatch
+            from privgate.privacy_claims.watch_transcript import Transcript, reseed
+
+            reseed()
+            found["transcript"] = Transcript() if record else None
+            found["opacus"] = stack.enter_context(OpacusWatch(record=found["transcript"]))
+        with suppress(ImportError):
+            found["diffprivlib"] = stack.enter_context(BudgetWatch())
+        model = opened.recipe.train(X, opened.y[rows].copy(), seed=None)
+        if "opacus" in found:
+            found["opacus"].finish()
+    shown = opened.recipe.probabilities(model, take(opened.X, rows[:COMPARED]), opened.classes)
+    found["model"] = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
+    if record and "opacus" in found and found["opacus"].steps:
+        from privgate.privacy_claims.watch_released import leftovers
+
+        found["leaves"] = _released(opened, model, X)
+        found["leftovers"] = "rerun" if leftovers(model) else ""
+        if (opened.root / "model.pkl").is_file():
+            found["leftovers"] = "stored" if leftovers(opened.model) else ""
+    return found
+
+
+def summary(seen: list[dict[str, Any]], records: int) -> Observation:
+    """Return the worst of several watched runs as one observation."""
+    same = len(seen) > 1 and len({run["model"] for run in seen}) == 1
+    opacus = [run["opacus"] for run in seen if "opacus" in run]
+    budgets = [run["diffprivlib"] for run in seen if "diffprivlib" in run]
+    steps, spends = any(w.steps for w in opacus), any(w.spends for w in budgets)
+    if steps and spends:
+        text = "two libraries of differential privacy were at work; their guarantees are not composed here"
+        return Observation(runs=len(seen), records=records, problem=text)
+    if spends:
+        worst = max(budgets, key=lambda w: sum(e for e, _ in w.spends))
+        return Observation(
+            library="diffprivlib",
+            runs=len(seen),
+            records=records,
+            steps=len(worst.spends),
+            spends=tuple(worst.spends),
+            hazards=tuple(dict.fromkeys(h for w in budgets for h in w.hazards)),
+            bypassed_updates=max((w.bypassed + len(w.plain) for w in opacus), default=0),
+            same_model_twice=same,
+        )
+    if not steps:
+        bypassed = max((w.bypassed + len(w.plain) for w in opacus), default=0)
+        text = "no library of differential privacy was seen at work in the rerun"
+        if bypassed:
+            text += f", but {bypassed} plain updates of a model"
+        return Observation(runs=len(seen), records=records, bypassed_updates=bypassed, problem=text)
+    leftovers = next((run["leftovers"] for run in seen if "leftovers" in run), "")
+    return _of_opacus(opacus, records, same=same, leftovers=leftovers)
+
+
+def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) -> Observation:
+    from privgate.privacy_claims.watch_noise import repeats
+
+    sampled = [w.sampling(records) for w in watches]
+    kinds = {s.kind for s in sampled}
+    unknown = tuple(dict.fromkeys(text for w in watches for text in (*w.unknown, w.doubt) if text))
+    return Observation(
+        library="opacus",
+        runs=len(watches),
+        records=records,
+        steps=max(s.steps for s in sampled),
+        # one release of the sum of k batches is post-processing of k releases with 1/√k of its noise each
+        noise_multiplier=min((w.noise_multiplier for w in watches), default=math.nan)
+        / math.sqrt(max(s.together for s in sampled)),
+        noiseless_steps=max(sum(s.zero for s in w.steps) for w in watches),
+        max_grad_norm=max(s.norm for w in watches for s in w.steps),
+        unclipped_steps=max(sum(not s.clipped for s in w.steps) for w in watches),
+        sampling=kinds.pop() if len(kinds) == 1 else "unknown",
+        sample_rate=max(s.rate for s in sampled),
+        bypassed_updates=max(w.bypassed for w in watches),
+        noise_repeats=repeats([[s.noise for s in w.steps] for w in watches]),
+        noise_defect=next((w.defect for w in watches if w.defect), ""),
+        same_model_twice=same,
+        leftovers=leftovers,
+        problem="; ".join(unknown),
+    )

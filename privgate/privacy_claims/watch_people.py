@@ -1,0 +1,69 @@
+"""Other records in the place of some people's, for reruns that must not show it."""
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.subject.data import take
+
+Index = NDArray[np.int64]
+
+
+def replaced(X: Any, y: NDArray[Any], rows: NDArray[np.bool_], rng: Generator) -> tuple[Any, NDArray[Any]]:
+    """Return data in which ``rows`` have the features of other people and another label.
+
+    Parameters
+    ----------
+    X, y : the records
+    rows : bool array of shape (n,)
+    rng : Generator
+    """
+    index = np.arange(len(y), dtype=np.int64)
+    others = index[~rows] if (~rows).any() else index
+    index[rows] = rng.choice(others, int(rows.sum()))
+    return _taken(X, index), relabelled(y, rows)
+
+
+def same_for_all(X: Any, y: NDArray[Any], row: int) -> tuple[Any, NDArray[Any]]:
+    """Return data in which everybody has the features of ``row``: nothing can be read off their distribution."""
+    everybody = np.ones(len(y), dtype=bool)
+    return _taken(X, np.full(len(y), row, dtype=np.int64)), relabelled(y, everybody, by=-1)
+
+
+def relabelled(y: NDArray[Any], rows: NDArray[np.bool_], *, by: int = 1) -> NDArray[Any]:
+    """Return ``y`` with the next label in ``rows``; every label stays in use, so that a model has its shape."""
+    classes, own = np.unique(y, return_inverse=True)
+    new = own.copy()
+    new[rows] = (own[rows] + by) % len(classes)
+    for lost in np.setdiff1d(np.arange(len(classes)), new):
+        counts = np.bincount(new, minlength=len(classes))
+        free = np.flatnonzero(rows & (own != lost) & (counts[new] > 1))
+        if len(free):
+            new[free[0]] = lost
+        else:
+            new[np.flatnonzero(own == lost)[0]] = lost
+    return np.asarray(classes[new])
+
+
+def half(units: NDArray[np.int64], y: NDArray[Any], rng: Generator) -> NDArray[np.bool_]:
+    """Return the rows of a random half of the units; relabelling them changes how often labels occur, if it can."""
+    count = int(units.max()) + 1
+    before = np.unique(y, return_counts=True)[1]
+    rows = np.zeros(len(y), dtype=bool)
+    for _ in range(50):
+        chosen = np.zeros(count, dtype=bool)
+        chosen[rng.permutation(count)[: (count + 1) // 2]] = True
+        rows = chosen[units]
+        after = np.unique(relabelled(y, rows), return_counts=True)[1]
+        if len(after) == len(before) and (after != before).any():
+            break
+    return rows
+
+
+def _taken(X: Any, index: Index) -> Any:
+    made = take(X, index)
+    if hasattr(made, "iloc"):
+        made = made.set_axis(X.index, axis=0)
+    return made

@@ -1,0 +1,245 @@
+"""Reruns of a watched training on other people's records, with the noised gradients of the first applied in all.
+
+DP-SGD promises two things, and each is compared, not believed. (1) What is released is post-processing of the noised
+gradients: with these fixed, nothing in the object that training returns may depend on the records. (2) A gradient that
+is clipped is that of one person: replacing others may not change it, and one person has as many as are accounted for.
+Whatever fails here by the training's own randomness is no proof of a leak, and ends inconclusive.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.privacy_claims import watch_people, watch_population
+from privgate.privacy_claims.observation import Observation
+from privgate.privacy_claims.watch_population import MIXED, NOBODY, UNCLEAR
+from privgate.privacy_claims.watch_sampling import Used
+from privgate.privacy_claims.watch_transcript import DivergedError, Transcript
+
+#: reruns to the end
+REPLAYS = 4
+#: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
+MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
+
+OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
+SUMS = "how many gradients a step sums depends on the records"
+
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.float32]
+#: train on (X, y) under a watch with these options: (watch, leaves of what came back)
+Train = Callable[..., tuple[Any, dict[str, str]]]
+
+
+@dataclass
+class First:
+    """The watched training that others are compared with."""
+
+    watch: Any
+    leaves: dict[str, str]
+    transcript: Transcript
+
+
+def checked(seen: Observation, replays: "Replays") -> Observation:
+    """Return ``seen``, of Opacus at work and so far without fault, with what reruns on other records show."""
+    replays.run()
+    return replace(
+        seen,
+        leaks=tuple(dict.fromkeys(replays.leaks)),
+        problem="" if replays.leaks else "; ".join(replays.doubts),
+        rows=replays.rows,
+        copies=replays.copies,
+        replays=replays.runs,
+        # updates by plain optimizers that no record changes are public
+        bypassed_updates=seen.bypassed_updates + (len(replays.first.watch.plain) if replays.plain else 0),
+    )
+
+
+@dataclass
+class Replays:
+    """Reruns of one training on other records, and what they showed.
+
+    Parameters
+    ----------
+    first : First
+    train : callable
+    X, y : the training records
+    units : int array of shape (n,)
+        Which person each record belongs to.
+    """
+
+    first: First
+    train: Train
+    X: Any
+    y: NDArray[Any]
+    units: NDArray[np.int64]
+    leaks: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    rows: int = 0
+    copies: int = 0
+    runs: int = 0
+    plain: bool = False
+
+    def settled(self) -> bool:
+        """Whether no further rerun can better the verdict."""
+        return bool(self.leaks or self.doubts)
+
+    def run(self) -> None:
+        """Rerun until something is found, or to the end."""
+        rng = np.random.default_rng(0)
+        used = self.first.watch.sampling(len(self.y))
+        if used.entries is None:
+            self.doubts.append("the records in the batches could not be traced to a sampler")
+            return
+        owner = self._owners(rng, used.number)
+        if not self.settled():
+            self._count(owner, used)
+        for number, (rows, (X, y)) in enumerate(self._other_data(rng)):
+            if self.settled():
+                return
+            # the second half also shows whether a gradient depends on how many others are in the batch
+            found = self._rerun(X, y, drop=number == 1)
+            if found is None:
+                return
+            watch, leaves = found
+            self.plain |= watch.plain != self.first.watch.plain
+            fault = self._compare(watch, used, owner, rows)
+            differing = {p for p in {*leaves, *self.first.leaves} if leaves.get(p) != self.first.leaves.get(p)}
+            if fault or differing:
+                self._attribute(fault, differing, used, owner)
+
+    def _rerun(self, X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
+        self.runs += not options.get("stop", False)
+        try:
+            return self.train(X, y, replay=self.first.transcript, **options)
+        except DivergedError as exc:
+            self.leaks.append(str(exc))
+        except Exception as exc:  # noqa: BLE001  the user's code
+            traceback.print_exception(exc)
+            self.doubts.append(f"training fails on other records ({type(exc).__name__})")
+        return None
+
+    def _owners(self, rng: Generator, number: int) -> NDArray[np.int64]:
+        """Return whose each entry of the sampled population is, from reruns that end before the first step."""
+        nobody = np.zeros(0, dtype=np.int64)
+        if number < 0:
+            return self.units  # all records in every step, by hand
+        at = self.first.watch.population(number)
+        base = None if at is None else self.first.watch.populations[at].entries
+        if base is None or at is None:
+            self.doubts.append("what the batches are drawn from cannot be read")
+            return nobody
+        if self.first.watch.populations[at].changed:
+            self.doubts.append("what the batches are drawn from changes during the training")
+            return nobody
+        words = watch_population.codes(int(self.units.max()) + 1)
+        changed = np.zeros((len(base), words.shape[1]), dtype=bool)
+        for bit in range(words.shape[1]):
+            X, y = watch_people.replaced(self.X, self.y, words[self.units, bit], rng)
+            found = self._rerun(X, y, stop=True)
+            if found is None:
+                return nobody
+            others = found[0].populations
+            entries = others[at].entries if at < len(others) else None
+            if entries is None or len(entries) != len(base):
+                self.leaks.append("how many records batches are drawn from depends on the records")
+                return nobody
+            changed[:, bit] = [a != b for a, b in zip(entries, base, strict=True)]
+        return watch_population.owners(changed, words)
+
+    def _count(self, owner: NDArray[np.int64], used: Used) -> None:
+        mixed = int((owner == MIXED).sum())
+        if mixed:
+            self.leaks.append(f"{mixed} of {len(owner)} entries that batches are drawn from depend on several people")
+            return
+        if (owner == UNCLEAR).any():
+            self.doubts.append("what batches are drawn from could not be traced to single records")
+            return
+        if used.together == 1 and any(len(set(e.tolist())) != len(e) for e in used.entries or ()):
+            self.leaks.append("one record can be drawn several times into a step")
+            return
+        own, held = owner[owner >= 0], np.bincount(self.units)
+        rows = np.bincount(own, minlength=len(held))
+        self.rows = int(max(1, rows.max()))
+        self.copies = int(max(1, np.ceil(rows / held).max()))
+
+    def _other_data(self, rng: Generator) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
+        """Yield (rows that are replaced, the data): one half, the other half, labels alone, all alike."""
+        rows = watch_people.half(self.units, self.y, rng)
+        everybody = np.ones(len(self.y), dtype=bool)
+        yield rows, watch_people.replaced(self.X, self.y, rows, rng)
+        yield ~rows, watch_people.replaced(self.X, self.y, ~rows, rng)
+        yield everybody, (self.X, watch_people.relabelled(self.y, everybody))
+        yield everybody, watch_people.same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
+
+    def _compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
+        """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced."""
+        first = self.first.watch
+        if watch.constants != first.constants:
+            return "the clipping norm or the noise depends on the records"
+        entries = used.entries if used.number < 0 else watch.entries(used.number)
+        if entries is None or used.entries is None:
+            return SUMS
+        touched = np.zeros(int(self.units.max()) + 1, dtype=bool)
+        touched[self.units[rows]] = True
+        for t, (before, after) in enumerate(zip(first.steps, watch.steps, strict=True)):
+            if before.parameters != after.parameters:
+                return f"the parameters depend on the records beyond the noised gradients before step {t + 1}"
+            kept = _kept(used.entries[t].tolist(), entries[t].tolist())
+            if kept is None or len(kept) != after.batch:
+                return SUMS
+            whose = owner[entries[t].astype(np.int64)]
+            moved = _moved(before.rows[kept], after.rows, before.norm)
+            if (moved & (whose == NOBODY)).any():
+                self.doubts.append("gradients could not be traced to the records that batches are drawn from")
+                return ""
+            if (moved & ~touched[whose]).any():
+                return "the gradient that is clipped for one record depends on other people's records"
+        return ""
+
+    def _attribute(self, fault: str, differing: set[str], used: Used, owner: NDArray[np.int64]) -> None:
+        """Tell a leak from randomness that a replay cannot repeat, by one rerun on the same records."""
+        nobody = np.zeros(len(self.y), dtype=bool)
+        found = self._rerun(self.X, self.y)
+        if found is None or (fault and self._compare(found[0], used, owner, nobody)):
+            self.leaks.clear()
+            self.doubts.append(f"training does not repeat itself: it is {OWN_RANDOMNESS}")
+            return
+        random = {p for p in differing if found[1].get(p) != self.first.leaves.get(p)}
+        sure = sorted(differing - random, key=lambda p: (len(p), p))
+        named = ", ".join(p.lstrip(".") or "the object itself" for p in sure[:3])
+        if fault:
+            self.leaks.append(fault)
+        elif sure:
+            self.leaks.append(
+                f"the object that training returns depends on the records beyond the noised gradients ({named}"
+                f"{', …' if len(sure) > 3 else ''})"
+            )
+        else:
+            some = ", ".join(p.lstrip(".") for p in sorted(random)[:3])
+            self.doubts.append(f"the object that training returns ({some}) is {OWN_RANDOMNESS}")
+
+
+def _moved(old: Rows, new: Rows, norm: float) -> Bools:
+    """Return which gradients changed by more than rounding, bool array of shape (records,)."""
+    if not len(old):
+        return np.zeros(0, dtype=bool)
+    allowed = MOVED * old[:, 0] + MOVED_OF_LARGEST * (old[:, 0].max() + norm)
+    return np.asarray(~(np.abs(new - old).max(axis=1) <= allowed))
+
+
+def _kept(were: list[Any], are: list[Any]) -> list[int] | None:
+    """Return where in ``were`` each of ``are`` is, in order; None if something is new."""
+    places, at = [], 0
+    for entry in are:
+        while at < len(were) and were[at] != entry:
+            at += 1
+        if at == len(were):
+            return None
+        places.append(at)
+        at += 1
+    return places

@@ -1,0 +1,1 @@
+"""One run: what its measurements share, shadow models, controls, data checks."""

@@ -1,0 +1,55 @@
+"""What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls."""
+
+from privgate import families
+from privgate.evidence import Precondition
+from privgate.run import paired_seeds, recipe_controls
+from privgate.run.run import Bench
+from privgate.subject.subject import Subject
+
+
+def static(subject: Subject) -> list[Precondition]:
+    """Return what can be said without training anything."""
+    recipe = subject.recipe.payload
+    found = []
+    if recipe["dp"] is not None and recipe["seed"] is not None:
+        message = (
+            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate "
+            "the noise and subtract it; log the recipe without a seed"
+        )
+        found.append(Precondition("recorded_seed", "failed", message))
+    return found
+
+
+def trained(bench: Bench) -> list[Precondition]:
+    """Run the two controls, choose the paired seeds by what they say, and return the findings."""
+    subject, fleet = bench.subject, bench.fleet
+    found = [recipe_controls.reproduces(subject, fleet)]
+    if found[0].outcome not in ("passed", "warned"):
+        return found  # the next control makes 70 trainings, and nothing is measured whatever it says
+    found.append(recipe_controls.depends_on_data(subject, fleet))
+    bench.detail["controls"] = {k: v for k, v in found[1].detail.items() if k == "single_median"}
+    if found[1].outcome in ("passed", "warned"):
+        choose_seeds(bench)
+    return found
+
+
+def choose_seeds(bench: Bench) -> None:
+    """Set the bench's paired seeds: one where training has no randomness."""
+    n_units = bench.limits.max_retrains or bench.n_units
+    knowing = [e for e in families.ALL if hasattr(e, "drawn") and not e.supports(bench.subject)]
+    drawn = knowing[0].drawn(bench.subject) if knowing else ()
+    chosen = paired_seeds.choose(
+        bench.subject,
+        bench.fleet,
+        n_units=min(n_units, bench.n_units),
+        count=bench.limits.seeds,
+        drawn=[int(u) for u in drawn],
+    )
+    bench.seeds, bench.more_seeds = chosen.seeds, chosen.more
+    bench.detail["seeds"] = {
+        "dependent": chosen.dependent,
+        "paired": len(chosen.seeds) if chosen.dependent else 0,
+        "moved_by": chosen.moved_by,
+        "compared": chosen.compared,
+        "note": chosen.message,
+    }

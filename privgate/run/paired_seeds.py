@@ -1,0 +1,164 @@
+"""How many paired seeds a recipe needs, decided from what the controls see, before any unit is left out."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privgate.errors import MeasurementError
+from privgate.run import changed
+from privgate.run.recipe_controls import DETERMINISTIC
+from privgate.statistics.leakage import label_changes
+from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
+from privgate.subject.choice import generator
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+
+#: fewer pairs have no power against a threshold, more hardly add any (mathematical reference, section 9.4)
+LEAST, MOST = 10, 20
+#: other seeds tried, each on all data and on data without one person, before training counts as free of its seed
+TRIED = 10
+#: nats; another seed that changes a probability by so much counts, however small the probability is
+VISIBLE = 1e-3
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds to use, and why.
+
+    Parameters
+    ----------
+    seeds : tuple of (int or None)
+        Paired; the recipe's own seed first. One entry where training does not depend on its seed.
+    dependent : bool
+        Whether another seed gives another model.
+    moved_by : float
+        Largest change of a probability at any record between the recipe's own seed and another one.
+    compared : int
+        Seeds that were compared, the recipe's own among them.
+    message : str
+        One sentence for the report.
+    more : tuple of (int or None)
+        The seeds to go on with where an upper limit is wanted and no lower one has decided; see ``choose``.
+    """
+
+    seeds: tuple[int | None, ...]
+    dependent: bool
+    moved_by: float
+    compared: int
+    message: str
+    more: tuple[int | None, ...] = ()
+
+
+def choose(
+    subject: Subject,
+    fleet: Fleet,
+    *,
+    n_units: int | None = None,
+    count: int | None = None,
+    drawn: Sequence[int] = (),
+) -> Seeds:
+    """Return the paired seeds for a subject.
+
+    Trains with the recipe's seed and with ``TRIED`` others, on everything and on data without one person, a different
+    one each. Where nothing moves, one seed is used: a seed that matters for a share q of all seeds and data sets is
+    missed with probability (1 - q)^20, 5 % at q = .14. Where predictions move, a single pair of runs would mistake the
+    seed for the unit, so R >= 1 + log2(N / 0.05) pairs are used, without which no unit of N could be told from chance,
+    within ``LEAST`` and ``MOST``; they can block. An upper limit needs ``SEEDS_FOR_A_LIMIT``, which are ``more``. A
+    recipe trained with differential privacy has no seed: its runs are independent.
+
+    Parameters
+    ----------
+    subject : Subject
+    fleet : Fleet
+    n_units : int, optional
+        Units that will be left out; all if absent.
+    count : int, optional
+        The operator's number of pairs, if training depends on its seed; so many seeds are compared at least.
+    drawn : sequence of int
+        Units whose refit an engine expects the seed to decide: seeds are compared without these as well.
+
+    Raises
+    ------
+    MeasurementError
+        Training on everything fails.
+
+    References
+    ----------
+    Mathematical reference, section 9.4 (sign-flip test, t limits) and section 15.
+    """
+    own = subject.recipe.seed
+    tried = max(TRIED, 0 if count is None else count - 1)
+    wanted = max(SEEDS_FOR_A_LIMIT, tried + 1, MOST)
+    others = [int(s) for s in generator(subject, "seeds").choice(2**31, size=wanted, replace=False) if s != own]
+    moved, compared = _moved(subject, fleet, others[:tried], drawn)
+    if moved <= DETERMINISTIC:
+        text = f"{compared} seeds gave the same models, on all data and with one person left out; one seed is used"
+        return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
+    pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
+    seeds: tuple[int | None, ...] = (None,) * pairs if own is None else (own, *others)[:pairs]
+    text = f"another seed moves predictions by up to {moved:.2g}; every unit is judged on {len(seeds)} paired seeds"
+    more: tuple[int | None, ...] = ()
+    if count is None:
+        more = (None,) * SEEDS_FOR_A_LIMIT if own is None else (own, *others)[:SEEDS_FOR_A_LIMIT]
+        text += f", and on {SEEDS_FOR_A_LIMIT} where these do not block"
+    elif len(seeds) == 1:
+        text = f"another seed moves predictions by up to {moved:.2g}; a single seed neither blocks nor approves"
+    elif len(seeds) < SEEDS_FOR_A_LIMIT:
+        text += f", which can block; an approval needs {SEEDS_FOR_A_LIMIT}"
+    return Seeds(seeds, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
+
+
+def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[int]) -> tuple[float, int]:
+    """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough."""
+    own = subject.recipe.seed
+    pool = changed.pool(subject)
+
+    def fit(position: int, gone: int | None) -> Fit:
+        # without a recorded seed a further run is the other seed: equal runs use no randomness
+        seed = None if own is None else others[position]
+        rows = changed.NOBODY if gone is None else subject.data.units[gone]
+        return Fit(seed, pool, left_out=rows, repeat=position + 1 if own is None else 0)
+
+    def compare(plain: list[Fit], again: list[Fit]) -> float:
+        answers = fleet.fits(subject, [*plain, *again], label="comparing seeds")
+        pairs = zip(answers[: len(plain)], answers[len(plain) :], strict=True)
+        return max((_apart(one, other) for one, other in pairs), default=0.0)
+
+    full = changed.full(subject)
+    if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:
+        raise MeasurementError(f"the recipe cannot be trained on its own complete data: {bad}")
+    moved = 0.0
+    for some in ([0], list(range(1, len(others)))):
+        moved = max(moved, compare([full] * len(some), [fit(k, None) for k in some]))
+        if moved > DETERMINISTIC:
+            return moved, len(others[: some[-1] + 1]) + 1
+    # a tie that only the missing record makes, or a number of records that only then is odd
+    for some in (changed.people(subject), list(drawn)):
+        gone = [some[k % len(some)] for k in range(len(others))] if some else []
+        plain = [changed.without(subject, u) for u in gone]
+        moved = max(moved, compare(plain, [fit(k, u) for k, u in enumerate(gone)]))
+    return moved, len(others) + 1
+
+
+def _apart(one: Answer, other: Answer) -> float:
+    """Return the largest change of a probability, above ``DETERMINISTIC`` where a tiny one changes by a visible factor.
+
+    Risk is measured in nats: 1e-9 and 1e-7 are 4.6 apart. A training that fails for one seed only is moved by all.
+    """
+    if one.problem or other.problem:
+        return 0.0 if one.problem and other.problem else 1.0
+    gap = float(np.abs(np.exp(one.log_p) - np.exp(other.log_p)).max())
+    nats = float(np.abs(label_changes(one.log_p, other.log_p)).max())
+    return max(gap, 2 * DETERMINISTIC) if nats > VISIBLE else gap
+
+
+def pairs_needed(n_units: int) -> int:
+    """Return the number of paired seeds for ``n_units`` units; see ``choose``.
+
+    >>> [pairs_needed(n) for n in (1, 100, 1000, 10**9)]
+    [10, 12, 16, 20]
+    """
+    return min(MOST, max(LEAST, math.ceil(1 + math.log2(max(1, n_units) / 0.05))))

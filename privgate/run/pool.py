@@ -1,0 +1,271 @@
+"""The pool of an attack: who counts as a trial, who is one person, and who had to be left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import digest
+from privgate.errors import MeasurementError
+from privgate.run import alike, same_population
+from privgate.run.alike import Twins
+from privgate.run.run import Bench
+from privgate.run.same_population import Shift
+from privgate.subject.data import TrainingData, take
+
+Index = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+#: fewer people on either side than this, and no attack is run: half of them trains, half decides
+LEAST = 20
+#: more values than this in a numeric sensitive column, and it is cut at the quartiles of the training records
+MOST_VALUES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Training records, then candidates; and which of them are fit to be trials.
+
+    Parameters
+    ----------
+    members : bool array of shape (P,)
+        Training records.
+    eligible : bool array of shape (P,)
+        False for candidates that are also training records, repeat another candidate, or carry an unknown label; shadow
+        models are trained on the others.
+    trial : bool array of shape (P,)
+        Eligible rows that no other person's row equals. Were only the candidates thinned, the records left among them
+        would be rarer ones than the members', and an attack that spots rare records would seem to spot members.
+    unit : int64 array of shape (P,)
+        Number of the person of each row: training units first, then one for each candidate.
+    labels : int64 array of shape (P,)
+        Class position; 0 for a label that the training set does not know (never eligible).
+    removed : mapping reason -> count
+        Candidates left out, and people who are no trials because somebody's record equals theirs; for the report.
+    twins : Twins or None
+        How many candidates are members in all but a few digits; None where records cannot be compared.
+    shift : Shift or None
+        How far candidates are from members; None where there are too few people.
+    hidden : float
+        Share of the members who are no trials because copies of them, more than chance explains, are among the
+        candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found.
+    """
+
+    members: Bool
+    eligible: Bool
+    trial: Bool
+    unit: Index
+    labels: Index
+    removed: Mapping[str, int]
+    twins: Twins | None = None
+    shift: Shift | None = None
+    hidden: float = 0.0
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing that is measured on these candidates counts; empty if it does."""
+        if self.twins is not None and self.twins.too_many:
+            return (
+                f"{self.twins.share:.1%} of the candidates are nearly equal to a training record, where "
+                f"{self.twins.usual:.1%} would be by chance: members, stored once more, are no people who were not "
+                "trained on; give other candidates"
+            )
+        if self.shift is not None and self.shift.clear:
+            return f"candidates do not come from the same population as the training records ({told(self.shift)})"
+        return ""
+
+
+def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[str]:
+    """Return one digest a record, equal for records with equal features and label."""
+    if hasattr(X, "tocsr"):
+        rows: list[bytes] = [b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr()]
+    elif hasattr(X, "iloc"):
+        rows = [repr(r).encode() for r in X.itertuples(index=False, name=None)]
+    elif hasattr(X, "shape"):
+        # + 0.0: a float pool holds -0.0 and 0.0 for one value
+        flat = np.asarray(X).reshape(n, -1)
+        flat = np.ascontiguousarray(flat + 0.0 if flat.dtype.kind == "f" else flat)
+        rows = [r.tobytes() for r in flat]
+    else:
+        rows = [str(v).encode() for v in X]
+    return [digest.of_bytes(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
+
+
+_BUILT: "WeakKeyDictionary[TrainingData, Pool]" = WeakKeyDictionary()
+
+
+def told(shift: Shift) -> str:
+    """Return in words how members and candidates are told apart."""
+    said = (
+        f"told apart by features and label alone with an AUC of {shift.auc:.3f}, 0.5 is due; shares of labels differ "
+        f"by {shift.labels:.1%}"
+    )
+    if shift.beside_members:
+        said += f"; {shift.beside:.1%} more of the candidates than is due are nearest to a member"
+    if shift.beside_members or shift.below:
+        said += "; as if they were made from members, or picked beside them"
+    return said
+
+
+def of(data: TrainingData) -> Pool:
+    """Return the pool of a subject's data.
+
+    Raises
+    ------
+    MeasurementError
+        There are no candidates, too few are left on either side, or what is measured on them would not count.
+    """
+    pool = built(data)
+    if pool.refusal:
+        raise MeasurementError(pool.refusal)
+    n = data.n
+    inside, outside = len(np.unique(pool.unit[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
+    if min(inside, outside) < LEAST:
+        raise MeasurementError(
+            f"{inside} people in the training set and {outside} usable candidates are too few for a split; at least "
+            f"{LEAST} of each are needed (removed: {', '.join(f'{v} {k}' for k, v in pool.removed.items())})"
+        )
+    return pool
+
+
+def built(data: TrainingData) -> Pool:
+    """Return the pool, whether or not it can be used; looked at once for each data set.
+
+    Raises
+    ------
+    MeasurementError
+        There are no candidates.
+    """
+    if data not in _BUILT:
+        _BUILT[data] = _build(data)
+    return _BUILT[data]
+
+
+def _build(data: TrainingData) -> Pool:
+    if data.candidates is None or len(data.candidates[1]) == 0:
+        raise MeasurementError(
+            "no candidates: attacks need people who were not trained on; pass TrainingData(..., candidates=(X, y))"
+        )
+    X, y = data.pool()
+    n, size = data.n, len(y)
+    classes = data.classes()
+    labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
+    unknown = classes[labels] != y
+    names = fingerprints(X, y, size)
+    known = set(names[:n])
+    overlap, repeated = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+    for i in range(n, size):
+        overlap[i] = names[i] in known
+    seen: set[str] = set()
+    for i in range(n, size):
+        repeated[i] = names[i] in seen
+        seen.add(names[i])
+    eligible = ~(overlap | repeated | unknown)
+    unit = np.empty(size, dtype=np.int64)
+    for u, rows in enumerate(data.units):
+        unit[rows] = u
+    unit[n:] = len(data.units) + np.arange(size - n)
+    owner: dict[str, int] = {}
+    shared: set[str] = set()
+    for name, person in zip(names, unit.tolist(), strict=True):
+        if owner.setdefault(name, person) != person:
+            shared.add(name)
+    unique = np.array([name not in shared for name in names])
+    trial = eligible & unique
+    copied, among = _copied(names[:n], unit[:n], names[n:])
+    twins = alike.twins(data, trial)
+    near = np.zeros(size, dtype=bool)
+    if twins is not None:
+        near[twins.rows] = True
+        trial &= ~near
+        eligible[n:] &= ~near[n:]
+    # exact and near copies together: each alone may be too few to be seen
+    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if twins is None else twins.others)
+    charged = alike.oftener(copies, size - n, due, n) <= alike.CHARGED
+    hidden = copied | near[:n] if charged or (twins is not None and twins.clear) else np.zeros(n, dtype=bool)
+    removed = {
+        "also_in_training": int(overlap.sum()),
+        "repeated": int((repeated & ~overlap).sum()),
+        "unknown_label": int((unknown & ~overlap & ~repeated).sum()),
+        "nearly_in_training": int(near[n:].sum()),
+        "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
+    }
+    shift = same_population.shift(data, trial)
+    return Pool(
+        np.arange(size) < n,
+        eligible,
+        trial,
+        unit,
+        labels,
+        removed,
+        twins,
+        shift,
+        float(hidden.mean()),
+    )
+
+
+def _copied(inside: list[str], owner: Index, outside: list[str]) -> tuple[Bool, Bool]:
+    """Return which members equal a candidate, and which equal another person's training record, both of shape (n,)."""
+    known = set(outside)
+    people: dict[str, set[int]] = {}
+    for name, person in zip(inside, owner.tolist(), strict=True):
+        people.setdefault(name, set()).add(person)
+    return (
+        np.array([name in known for name in inside]),
+        np.array([len(people[name]) > 1 for name in inside]),
+    )
+
+
+def features(data: TrainingData) -> NDArray[np.float64] | None:
+    """Return numeric features of the pool, shape (P, d), for adversaries who know whole records; None without any."""
+    X, _ = data.pool()
+    if hasattr(X, "tocsr"):
+        X = X.toarray() if X.shape[1] <= 2000 else None
+    elif hasattr(X, "select_dtypes"):
+        X = X.select_dtypes("number")
+    if X is None or not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[1] == 0:
+        return None
+    array = np.asarray(X)
+    if array.dtype.kind not in "biuf":
+        return None
+    return np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0)
+
+
+def groups(data: TrainingData, column: str | int | None) -> dict[str, NDArray[Any]]:
+    """Return ``column name -> text value of every pool row`` for one sensitive column, or for all of them.
+
+    Raises
+    ------
+    MeasurementError
+        The column is not declared sensitive, or is not there.
+    """
+    wanted = data.sensitive if column is None else tuple(c for c in data.sensitive if str(c) == str(column))
+    if not wanted:
+        what = "no sensitive column is declared" if column is None else f"{column!r} is not declared sensitive"
+        raise MeasurementError(f"{what}; pass TrainingData(..., sensitive=(…))")
+    X, _ = data.pool()
+    return {str(c): _values(X, c, data.n) for c in wanted}
+
+
+def _values(X: Any, column: str | int, n: int) -> NDArray[Any]:
+    if hasattr(X, "iloc"):
+        if column not in X.columns:
+            raise MeasurementError(f"sensitive column {column!r} is not among the features")
+        raw = X[column].to_numpy()
+    elif hasattr(X, "shape") and len(X.shape) == 2 and isinstance(column, int) and 0 <= column < X.shape[1]:
+        raw = np.asarray(take(X.T, np.array([column])).todense() if hasattr(X, "tocsr") else X[:, column]).ravel()
+    else:
+        raise MeasurementError(f"sensitive column {column!r} cannot be read from a {type(X).__name__}")
+    if raw.dtype.kind in "iuf" and len(np.unique(raw)) > MOST_VALUES:
+        edges = np.unique(np.nanquantile(raw[:n].astype(np.float64), [0.25, 0.5, 0.75]))
+        names = [f"below {edges[0]:g}", *(f"from {e:g}" for e in edges)]
+        return np.asarray(np.array(names)[np.searchsorted(edges, raw, side="right")])
+    return np.asarray(raw.astype(str))
+
+
+def of_run(bench: Bench) -> Pool:
+    """Return the pool of a run's subject; see ``of``."""
+    return of(bench.subject.data)

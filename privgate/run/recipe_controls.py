@@ -1,0 +1,377 @@
+"""Two controls before any leave-one-out number counts: the recipe reproduces the model, and depends on its data."""
+
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from privgate.evidence import Precondition
+from privgate.run import changed
+from privgate.run.changed import Probe
+from privgate.subject.choice import generator
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer, Fit, Float, Index
+from privgate.training.fleet import Fleet
+
+#: probabilities of one recipe on another machine, with other threads, differ by less than this
+REPRODUCED = 1e-4
+#: a second training on one machine with the same seed differs by less than this; float32 sums are not associative
+DETERMINISTIC = 1e-6
+#: trainings on the same data that are compared; a change counts where it exceeds ``BEYOND`` times their differences
+ALIKE, BEYOND = 4, 10.0
+#: people who are left out twice, so that noise in those trainings alone is seen
+TWICE = 3
+#: probabilities are compared on at most this many training records, chosen by digest
+COMPARED = 10_000
+#: share of blocks, or of single records, without any influence from which on a recipe "ignores" data: below a half,
+#: above what is held out for early stopping. An ignored half of 100 records goes unnoticed with probability
+#: P(Bin(100, 1/2) <= 32) = 2e-4
+IGNORED = 0.325
+#: shares of the first single records ignored between which more are tried: P(Bin(40, 1/2) <= 4) = 9e-8
+CLEAR = 0.1
+#: runs of a recipe without a seed whose distance from each other says how close the registered model must be
+RUNS = 5
+#: runs on each of two sides, compared as samples: the least p-value of all C(14, 7) / 2 splits is 5.8e-4
+SIDE = 7
+#: probability that a recipe which ignores its data passes for one that uses it, in comparisons of samples
+LEVEL = 1e-3
+
+
+def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
+    """Judge whether the recipe gives the registered model again, and the same model twice.
+
+    Trains twice on everything with the recipe's seed and compares probabilities with each other and with the stored
+    model's on the training records (all, or ``COMPARED`` chosen by digest). A recipe trained with differential privacy
+    has no seed: its stored model must be as close to reruns as reruns are to each other.
+    """
+    if subject.recipe.dp is not None and subject.recipe.seed is None:
+        return _reproduces_in_distribution(subject, fleet)
+    answers = fleet.fits(subject, [changed.full(subject), changed.full(subject, repeat=1)], label="checking the recipe")
+    if problem := _problem(answers):
+        return _doubt("reproduces", f"the recipe cannot be trained on its own complete data: {problem}")
+    once, again = (np.exp(a.log_p) for a in answers)
+    noise = _gap(once, again)
+    detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
+    if noise > DETERMINISTIC:
+        how = (
+            "leaves random_state open; give Recipe(seed=…)"
+            if subject.recipe.seed is None
+            else f"is not deterministic given its seed {subject.recipe.seed}; hand the seed to every random generator"
+        )
+        return _doubt(
+            "reproduces", f"two trainings on the same data differ by up to {noise:.2g}: the recipe {how}", detail
+        )
+    if subject.model is None:
+        return Precondition(
+            "reproduces", "passed", "two trainings agree; there is no stored model to compare with", detail
+        )
+    rows, which = _compared(subject)
+    stored = fleet.registered(subject, rows)
+    if stored.problem:
+        return _doubt("reproduces", f"the registered model could not be asked: {stored.problem}", detail)
+    gap = _gap(np.exp(stored.log_p), once[rows])
+    detail |= {"from_registered_model": gap, "records_compared": len(rows)}
+    if not gap <= REPRODUCED:
+        return _doubt(
+            "reproduces",
+            f"the recipe does not reproduce the registered model: probabilities differ by up to {gap:.2g} on {which}, "
+            f"allowed is {REPRODUCED:g}",
+            detail,
+        )
+    return Precondition(
+        "reproduces", "passed", f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}", detail
+    )
+
+
+def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
+    answers = fleet.fits(subject, [changed.full(subject, repeat=r) for r in range(RUNS)], label="checking the recipe")
+    if problem := _problem(answers):
+        return _doubt("reproduces", f"the recipe cannot be trained on its own complete data: {problem}")
+    if subject.model is None:
+        return Precondition("reproduces", "passed", "there is no stored model to compare with", {"runs": RUNS})
+    rows, which = _compared(subject)
+    stored = fleet.registered(subject, rows)
+    if stored.problem:
+        return _doubt("reproduces", f"the registered model could not be asked: {stored.problem}")
+    runs = np.exp(np.stack([a.log_p[rows] for a in answers]))
+    among = np.abs(runs[:, None] - runs[None]).mean(axis=(2, 3)).sum(axis=1) / (RUNS - 1)
+    own = float(np.abs(runs - np.exp(stored.log_p)).mean())
+    detail = {"runs": RUNS, "from_registered_model": own, "between_runs": float(among.max())}
+    if not own <= 2 * among.max():
+        return _doubt(
+            "reproduces",
+            f"the registered model is {own:.2g} away from reruns of the recipe on {which}, reruns only "
+            f"{among.max():.2g} from each other",
+            detail,
+        )
+    return Precondition(
+        "reproduces",
+        "passed",
+        f"the registered model is as close to reruns as they are to each other, on {which}",
+        detail,
+    )
+
+
+def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
+    """Judge whether the recipe learns from the data it is given: from all of it, and with people left out as well.
+
+    A random half left out, and 20 relabelled records, must move predictions: else weights are cached. The same must
+    hold where one person is left out, for several people: weights reused there would make every influence a false zero.
+    Relabelled stretches of the data and relabelled single records show a part that is ignored: everything that
+    leave-one-out could say about those records would be a false zero, too. A change counts where it is beyond ten times
+    what repeated trainings differ by.
+
+    Notes
+    -----
+    What cannot be seen: a recipe that recognises the very records it is given and answers from a store only then. The
+    finding that nobody's record matters (``measure.leave_one_out``) is what remains of such a store.
+    """
+    if len(subject.classes) < 2:
+        return _doubt("depends_on_data", "the training data has one class only; no label can be exchanged")
+    if subject.recipe.dp is not None and subject.recipe.seed is None:
+        return _depends_in_distribution(subject, fleet)
+    queries, _ = _compared(subject)
+    whole, one_out, blocks, singles = _probes(subject, queries)
+    label = "checking that training uses its data"
+    probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
+    twice = [changed.without(subject, u) for u in changed.people(subject)[:TWICE]]
+    alike = [changed.full(subject, repeat=r) for r in range(ALIKE)]
+    alike += [changed.without(subject, u, repeat=1) for u in changed.people(subject)[:TWICE]]
+    plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
+    first = fleet.fits(subject, [*alike, *plain.values()], label=label)
+    if problem := _problem(first[:ALIKE]):
+        return _doubt("depends_on_data", f"the recipe cannot be trained on its own complete data: {problem}")
+    known = dict(zip(plain, first[len(alike) :], strict=True))
+    noise = max(
+        *(_between(first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),
+        *(_between(known[f.key], a) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)),
+    )
+    if noise > DETERMINISTIC:
+        return _doubt(
+            "depends_on_data",
+            f"trainings on the same data differ by up to {noise:.2g}: what moves predictions cannot be told from noise",
+            {"between_two_trainings": noise},
+        )
+    known[""] = first[0]
+    asked = _Asked(subject, fleet, known, BEYOND * noise, label)
+    asked.ask(probes)
+    parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": singles[: changed.SINGLES]}
+    share = asked.idle_share(parts["singles"])
+    if CLEAR < share < IGNORED:
+        asked.ask(singles[changed.SINGLES :])
+        parts["singles"] = singles
+    return _judged(asked, parts, noise, constant=_spread(first[0], queries) <= BEYOND * noise)
+
+
+def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, constant: bool) -> Precondition:
+    """Return the finding on probes that were asked; ``constant``: the model answers the same about everybody."""
+    blocks, singles = (asked.idle_share(parts[name]) for name in ("blocks", "singles"))
+    moves = [asked.moved[p.fit.key] for p in parts["singles"]]
+    detail: dict[str, Any] = {
+        "moved_by": {p.what: asked.moved[p.fit.key] for p in [*parts["whole"], *parts["blocks"]]},
+        "moved_with_one_out": [asked.moved[p.fit.key] for p in parts["one_out"]],
+        "blocks_ignored": len(asked.idle(parts["blocks"])),
+        "singles_ignored": len(asked.idle(parts["singles"])),
+        "singles": len(parts["singles"]),
+        "single_median": float(np.median(moves)) if moves else 0.0,
+        "between_two_trainings": noise,
+    }
+    # half of the data may be too little for a recipe's own validation split; other trainings show what it does
+    halves = {p.fit.key for p in parts["whole"] if p.fit.left_out is not None and len(p.fit.left_out)}
+    if idle := [p for p in asked.idle(parts["whole"]) if p.fit.key not in halves & asked.problems.keys()]:
+        return _doubt("depends_on_data", f"the recipe does not depend on its data: {_unmoved(asked, idle)}", detail)
+    # a model that looks at labels only answers the same about everybody, and features are no matter to it
+    found = [p for p in asked.idle(parts["one_out"]) if p.fit.members is None]
+    found += [] if constant else _idle_labels(asked, parts["one_out"])
+    if found:
+        return _doubt(
+            "depends_on_data",
+            f"with one person left out, the recipe does not depend on the data that is left: {_unmoved(asked, found)} "
+            f"({len(found)} of {len(parts['one_out'])} such trainings)",
+            detail,
+        )
+    if not parts["one_out"]:
+        return _doubt("depends_on_data", "nobody can be left out without a label being lost", detail)
+    idle = asked.idle(parts["blocks"])
+    if blocks >= IGNORED or singles >= IGNORED:
+        where = f", among them {' and '.join(p.what for p in idle[:4])}" if idle else ", scattered over the data"
+        share = max(blocks, singles)
+        return _doubt("depends_on_data", f"the recipe ignores about {share:.0%} of its data{where}", detail)
+    if idle:
+        text = f"predictions do not depend on {' and '.join(p.what for p in idle)}"
+        return Precondition("depends_on_data", "warned", text, detail)
+    return Precondition("depends_on_data", "passed", "leaving out and relabelling records moves predictions", detail)
+
+
+def _idle_labels(asked: "_Asked", probes: list[Probe]) -> list[Probe]:
+    """Return exchanges of features that move nothing for one label at all; a single one may miss a stump."""
+    by_label: dict[int, list[Probe]] = {}
+    for p in probes:
+        if p.fit.members is not None:
+            by_label.setdefault(p.fit.relabel[0][1], []).append(p)
+    several = [group for group in by_label.values() if len(group) > 1] or list(by_label.values())
+    return [p for group in several if len(asked.idle(group)) == len(group) for p in group]
+
+
+def _unmoved(asked: "_Asked", idle: list[Probe]) -> str:
+    """Return what moves no prediction, or why training on changed data shows nothing."""
+    if why := next((asked.problems[p.fit.key] for p in idle if p.fit.key in asked.problems), ""):
+        return f"training on changed data failed, which shows nothing ({why})"
+    return f"{' and '.join(dict.fromkeys(p.what for p in idle))} moves no prediction"
+
+
+class _Asked:
+    """Probes that were trained, and how far each moved predictions.
+
+    Training that fails on changed data shows no dependence: a recipe may check its input and then use stored weights.
+    """
+
+    def __init__(self, subject: Subject, fleet: Fleet, known: dict[str, Answer], floor: float, label: str) -> None:
+        self.subject, self.fleet, self.known, self.floor, self.label = subject, fleet, known, floor, label
+        self.moved: dict[str, float] = {}
+        self.problems: dict[str, str] = {}
+
+    def ask(self, probes: list[Probe]) -> None:
+        """Train on every changed data set and compare with the training on unchanged data."""
+        answers = self.fleet.fits(self.subject, [p.fit for p in probes], label=self.label)
+        for probe, answer in zip(probes, answers, strict=True):
+            before = self.known["" if probe.against is None else probe.against.key]
+            key = probe.fit.key
+            if problem := answer.problem or before.problem:
+                self.problems[key], self.moved[key] = problem, 0.0
+            else:
+                self.moved[key] = _gap(np.exp(before.log_p[probe.fit.queries]), np.exp(answer.log_p))
+
+    def idle(self, probes: list[Probe]) -> list[Probe]:
+        """Return the probes that moved nothing beyond noise."""
+        return [p for p in probes if not self.moved[p.fit.key] > self.floor]
+
+    def idle_share(self, probes: list[Probe]) -> float:
+        """Return their share; all of none."""
+        return len(self.idle(probes)) / len(probes) if probes else 1.0
+
+
+def _probes(subject: Subject, queries: Index) -> tuple[list[Probe], list[Probe], list[Probe], list[Probe]]:
+    """Return (whole, one person out, blocks, singles), drawn by digest."""
+    rng = generator(subject, "depends_on_data")
+    return (
+        changed.whole(subject, rng, queries),
+        changed.one_out(subject, rng),
+        changed.blocks(subject, rng, queries),
+        changed.singles(subject, rng, queries),
+    )
+
+
+def trainings(subject: Subject) -> int:
+    """Return how many trainings both controls make, less what single records that seem ignored may add."""
+    if subject.recipe.dp is not None and subject.recipe.seed is None:
+        return 4 * SIDE
+    if len(subject.classes) < 2:
+        return 2
+    whole, one_out, blocks, singles = _probes(subject, _compared(subject)[0])
+    probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
+    people = changed.people(subject)[:TWICE]
+    fits = [changed.full(subject, repeat=r) for r in range(ALIKE)]
+    fits += [changed.without(subject, u, repeat=r) for u in people for r in range(2)]
+    fits += [f for p in probes for f in (p.fit, p.against) if f is not None]
+    return len({f.key for f in fits})
+
+
+def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
+    """Compare runs on the data with runs of which half of the labels is changed, on all people and with one left out.
+
+    Each comparison is an exact permutation test over runs at ``LEVEL``: a recipe that ignores its data passes one with
+    probability 5.8e-4.
+    """
+    rng = generator(subject, "depends_on_data")
+    asked = changed.pool(subject)
+    everybody = np.arange(subject.data.n, dtype=np.int64)
+    people = changed.people(subject)
+    if not people:
+        return _doubt("depends_on_data", "nobody can be left out without a label being lost")
+    half = changed.relabelled(subject, rng.permutation(everybody)[: subject.data.n // 2], rng)
+    one, other = list[Fit](), list[Fit]()
+    for r in range(SIDE):
+        gone = subject.data.units[people[r % len(people)]]
+        relabel = tuple((row, code) for row, code in half if row not in gone)
+        one.append(Fit(None, asked, left_out=gone, repeat=r))
+        other.append(Fit(None, asked, left_out=gone, relabel=relabel, repeat=r))
+    sides = {
+        "relabelling half of the data": (
+            [changed.full(subject, repeat=r) for r in range(SIDE)],
+            [Fit(None, asked, left_out=changed.NOBODY, relabel=half, repeat=r) for r in range(SIDE)],
+        ),
+        "with one person left out, relabelling half of the others": (one, other),
+    }
+    detail: dict[str, Any] = {"runs": SIDE, "permutation_p": {}}
+    for what, (before, after) in sides.items():
+        answers = fleet.fits(subject, [*before, *after], label="checking that training uses its data")
+        if problem := _problem(answers):
+            return _doubt("depends_on_data", f"the recipe cannot be trained: {problem}", detail)
+        p = permutation_p(np.exp(np.stack([a.log_p[: subject.data.n] for a in answers])).reshape(2 * SIDE, -1))
+        detail["permutation_p"][what] = p
+        if p > LEVEL:
+            return _doubt("depends_on_data", f"{what} moves predictions no more than the noise does", detail)
+    return Precondition(
+        "depends_on_data", "passed", "relabelling half of the data moves predictions beyond the noise", detail
+    )
+
+
+@cache
+def _splits(size: int) -> Float:
+    """Return all ways to split 2 m runs in halves, as signs of shape (C(2 m, m) / 2, 2 m); the first m runs first."""
+    chosen = [c for c in combinations(range(2 * size), size) if 0 in c]
+    sign = -np.ones((len(chosen), 2 * size))
+    np.put_along_axis(sign, np.array(chosen), 1.0, axis=1)
+    return sign
+
+
+def permutation_p(runs: Float) -> float:
+    """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
+
+    Parameters
+    ----------
+    runs : float64 array of shape (2 m, D)
+        m runs of one side, then m of the other.
+
+    Returns
+    -------
+    float
+        At least ``2 / C(2 m, m)``; uniform or larger where both sides are exchangeable.
+    """
+    sign = _splits(len(runs) // 2)
+    centred = runs - runs.mean(axis=0)
+    distance = np.square(sign @ centred).sum(axis=1)
+    return float(np.mean(distance >= distance[0] * (1 - 1e-12)))  # the first split is the true one
+
+
+def _compared(subject: Subject) -> tuple[Index, str]:
+    n = subject.data.n
+    if n <= COMPARED:
+        return np.arange(n, dtype=np.int64), f"all {n} training records"
+    chosen = generator(subject, "compared").choice(n, COMPARED, replace=False)
+    return np.sort(chosen).astype(np.int64), f"{COMPARED} of {n} training records, chosen by digest"
+
+
+def _between(one: Answer, other: Answer) -> float:
+    """Return how far two trainings on the same data are apart; a failed one is compared with nothing."""
+    return 0.0 if one.problem or other.problem else _gap(np.exp(one.log_p), np.exp(other.log_p))
+
+
+def _spread(answer: Answer, rows: Index) -> float:
+    """Return how much answers about different records differ."""
+    return float(np.ptp(np.exp(answer.log_p[rows]), axis=0).max())
+
+
+def _gap(p: Float, q: Float) -> float:
+    return float(np.abs(p - q).max())
+
+
+def _problem(answers: list[Answer]) -> str:
+    return next((a.problem for a in answers if a.problem), "")
+
+
+def _doubt(name: str, message: str, detail: dict[str, Any] | None = None) -> Precondition:
+    """Return what a failed control means: nothing was shown about the model."""
+    return Precondition(name, "inconclusive", message, detail or {})

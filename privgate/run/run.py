@@ -1,0 +1,130 @@
+"""The bench: everything measured about one subject in one run, each thing once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import numpy as np
+
+from privgate import digest
+from privgate.errors import UsageError
+from privgate.evidence import Precondition
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+if TYPE_CHECKING:
+    from privgate.families.witness import Witness
+
+T = TypeVar("T")
+#: how closely leave-one-out answers; see ``influence.modes``
+Mode = Literal["all", "max", "screen"]
+Precision = Literal["full", "mixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the operator allows a run to cost; cutting it cuts what can be claimed, and the report says so.
+
+    Parameters
+    ----------
+    max_retrains : int, optional
+        Calls of the training function for leave-one-out; units are then drawn at random, before looking.
+    budget_seconds : float, optional
+        The same as wall time; turned into a number of retrains from a timed sample.
+    shadow_models : int
+        Models on random subsets, shared by every attack.
+    seeds : int, optional
+        Paired seeds for training with randomness; chosen from the controls if absent. An upper limit, and with it an
+        approval, needs 75.
+    mode : {"all", "max", "screen"}
+        Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
+        models of which the top tenth is retrained, which never approves.
+
+    precision : {"full", "mixed"}
+        Networks only: whether differences between models may be multiplied in bfloat16, at a larger stated error.
+
+    Raises
+    ------
+    UsageError
+        The mode or precision is not known, or a ranking of everybody is asked for together with a sample.
+    """
+
+    max_retrains: int | None = None
+    budget_seconds: float | None = None
+    shadow_models: int = 64
+    seeds: int | None = None
+    mode: Mode = "all"
+    precision: Precision = "full"
+
+    def __post_init__(self) -> None:
+        for name, known in (("mode", get_args(Mode)), ("precision", get_args(Precision))):
+            if getattr(self, name) not in known:
+                raise UsageError(f"no {name} {getattr(self, name)!r}; it is one of {', '.join(known)}")
+        if self.mode == "screen" and not (self.max_retrains is None and self.budget_seconds is None):
+            raise UsageError("mode screen ranks everybody, a budget draws a sample; give --mode screen or the budget")
+
+
+@dataclass
+class Bench:
+    """What the measurements of one run share; lazily filled, nothing twice.
+
+    Parameters
+    ----------
+    subject : Subject
+    fleet : Fleet
+        Runs and remembers training.
+    limits : Limits
+    seeds : tuple of (int or None)
+        Paired seeds for leave-one-out; set by the controls before anything is measured.
+    more_seeds : tuple of (int or None)
+        Paired seeds to go on with for an upper limit, where the first ones have not decided; empty if there are none.
+    refuting : float
+        A limit that blocks as soon as one unit is surely above it, nats; infinity if no rule sets one.
+    thresholds : tuple of float
+        Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
+    asked : frozenset of str
+        Metrics that the policy asks for: what nobody asks for is not searched for.
+    suites : mapping
+        Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
+    detail : dict
+        JSON values collected for the report: plan, re-checks, certificates, attacks, curves.
+    preconditions : list of Precondition
+        What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
+    witness : Witness, optional
+        What re-trained models answered where certificates say that they differ most; set with ``retrained``.
+    """
+
+    subject: Subject
+    fleet: Fleet
+    limits: Limits = field(default_factory=Limits)
+    seeds: tuple[int | None, ...] = (None,)
+    more_seeds: tuple[int | None, ...] = ()
+    refuting: float = float("inf")
+    thresholds: tuple[float, ...] = ()
+    asked: frozenset[str] = frozenset()
+    suites: Mapping[str, str] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
+    preconditions: list[Precondition] = field(default_factory=list)
+    witness: "Witness | None" = None
+    _made: dict[Callable[["Bench"], Any], Any] = field(default_factory=dict, repr=False)
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
+        key = digest.of_json([self.subject.training_digest, purpose])
+        return np.random.default_rng(int(key.removeprefix("sha256:")[:16], 16))
+
+    @property
+    def n_units(self) -> int:
+        """Units there are."""
+        return len(self.subject.data.units)
+
+    def once(self, make: Callable[["Bench"], T]) -> T:
+        """Return ``make(self)``: made when first asked for, kept for the rest of the run."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        kept: T = self._made[make]
+        return kept
+
+    def made(self, make: Callable[["Bench"], Any]) -> bool:
+        """Return whether ``once(make)`` was asked for in this run."""
+        return make in self._made

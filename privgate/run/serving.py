@@ -1,0 +1,82 @@
+"""What MLflow serves, beside what is declared: numbers about a release that nobody gets say nothing."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.evidence import Precondition
+from privgate.subject.choice import generator
+from privgate.subject.release import Release
+from privgate.subject.released import admissible
+from privgate.subject.subject import Subject
+from privgate.training.fit import Float, Index
+from privgate.training.fleet import Fleet
+
+#: records that the served model is asked about, chosen by digest
+ASKED = 1_000
+#: relative; what single precision and another order of additions take from a number, and nothing else does
+SAME = 1e-6
+
+HOW = (
+    "log the model by privgate.log_model, which has MLflow serve what is declared (for a scikit-learn model logged by "
+    "hand, pyfunc_predict_fn='predict_proba'), or declare what is served"
+)
+
+
+def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
+    """Return whether MLflow serves what is declared; nothing for a subject without a stored model.
+
+    The registered version is asked by MLflow's own interface (``mlflow.pyfunc``) and by its native one on the same
+    records: the first must be the declared release of the second.
+    """
+    if subject.model is None:
+        return []
+    if not getattr(subject.model, "servable", False):
+        text = "MLflow cannot serve this model (it has no python_function flavor): what is deployed must release"
+        return [Precondition("served", "warned", f"{text} {words(subject.release)}, which nobody has compared")]
+    size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
+    rows: Index = np.arange(size, dtype=np.int64)
+    if size > ASKED:
+        rows = np.sort(generator(subject, "served").choice(size, ASKED, replace=False)).astype(np.int64)
+    native, served = fleet.registered(subject, rows), fleet.registered(subject, rows, served=True)
+    problem = native.problem or served.problem
+    if problem:
+        how = "" if "signature" in problem else f"; {HOW}"
+        text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
+        return [Precondition("served", "inconclusive", text)]
+    wrong = ~admissible(served.log_p, native.log_p, subject.release, SAME)
+    detail = {"records": len(rows), "different": int(wrong.sum()), "declared": words(subject.release)}
+    if wrong.any():
+        what = f"MLflow serves {_kind(served.log_p, native.log_p)}, and declared are {words(subject.release)}"
+        text = f"{what} ({int(wrong.sum())} of {len(rows)} records differ); {HOW}"
+        return [Precondition("served", "inconclusive", text, detail)]
+    text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows)} records"
+    return [Precondition("served", "passed", text, detail)]
+
+
+def words(release: Release) -> str:
+    """Return what a release hands out, in words."""
+    said = {
+        "probabilities": "probabilities" if release.temperature != 1 else "exact probabilities",
+        "rounded": f"probabilities rounded to {release.step:g}",
+        "binned": f"centres of bins of width {release.step:g}",
+        "top_k": f"probabilities of the {release.k} likeliest labels"
+        if release.k > 1
+        else "the likeliest label's probability",
+        "label": "labels alone",
+    }[release.form]
+    return said if release.temperature == 1 else f"{said} at temperature {release.temperature:g}"
+
+
+def _kind(values: Float, log_p: Float) -> str:
+    """Return in words what values look like."""
+    if not ((values >= 0).all() and (values <= 1 + 1e-9).all()):
+        return "numbers that are no probabilities"
+    if _is_one_hot(values):
+        return "labels"
+    exact = admissible(values, log_p, Release(), SAME)
+    return "exact probabilities" if exact.all() else "other numbers"
+
+
+def _is_one_hot(values: Float) -> bool:
+    ones: NDArray[np.bool_] = values == 1
+    return bool(((values == 0) | ones).all() and (ones.sum(axis=1) == 1).all())

@@ -1,0 +1,281 @@
+"""Great Expectations suites over tables: counts out, never values; imported only when a policy names a suite.
+
+Three of its habits are mended here: an empty table meets almost any expectation, NaN is passed over, and a column that
+does not exist looks like a violation. So a least number of rows and not-null on every column named are added, and what
+could not be evaluated is an error, never a violation and never met. Columns' extremes are people's values: they stay
+out.
+"""
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from privgate.errors import PolicyError
+from privgate.evidence import Precondition
+from privgate.subject.data import TrainingData
+
+_NOT_NULL = "expect_column_values_to_not_be_null"
+_MAY_BE_NULL = frozenset({_NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
+_BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What became of one expectation; counts only.
+
+    Parameters
+    ----------
+    name : str
+        Its type and column, or the name that its author gave it in ``meta``.
+    met : bool
+        False also for an error.
+    error : str
+        Why it could not be evaluated; empty if it could.
+    severity : {"critical", "warning", "info"}
+        Its author's word.
+    unexpected : int
+        Records that violate it, where it speaks of records.
+    percent : float
+        The same as a percentage of the records it speaks of.
+    """
+
+    name: str
+    met: bool
+    error: str = ""
+    severity: str = "critical"
+    unexpected: int = 0
+    percent: float = 0.0
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.name}: {self.error}"
+        return f"{self.name}: {self.unexpected} records ({self.percent:.3g} %)" if self.unexpected else self.name
+
+
+def parse(text: str, file: str) -> dict[str, Any]:
+    """Return a suite's JSON, checked for its shape without importing Great Expectations.
+
+    Raises
+    ------
+    PolicyError
+        It is not a suite; names the file, the expectation and what was expected.
+    """
+    try:
+        suite = json.loads(text)
+    except ValueError as exc:
+        raise PolicyError(f"{file}: is not JSON: {exc}; expected a Great Expectations suite") from exc
+    if not isinstance(suite, dict) or not isinstance(suite.get("expectations"), list):
+        raise PolicyError(f"{file}: is not a suite; expected an object with 'name' and 'expectations'")
+    if not suite["expectations"]:
+        raise PolicyError(f"{file}: expectations: is empty; a suite that expects nothing would always be met")
+    for i, one in enumerate(suite["expectations"]):
+        if not isinstance(one, dict) or not isinstance(one.get("type"), str):
+            raise PolicyError(
+                f"{file}: expectations.{i}: needs 'type', for example 'expect_column_values_to_be_between'"
+            )
+        if not isinstance(one.get("kwargs", {}), dict):
+            raise PolicyError(f"{file}: expectations.{i}.kwargs: is not an object")
+    return suite
+
+
+def build(suite: Mapping[str, Any], file: str) -> Any:
+    """Return the suite as Great Expectations holds it, each expectation numbered.
+
+    Raises
+    ------
+    PolicyError
+        An expectation is not known, or has arguments that it does not take.
+    """
+    with _quiet():
+        import great_expectations as gx
+        from great_expectations.exceptions import GreatExpectationsError
+        from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+        made = gx.ExpectationSuite(name=str(suite.get("name", "suite")))
+        known = list_registered_expectation_implementations()
+        for i, one in enumerate(suite["expectations"]):
+            if one["type"] not in known:
+                from difflib import get_close_matches
+
+                near = get_close_matches(one["type"], known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise PolicyError(f"{file}: expectations.{i}.type: unknown expectation {one['type']!r}{hint}")
+            config = {"kwargs": {}, **one, "meta": {**(one.get("meta") or {}), "privgate": i}}
+            try:
+                made.add_expectation_configurations([_configuration(config)])
+            except (GreatExpectationsError, ValueError, TypeError, KeyError) as exc:
+                why = " ".join(str(exc).split())[:200]
+                raise PolicyError(f"{file}: expectations.{i} ({one['type']}): {why}") from exc
+    return made
+
+
+def run(suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int = 1) -> tuple[Expectation, ...]:
+    """Return what became of every expectation, in the suite's order, then of those that were added.
+
+    Parameters
+    ----------
+    suite : mapping
+        From ``parse``.
+    frame : DataFrame
+        The table.
+    file : str
+        How messages call the suite.
+    min_rows : int
+        Fewer rows violate.
+    """
+    added = [_row_count(max(1, min_rows)), *_not_null(suite, frame)]
+    whole = {**suite, "expectations": [*suite["expectations"], *added]}
+    made = build(whole, file)
+    with _quiet():
+        results = _validate(made, frame)
+    found = {}
+    for result in results:
+        number = result["expectation_config"]["meta"]["privgate"]
+        found[number] = _outcome(whole["expectations"][number], result, frame)
+    missing = [i for i in range(len(whole["expectations"])) if i not in found]
+    for i in missing:
+        found[i] = Expectation(_name(whole["expectations"][i]), met=False, error="no result came back")
+    return tuple(found[i] for i in range(len(whole["expectations"])))
+
+
+def check(data: TrainingData, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
+    """Return the precondition that training data meet a suite.
+
+    Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
+    inconclusive. Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``.
+    """
+    name = f"suite:{file}"
+    frame = as_frame(data)
+    if frame is None:
+        return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
+    results = run(suite, frame, file=file, min_rows=min_rows)
+    broken = [e for e in results if not e.met]
+    detail = {"expectations": [asdict(e) for e in results], "rows": len(frame)}
+    if not broken:
+        return Precondition(name, "passed", f"{file}: all {len(results)} expectations are met", detail)
+    critical = [e for e in broken if not e.error and e.severity == "critical"]
+    errors = [e for e in broken if e.error]
+    first = [*critical, *errors, *broken][0]
+    outcome = "failed" if critical else ("inconclusive" if errors else "warned")
+    text = f"{file}: {len(broken)} of {len(results)} expectations are not met, first {first}"
+    return Precondition(name, outcome, text, detail)
+
+
+def as_frame(data: TrainingData) -> Any:
+    """Return training data as a DataFrame with its labels, or None where there are no columns."""
+    import numpy as np
+    import pandas as pd
+
+    X = data.X
+    if hasattr(X, "tocsr"):
+        return None
+    if hasattr(X, "iloc"):
+        frame = X.reset_index(drop=True).rename(columns=str)
+    elif hasattr(X, "shape"):
+        array = np.asarray(X)
+        if array.ndim > 2:
+            return None
+        array = array.reshape(len(array), -1)
+        frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+    else:
+        frame = pd.DataFrame({"text": list(X)})
+    return frame if "label" in frame.columns else frame.assign(label=data.y)
+
+
+def _configuration(config: Mapping[str, Any]) -> Any:
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    return ExpectationConfiguration(**config)
+
+
+def _row_count(least: int) -> dict[str, Any]:
+    kwargs = {"min_value": least}
+    return {
+        "type": "expect_table_row_count_to_be_between",
+        "kwargs": kwargs,
+        "meta": {"name": f"at least {least} rows"},
+    }
+
+
+def _not_null(suite: Mapping[str, Any], frame: Any) -> list[dict[str, Any]]:
+    """Return not-null for every column that an expectation reads and whose nulls no expectation speaks of."""
+    spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in _columns(e)}
+    named = dict.fromkeys(c for e in suite["expectations"] for c in _columns(e) if c in frame.columns)
+    return [{"type": _NOT_NULL, "kwargs": {"column": c}} for c in named if c not in spoken]
+
+
+def _columns(expectation: Mapping[str, Any]) -> list[str]:
+    kwargs = expectation.get("kwargs", {})
+    names = [kwargs.get(k) for k in ("column", "column_A", "column_B")]
+    if not expectation["type"].startswith("expect_table"):
+        names += list(kwargs.get("column_list") or [])
+    return [str(n) for n in names if n is not None]
+
+
+def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    # no Data Docs: they show raw values, load from outside hosts, and leave a folder behind
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        analytics_enabled=False,  # older versions phone home
+    )
+    context = gx.get_context(mode="ephemeral", project_config=config)
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("table")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": frame})
+    found: list[dict[str, Any]] = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
+    return found
+
+
+def _outcome(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: Any) -> Expectation:
+    name, severity = _name(expectation), str(expectation.get("severity", "critical"))
+    absent = [c for c in _columns(expectation) if c not in frame.columns]
+    if absent and expectation["type"] != "expect_column_to_exist":
+        return Expectation(name, met=False, error=f"there is no column {absent[0]!r}", severity=severity)
+    if _raised(result.get("exception_info") or {}):
+        # the exception's text may quote values
+        return Expectation(name, met=False, error="could not be evaluated", severity=severity)
+    counts = result.get("result") or {}
+    return Expectation(
+        name,
+        met=result.get("success") is True,
+        severity=severity,
+        unexpected=int(counts.get("unexpected_count") or 0),
+        percent=float(counts.get("unexpected_percent") or 0.0),
+    )
+
+
+def _raised(info: Mapping[str, Any]) -> bool:
+    """Return whether anything was raised; the report is flat, or nested by metric."""
+    if "raised_exception" in info:
+        return bool(info["raised_exception"])
+    return any(isinstance(v, Mapping) and bool(v.get("raised_exception", True)) for v in info.values())
+
+
+def _name(expectation: Mapping[str, Any]) -> str:
+    given = (expectation.get("meta") or {}).get("name")
+    columns = ", ".join(_columns(expectation))
+    return str(given) if given else f"{expectation['type']}({columns})"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Great Expectations from logging tracebacks that may quote values."""
+    logger = logging.getLogger("great_expectations")
+    before, quiet = logger.propagate, logging.NullHandler()
+    logger.propagate = False  # some of its loggers set levels of their own, so a level here would not do
+    logger.addHandler(quiet)
+    try:
+        yield
+    finally:
+        logger.removeHandler(quiet)
+        logger.propagate = before

@@ -1,0 +1,1 @@
+"""The subject: what is judged, by digest: data, recipe, domain, release, claim."""

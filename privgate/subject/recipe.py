@@ -1,0 +1,232 @@
+"""The recipe: everything needed to train the model again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import digest
+from privgate.errors import SubjectError
+from privgate.subject import estimators, sources
+from privgate.subject.claim import Claim
+
+Fit = Callable[..., Any]
+Predict = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Everything needed to train the model again.
+
+    Parameters
+    ----------
+    training : callable or estimator
+        ``fit(X, y, *, seed, **params) -> model``, importable at the top level of a module; or an unfitted scikit-learn
+        estimator or pipeline (anything with ``fit`` and ``get_params``).
+    params : mapping
+        Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
+    seed : int, optional
+        Given to the function, or set as every ``random_state`` of the estimator. A recipe trained with differential
+        privacy must have none: a recorded seed lets anybody regenerate the noise.
+    predict : callable, optional
+        ``predict(model, X) -> probabilities`` of shape (n, K) in the order of the sorted labels; ``predict_proba`` if
+        absent. Used for retrained models and for the registered model alike.
+    sources : sequence of str or Path
+        Further source files that the function needs, beside those found by following its imports.
+    dp : Claim, optional
+        The differential-privacy claim.
+    """
+
+    training: Any
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    predict: Any = None
+    sources: tuple[str | Path, ...] = ()
+    dp: Claim | None = None
+    #: set when the recipe was read back: JSON form and folder of the source snapshot; nothing is imported then
+    recorded: Mapping[str, Any] | None = field(default=None, repr=False)
+    root: Path | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.recorded is not None:
+            return
+        if not (callable(self.training) or estimators.is_estimator(self.training)):
+            raise SubjectError(
+                f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, "
+                f"not {type(self.training).__name__}"
+            )
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise SubjectError(f"seed must be a whole number in [0, 2^32), not {self.seed!r}")
+
+    @property
+    def is_estimator(self) -> bool:
+        """Whether this is an estimator (or pipeline) rather than a function."""
+        if self.recorded is not None:
+            return bool(self.recorded["kind"] == "estimator")
+        return estimators.is_estimator(self.training)
+
+    @cached_property
+    def payload(self) -> Mapping[str, Any]:
+        """The JSON form: ``recipe.json`` without digests of data and model."""
+        if self.recorded is not None:
+            return self.recorded
+        common = {
+            "schema": "privgate/recipe/v1",
+            "seed": self.seed,
+            "predict": None if self.predict is None else estimators.reference(self.predict),
+            "dp": None if self.dp is None else self.dp.payload(),
+        }
+        if self.is_estimator:
+            estimator = _configured(self.training, self.params)
+            return {**common, "kind": "estimator", "estimator": estimators.encode(estimator), "params": {}}
+        params = {k: estimators.encode(v) for k, v in self.params.items()}
+        return {**common, "kind": "function", "fit": estimators.reference(self.training), "params": params}
+
+    @cached_property
+    def snapshot(self) -> Mapping[str, bytes]:
+        """Relative path -> content of every source file that belongs to the recipe (user code only)."""
+        if self.root is not None:
+            held = (p for p in sorted(self.root.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+            return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in held}
+        return sources.collect(self._references(), extra=self.sources, objects=(self.training, self.predict))
+
+    def _references(self) -> list[str]:
+        found = estimators.references(self.payload.get("estimator")) + estimators.references(
+            list(self.payload["params"].values())
+        )
+        return found + [r for r in (self.payload.get("fit"), self.payload["predict"]) if r]
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the JSON form and of every source file."""
+        files = {name: digest.of_bytes(content) for name, content in self.snapshot.items()}
+        return digest.of_json([dict(self.payload), files])
+
+    @classmethod
+    def read(cls, payload: Mapping[str, Any], root: Path | None) -> Self:
+        """Return a recipe from its JSON form; its functions are imported only where it is trained.
+
+        Parameters
+        ----------
+        payload : mapping
+            What ``payload`` gave.
+        root : Path or None
+            Folder of the source snapshot.
+        """
+        if payload.get("schema") != "privgate/recipe/v1":
+            raise SubjectError(
+                f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
+            )
+        dp = payload["dp"]
+        return cls(
+            None,
+            seed=payload["seed"],
+            dp=None if dp is None else Claim.from_payload(dp),
+            recorded=dict(payload),
+            root=root,
+        )
+
+    # -- in workers only: these run the user's code ---------------------------------------------------------------
+
+    def _resolve(self, ref: str) -> Any:
+        return sources.resolve(ref, self.root)
+
+    @property
+    def estimator(self) -> Any:
+        """An unfitted estimator, seeded; None for a function.
+
+        Importing a user's own class runs the user's code, so engines ask ``library_estimator`` instead.
+        """
+        if not self.is_estimator:
+            return None
+        if self.recorded is None:
+            from sklearn.base import clone
+
+            made = _configured(clone(self.training), self.params)
+        else:
+            made = estimators.decode(self.recorded["estimator"], self._resolve)
+        return estimators.set_seed(made, self.seed)
+
+    @property
+    def library_estimator(self) -> Any:
+        """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
+
+        Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own
+        modules of these names would train something else: nothing is said about it, and nothing of it is imported.
+        """
+        if not self.is_estimator or self.payload["predict"] is not None:
+            return None
+        named = estimators.references(self.payload["estimator"])
+        if not all(r.startswith(("sklearn.", "privgate.models:")) for r in named):
+            return None
+        if self.recorded is None:
+            return self.estimator
+        if any(name.split("/")[0].removesuffix(".py") in ("sklearn", "privgate") for name in self.snapshot):
+            return None
+        made = estimators.decode(self.recorded["estimator"], lambda ref: sources.resolve(ref, None))
+        return estimators.set_seed(made, self.seed)
+
+    def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
+        """Run the training function; only ever called in a worker."""
+        if self.is_estimator:
+            return estimators.set_seed(self.estimator, seed).fit(X, y)
+        if self.recorded is None:
+            return self.training(X, y, seed=seed, **dict(self.params))
+        params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
+        return self._resolve(self.recorded["fit"])(X, y, seed=seed, **params)
+
+    def probabilities(self, model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the released probabilities of ``model``, columns in the order of ``classes``.
+
+        Parameters
+        ----------
+        model : any
+            What ``train`` returned, or the registered model.
+        X : container of n records
+            Queries.
+        classes : array of shape (K,)
+            All labels of the training set, sorted. A class that the model does not know has probability 0.
+
+        Returns
+        -------
+        float64 array of shape (n, K)
+
+        Raises
+        ------
+        SubjectError
+            Another number of classes, NaN, or negative numbers came back.
+        """
+        predict = self.predict if self.recorded is None else self.recorded["predict"]
+        if isinstance(predict, str):
+            predict = self._resolve(predict)
+        if predict is None and not hasattr(model, "predict_proba"):
+            raise SubjectError(f"{type(model).__name__} has no predict_proba; give the recipe predict=fn(model, X)")
+        raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
+        return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
+
+
+def _configured(estimator: Any, params: Mapping[str, Any]) -> Any:
+    return estimator.set_params(**dict(params)) if params else estimator
+
+
+def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return probabilities with one column a class of ``classes``; see ``Recipe.probabilities``."""
+    if raw.ndim == 1:
+        raw = np.column_stack([1.0 - raw, raw])
+    if own is not None and len(own) == raw.shape[1] and len(own) != len(classes) and np.isin(own, classes).all():
+        full = np.zeros((len(raw), len(classes)))
+        full[:, np.searchsorted(classes, np.asarray(own, dtype=classes.dtype))] = raw
+        raw = full
+    if raw.ndim != 2 or raw.shape[1] != len(classes):
+        raise SubjectError(
+            f"the model returned shape {raw.shape} for {len(classes)} classes; it must give one column a class"
+        )
+    if np.isnan(raw).any():
+        raise SubjectError("the model returned NaN probabilities")
+    if (raw < 0).any():
+        raise SubjectError("the model returned negative probabilities")
+    return raw

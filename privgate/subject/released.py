@@ -1,0 +1,268 @@
+"""What a release hands out, and how far two releases can be told apart: arrays in, nats out.
+
+A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing, so a
+coarser answer can tell more (two probabilities on both sides of a bin's edge) or hide what an exact one tells. For the
+same reason an error of a log-probability is not an error of what is released: next to an edge a hair is a whole step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.statistics import leakage
+from privgate.subject import release as releases
+from privgate.subject.release import Release
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+#: relative; what a probability loses on its way to a rounding: one logarithm and back, or single precision
+HAIR = 2.0**-22
+#: nats; labels that are no further apart than rounding may change places when they are heated, or lost a last digit
+TIED = 1e-12
+#: nats; below exp(-708) float64 loses digits, and below exp(-746) nothing but 0 is left
+SUBNORMAL, NOTHING = -708.0, -746.0
+
+
+def released(log_p: Float, release: Release) -> Float:
+    """Return the natural logarithm of what the endpoint hands out for each label.
+
+    Parameters
+    ----------
+    log_p : float64 array of shape (..., K)
+        Exact natural log-probabilities.
+    release : Release
+
+    Returns
+    -------
+    float64 array of the same shape
+        The logarithm of ``Release.shown``, but without its underflow: ``-inf`` where a label gets 0 or is not listed.
+
+    References
+    ----------
+    Mathematical reference, section 11.5 and the correction on released outputs.
+    """
+    log_q = heated(log_p, release.temperature)
+    if release.form == "probabilities":
+        return log_q
+    if release.form in ("rounded", "binned"):
+        value = (releases.rounded if release.form == "rounded" else releases.binned)(np.exp(log_q), release.step)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(value))
+    order = np.argsort(-log_q, axis=-1, kind="stable")[..., : _listed_labels(release, log_q)]
+    listed = np.full(log_q.shape, -np.inf)
+    shown = np.zeros(order.shape) if release.form == "label" else np.take_along_axis(log_q, order, axis=-1)
+    np.put_along_axis(listed, order, shown, axis=-1)
+    return listed
+
+
+def heated(log_p: Float, temperature: float) -> Float:
+    """Return log-probabilities after the logits were divided by ``temperature``; a probability of 0 stays 0."""
+    if temperature == 1.0:
+        return np.asarray(log_p, dtype=np.float64)
+    scaled = np.asarray(log_p, dtype=np.float64) / temperature
+    total = np.logaddexp.reduce(scaled, axis=-1, keepdims=True)
+    return np.asarray(scaled - np.where(np.isneginf(total), 0.0, total))
+
+
+def changes(log_with: Float, log_without: Float, release: Release) -> Float:
+    """Return the largest label change of what is released, shape (...,), nats.
+
+    Infinite where one model alone hands out 0 or leaves a label out: who asks sees the difference with certainty.
+    Log-probabilities are taken as they are; what may be off by an error has ``bounds``.
+
+    Examples
+    --------
+    Two probabilities a hair apart, on both sides of a bin's edge: the bins tell more than the probabilities did.
+
+    >>> with_, without = np.log([0.00999, 0.99001]), np.log([0.01001, 0.98999])
+    >>> float(changes(with_, without, Release("binned"))).__round__(4)
+    1.0986
+    >>> float(changes(with_, without, Release())).__round__(4)
+    0.002
+    """
+    return leakage.largest_change(released(log_with, release), released(log_without, release))
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """The change of what is released, while each log-probability is known up to an error.
+
+    Parameters
+    ----------
+    low, high : float64 arrays of shape (...,)
+        Nats: no change is smaller, and none larger, whatever the true log-probabilities are within the error, and
+        whichever way an endpoint resolves ties and halves.
+    touches : bool array of shape (...,)
+        Where the error reaches an edge: exact log-probabilities could show a smaller change by a whole step.
+    """
+
+    low: Float
+    high: Float
+    touches: Bool
+
+
+def bounds(log_with: Float, log_without: Float, release: Release, error: Float) -> Bounds:
+    """Return the smallest and the largest change of what is released that an error leaves possible.
+
+    Parameters
+    ----------
+    log_with, log_without : float64 arrays of shape (..., K)
+        Natural log-probabilities.
+    release : Release
+    error : float64 array that broadcasts to (...,)
+        Bound on the error of each log-probability of either model; 0 for real models, infinite where unknown.
+
+    Notes
+    -----
+    Halves (0.125 in hundredths), values on an edge of a bin, and ties for the last place of a list are resolved one way
+    by one endpoint and another way by the next; the worst of both counts. Two models that give exactly the same
+    log-probability release the same, though two probabilities a few bits apart may share their logarithm.
+
+    An error e of each log-probability is at most 2 e / T of a heated one: ln q_y = -ln sum_c exp((l_c - l_y) / T), and
+    each difference moves by at most 2 e.
+
+    Raises
+    ------
+    FloatingPointError
+        A log-probability is NaN.
+    """
+    if np.isnan(log_with).any() or np.isnan(log_without).any():
+        raise FloatingPointError("NaN log-probabilities: an engine failure, not a zero")
+    error = np.broadcast_to(np.asarray(error, dtype=np.float64), log_with.shape[:-1])
+    low, high = _range(log_with, log_without, release, error)
+    if not error.any():
+        return Bounds(low, high, np.zeros(low.shape, dtype=bool))
+    _, sharp = _range(log_with, log_without, release, np.zeros_like(error))
+    # how far a change can move without an edge: both models' values, each by its own error
+    smooth = 0.0 if release.form in ("rounded", "binned", "label") else 2 * _on_heated(error, release)
+    with np.errstate(invalid="ignore"):
+        close = np.isfinite(error) & (high - sharp <= smooth * (1 + 1e-9) + 1e-12)
+    touches = (error > 0) & (high > sharp) & ~close
+    return Bounds(low, high, touches)
+
+
+def _on_heated(error: Float, release: Release) -> Float:
+    return error if release.temperature == 1.0 else 2 * error / release.temperature
+
+
+def _range(log_with: Float, log_without: Float, release: Release, error: Float) -> tuple[Float, Float]:
+    """Return the smallest and the largest change, shape (...,)."""
+    models = (np.asarray(log_with, dtype=np.float64), np.asarray(log_without, dtype=np.float64))
+    one, other = (_values(m, release, error) for m in models)
+    small, large = _apart(one, other)
+    same = models[0] == models[1]
+    if release.temperature != 1.0:
+        same = same.all(axis=-1, keepdims=True)
+    same = same & (error == 0)[..., None]
+    small, large = np.where(same, 0.0, small), np.where(same, 0.0, large)
+    if release.form in ("top_k", "label"):
+        small, large = _with_lists((small, large), models, (one, other), release, error)
+    return small.max(axis=-1), large.max(axis=-1)
+
+
+def _values(log_p: Float, release: Release, error: Float) -> tuple[Float, Float]:
+    """Return the lowest and highest logarithm of the value of each label, were every label listed."""
+    log_q = heated(log_p, release.temperature)
+    if release.form == "label":
+        return np.zeros(log_q.shape), np.zeros(log_q.shape)
+    margin = _on_heated(error, release)[..., None]
+    nothing = np.isneginf(log_p)  # an infinite error leaves nothing known but that
+    log_q = np.where(nothing, NOTHING, log_q)
+    low, high = log_q - margin, np.minimum(log_q + margin, 0.0)
+    high = np.where(high < SUBNORMAL, high + np.log(2.0), high)  # the last bit may be half of what is left
+    low = np.where(nothing | (log_p - error[..., None] < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
+    high = np.where(nothing | (high < NOTHING), -np.inf, high)
+    if release.form in ("rounded", "binned"):
+        lowest, highest = np.exp(low) * (1 - HAIR) / release.step, np.exp(high) * (1 + HAIR) / release.step
+        if release.form == "rounded":
+            low, high, shift = np.ceil(lowest - 0.5), np.floor(highest + 0.5), 0.0
+        else:
+            last, shift = releases.last_bin(release.step), 0.5
+            low, high = np.minimum(np.floor(lowest), last), np.minimum(np.floor(highest), last)
+        with np.errstate(divide="ignore"):
+            low, high = np.log(np.maximum(low, 0.0) + shift), np.log(high + shift)
+    return low, high
+
+
+def _apart(one: tuple[Float, Float], other: tuple[Float, Float]) -> tuple[Float, Float]:
+    """Return the smallest and the largest distance of two values from two ranges; that of 0 from 0 is 0."""
+    with np.errstate(invalid="ignore"):
+        farthest = np.fmax(one[1] - other[0], other[1] - one[0])
+        nearest = np.fmax(one[0] - other[1], other[0] - one[1])
+    return np.fmax(nearest, 0.0), np.fmax(farthest, 0.0)
+
+
+def _with_lists(
+    apart: tuple[Float, Float],
+    models: tuple[Float, Float],
+    values: tuple[tuple[Float, Float], tuple[Float, Float]],
+    release: Release,
+    error: Float,
+) -> tuple[Float, Float]:
+    """Return changes of listed labels, infinite where one model alone lists a label that has a probability."""
+    small, large = apart
+    told = ~(np.isneginf(values[0][1]) & np.isneginf(values[1][1])) & ~(np.isneginf(models[0]) & np.isneginf(models[1]))
+    told &= ~((models[0] == models[1]).all(axis=-1) & (error == 0))[..., None]
+    smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)
+    for later in (False, True):  # either of equal labels may be listed first, by one endpoint always the same
+        (may, must), (may_too, must_too) = (_listed(m, release, error, later=later) for m in models)
+        alone = ((may & ~must_too) | (may_too & ~must)) & told
+        surely = ((must & ~may_too) | (must_too & ~may)) & told
+        largest = np.maximum(largest, np.where(alone, np.inf, np.where(may & may_too, large, 0.0)))
+        smallest = np.minimum(smallest, np.where(surely, np.inf, np.where(must & must_too, small, 0.0)))
+    return smallest, largest
+
+
+def _listed(log_p: Float, release: Release, error: Float, *, later: bool) -> tuple[Bool, Bool]:
+    """Return which labels may be listed, and which certainly are; of equal ones the later or the earlier first."""
+    k = _listed_labels(release, log_p)
+    ranked = log_p[..., ::-1] if later else log_p
+    order = np.argsort(-ranked, axis=-1, kind="stable")[..., :k]
+    first = np.zeros(log_p.shape, dtype=bool)
+    np.put_along_axis(first, order, values=True, axis=-1)
+    first = first[..., ::-1] if later else first
+    if k == log_p.shape[-1]:
+        return first, first
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(log_p - np.sort(log_p, axis=-1)[..., [-k]])
+    near = ((gap > 0) & (gap < TIED)).any(axis=-1)  # not equal, but rounding may make them so
+    error = np.where(near, np.maximum(error, TIED), error)
+    unsure, e = (error > 0)[..., None], error[..., None]
+    with np.errstate(invalid="ignore"):
+        low = np.where(np.isneginf(log_p), -np.inf, log_p - e)
+        high = np.where(np.isneginf(log_p), -np.inf, log_p + e)
+    may = high >= np.sort(low, axis=-1)[..., [-k]]
+    must = low > np.sort(high, axis=-1)[..., [-k - 1]]
+    return np.where(unsure, may, first), np.where(unsure, must, first)
+
+
+def _listed_labels(release: Release, log_p: Float) -> int:
+    return 1 if release.form == "label" else min(release.k, log_p.shape[-1])
+
+
+def admissible(values: Float, log_p: Float, release: Release, error: float) -> Bool:
+    """Return for which answers each value may be what a release hands out, shape (...,).
+
+    Parameters
+    ----------
+    values : float64 array of shape (..., K)
+        What was handed out for each label; 0 for a label that is not listed.
+    log_p : float64 array of shape (..., K)
+        Exact natural log-probabilities.
+    release : Release
+    error : float
+        Bound on the error of each log-probability, and on the relative error of each value; above 0.
+    """
+    off = np.full(log_p.shape[:-1], error)
+    low, high = _values(log_p, release, off)
+    if release.form in ("rounded", "binned"):
+        low, high = low + np.log(release.step), high + np.log(release.step)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.log(values)
+    fits = (told >= low - error) & (told <= high + error)
+    if release.form in ("top_k", "label"):
+        may, must = _listed(log_p, release, off, later=False)
+        return np.asarray(np.where(values == 0, ~must | np.isneginf(low), may & fits).all(axis=-1))
+    return np.asarray(fits.all(axis=-1))

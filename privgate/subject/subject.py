@@ -1,0 +1,116 @@
+"""The subject: what is judged, named by digests."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import digest
+from privgate.subject import estimators
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
+
+
+class RegisteredModel(Protocol):
+    """The stored model; picklable, because it is opened only in a worker."""
+
+    def load(self) -> Any:
+        """Return the native model object (runs stored code; workers only)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is judged: a model version with its recipe and data, each named by digest.
+
+    Parameters
+    ----------
+    recipe, data : Recipe, TrainingData
+        What trained it.
+    model : RegisteredModel or None
+        The stored model; None for a local subject, whose model is whatever the recipe trains.
+    release : Release
+        What a query to the deployed model returns.
+    name, version, uri : str
+        The registry's words; empty for a local subject.
+    digests : mapping
+        ``model``, ``recipe``, ``data`` and more, each ``sha256:<hex>``.
+    detail : mapping
+        JSON values for the report: flavor, recorded environment, run id, source.
+    """
+
+    #: wired by the package root: the registry is a floor above this one
+    loader: ClassVar[Callable[..., "Subject"] | None] = None
+
+    recipe: Recipe
+    data: TrainingData
+    model: RegisteredModel | None = None
+    release: Release = field(default_factory=Release)
+    name: str = ""
+    version: str = ""
+    uri: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":
+        """Return the subject that a registry names; nothing of it is executed here.
+
+        Parameters
+        ----------
+        uri : str
+            ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``.
+        tracking_uri : str, optional
+            MLflow server or store; the environment's if absent.
+        """
+        if cls.loader is None:  # pragma: no cover  the package root always wires it
+            raise RuntimeError("import privgate, not privgate.subject alone")
+        return cls.loader(uri, tracking_uri=tracking_uri)
+
+    @classmethod
+    def local(cls, recipe: Recipe, data: TrainingData, *, release: Release | None = None, name: str = "local") -> Self:
+        """Return a subject without a registry, for notebooks and tests."""
+        digests = {"recipe": recipe.digest, "data": data.digest}
+        return cls(recipe, data, release=release or Release(), name=name, digests=digests)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """Sorted labels, shape (K,): those that the recipe declares, or else those of the training set."""
+        return self.data.classes() if self.declared_classes is None else self.declared_classes
+
+    @cached_property
+    def declared_classes(self) -> NDArray[Any] | None:
+        """Sorted labels that one of ``privgate.models`` declares: leaving out the last holder of one defines a model.
+
+        None where labels are read off the data, as scikit-learn does, or where the data hold others.
+        """
+        if not any(
+            r.startswith("privgate.models:") for r in estimators.references(self.recipe.payload.get("estimator"))
+        ):
+            return None
+        stated = getattr(self.recipe.library_estimator, "classes", None)
+        if stated is None or type(self.recipe.library_estimator).__module__ != "privgate.models":
+            return None
+        declared = np.unique(np.asarray(stated))
+        return declared if np.isin(self.data.classes(), declared).all() else None
+
+    @property
+    def training_digest(self) -> str:
+        """Digest of recipe and data together: what a retrained model depends on."""
+        return digest.of_json([self.recipe.digest, self.data.digest])
+
+    def with_data(self, data: TrainingData) -> Self:
+        """Return the same recipe on other data, without a stored model."""
+        digests = {"recipe": self.recipe.digest, "data": data.digest}
+        return replace(self, data=data, model=None, digests=digests)
+
+    @property
+    def label_codes(self) -> NDArray[np.int64]:
+        """Position of each record's label in ``classes``, shape (n,)."""
+        if self.declared_classes is None:
+            return self.data.label_codes
+        return np.asarray(np.searchsorted(self.classes, self.data.y), dtype=np.int64)

@@ -1,0 +1,123 @@
+"""One batch of calls on its way through a pool: chunks, deaths, and answers written as they arrive."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from privgate.training import context
+from privgate.training.fit import Answer, Fit
+from privgate.training.ledger import Ledger
+from privgate.training.payload import Payload
+from privgate.training.pools import Chunk, Pool
+
+#: below this, starting a chunk would cost more than 2 % of it
+LEAST_CHUNK_SECONDS = 0.05
+#: workers that may die one after another without any success before the rest is given up
+DEATHS = 20
+
+
+class Owner(Protocol):
+    """Whose batch it is: where its calls run, what remembers them, and who is told."""
+
+    ledger: Ledger
+    calls: int
+
+    @property
+    def pool(self) -> Pool:
+        """Where calls run."""
+        ...
+
+    def report(self, done: int, total: int, seconds_left: float) -> None:
+        """Tell how far the batch is."""
+        ...
+
+
+class Batch:
+    """One batch of calls on its way through the pool.
+
+    A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
+    flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
+    """
+
+    def __init__(self, fleet: Owner, shipped: Payload, keys: list[bytes], fits: list[Fit]) -> None:
+        self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
+        self._todo = deque(range(len(fits)))
+        self._suspects: deque[int] = deque()
+        self._accused: deque[int] = deque()
+        self._answers: dict[bytes, Answer] = {}
+        self._flying = 0
+        self._seconds = 0.0  # of one call, estimated from those that came back
+        self._deaths = 0
+
+    def all(self) -> dict[bytes, Answer]:
+        """Return key -> answer for every fit."""
+        pool, total = self._fleet.pool, len(self._fits)
+        started = told = time.monotonic()
+        self._fleet.report(0, total, float("nan"))
+        while len(self._answers) < total:
+            while chunk := self._next_chunk(pool):
+                pool.submit(self._shipped, chunk)
+                self._flying += 1
+            self._arrived(*pool.next())
+            now = time.monotonic()
+            if now - told > 0.1 or len(self._answers) == total:
+                told, done = now, len(self._answers)
+                self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
+        return self._answers
+
+    def _next_chunk(self, pool: Pool) -> Chunk | None:
+        if self._flying >= pool.slots:
+            return None
+        if self._todo:
+            picked = [self._todo.popleft() for _ in range(self._size(pool))]
+        elif self._suspects:
+            picked = [self._suspects.popleft()]
+        elif self._accused and not self._flying:
+            picked = [self._accused.popleft()]
+            return Chunk(picked, [self._fits[i] for i in picked], last_try=True)
+        else:
+            return None
+        return Chunk(picked, [self._fits[i] for i in picked])
+
+    def _size(self, pool: Pool) -> int:
+        if not self._seconds:
+            return 1
+        # smaller chunks towards the end, so that no worker is left alone with a large one, but never tiny ones
+        fair = -(-len(self._todo) // (2 * pool.slots))
+        least = int(LEAST_CHUNK_SECONDS / self._seconds)
+        size = max(1, least, min(int(pool.chunk_seconds / self._seconds), fair))
+        return min(size, len(self._todo))
+
+    def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
+        self._flying -= 1
+        if answers is None:
+            self._died(chunk)
+            return
+        self._deaths = 0
+        self._fleet.calls += len(answers)
+        took = max(1e-6, float(np.mean([a.seconds for a in answers])))
+        self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
+        found = {self._keys[i]: a for i, a in zip(chunk.positions, answers, strict=True)}
+        self._answers.update(found)
+        self._fleet.ledger.write((k, context.encode(a)) for k, a in found.items() if a.lasting)
+
+    def _died(self, chunk: Chunk) -> None:
+        if len(chunk.positions) > 1:
+            self._suspects.extend(chunk.positions)
+            return
+        self._deaths += 1
+        if chunk.last_try:
+            self._fail(chunk.positions, "the worker process died while training: killed, out of memory, or crashed")
+        else:
+            self._accused.extend(chunk.positions)
+        if self._deaths >= DEATHS:
+            rest = [*self._todo, *self._suspects, *self._accused]
+            self._fail(rest, f"not tried to the end: {DEATHS} worker processes in a row died while training")
+            self._todo, self._suspects, self._accused = deque(), deque(), deque()
+
+    def _fail(self, positions: Sequence[int], problem: str) -> None:
+        for i in positions:
+            self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)

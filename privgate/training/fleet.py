@@ -1,0 +1,228 @@
+"""The fleet: runs calls of the training function in worker processes, each once, and remembers the answers."""
+
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from privgate.errors import UsageError
+from privgate.subject.subject import Subject
+from privgate.training import context, payload
+from privgate.training.batch import Batch
+from privgate.training.fit import Answer, Fit, Index
+from privgate.training.ledger import Ledger
+from privgate.training.limits import Limits
+from privgate.training.payload import Payload
+from privgate.training.pools import LokyPool, Pool
+from privgate.training.storage import cache_folder
+from privgate.training.worker import Settings
+
+Progress = Callable[[int, int, float], None]
+
+_SPOOL = "privgate-fleet-"
+
+
+class Fleet:
+    """A memoised map over calls of the training function.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        Worker processes on this machine; one a core if absent.
+    ledger : str, Path or Ledger, optional
+        Where answers are kept; see ``places.place``. ``"none"`` forgets them with the process.
+    progress : callable, optional
+        ``progress(done, total, seconds_left)``, about ten times a second while training; seconds are NaN at first.
+    time_limit : float
+        Seconds for one call of the training function.
+    memory_limit : int, optional
+        Bytes of private memory for one worker; an even share of the machine's if absent.
+    cluster : str or dask Client, optional
+        ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
+    """
+
+    def __init__(  # noqa: PLR0917  the order is part of the interface
+        self,
+        jobs: int | None = None,
+        ledger: str | Path | Ledger | None = None,
+        progress: Progress | None = None,
+        time_limit: float = 3600.0,
+        memory_limit: int | None = None,
+        cluster: Any = None,
+    ) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if jobs is not None and jobs < 1:
+            raise UsageError(f"jobs must be at least 1, not {jobs}")
+        if not time_limit > 0:
+            raise UsageError(f"the time limit must be above 0 seconds, not {time_limit!r}")
+        self.jobs = jobs or cores
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self.limits = Limits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
+        self.cluster = cluster
+        #: calls of the training function really made, in this process's lifetime; remembered answers do not count
+        self.calls = 0
+        #: what is being done, for whoever draws the progress
+        self.activity = ""
+        #: what the user's code printed, one file a worker; for the engineer, never part of a report
+        self.logs = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
+        self._progress = progress
+        self._pool: Pool | None = None
+        _sweep()
+        self._spool = Path(tempfile.mkdtemp(prefix=f"{_SPOOL}{os.getpid()}-"))
+        self._payloads: dict[str, Payload] = {}
+        self._contexts: dict[int, tuple[Subject, bytes]] = {}
+        self._end = weakref.finalize(self, _tidy, self._spool, self.logs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the map ------------------------------------------------------------------------------------------------------
+
+    def keys(self, subject: Subject, fits: Sequence[Fit]) -> list[bytes]:
+        """Return the ledger key of every fit."""
+        own = self.context(subject)
+        return [context.key(own, f.encoding) for f in fits]
+
+    def context(self, subject: Subject) -> bytes:
+        """Return the digest of what every answer about a subject depends on."""
+        if id(subject) not in self._contexts:
+            self._contexts[id(subject)] = (subject, context.of(subject))
+        return self._contexts[id(subject)][1]
+
+    def missing(self, subject: Subject, fits: Sequence[Fit]) -> int:
+        """Return how many different calls would have to be made now."""
+        keys = list(dict.fromkeys(self.keys(subject, fits)))
+        return int((~self.ledger.find(keys)).sum())
+
+    def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
+        """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
+
+        What is remembered is not trained again; what is trained is on disk before the next chunk starts, so that an
+        interruption at any moment costs at most one chunk a worker.
+        """
+        self.activity = label
+        keys = self.keys(subject, fits)
+        answers = self._recall(keys)
+        first: dict[bytes, int] = {}
+        for i, (key, answer) in enumerate(zip(keys, answers, strict=True)):
+            if answer is None:
+                first.setdefault(key, i)
+        if first:
+            fresh = self._train(subject, list(first), [fits[i] for i in first.values()])
+            answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
+        return [a for a in answers if a is not None]
+
+    def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
+        return [None if body is None else context.decode(body)[0] for body in self.ledger.read(keys)]
+
+    def _train(self, subject: Subject, keys: list[bytes], fits: list[Fit]) -> dict[bytes, Answer]:
+        run = Batch(self, self._ship(subject), keys, fits)
+        try:
+            return run.all()
+        except BaseException:
+            # Ctrl-C above all: what came back is kept, workers do not outlive the question
+            self._stop(kill=True)
+            raise
+        finally:
+            self.ledger.settle()
+
+    # -- the stored model ---------------------------------------------------------------------------------------------
+
+    def registered(self, subject: Subject, rows: Index, *, served: bool = False) -> Answer:
+        """Return the stored model's probabilities on pool rows, or what MLflow serves; opened in a worker only."""
+        model = subject.digests.get("model")
+        kind = b"served:" if served else b"registered:"
+        key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())
+        known = self._recall([key])[0] if model is not None else None
+        if known is not None:
+            return known
+        answer = self.pool.registered(self._ship(subject), rows, served=served)
+        if model is not None and not answer.problem:
+            self.ledger.write([(key, context.encode(answer))])
+            self.ledger.flush()
+        return answer
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> Pool:
+        """The worker processes, started when first needed."""
+        if self._pool is None:
+            self._pool = self._start()
+        return self._pool
+
+    @property
+    def workers(self) -> int:
+        """Calls that can run at the same time; connects to the cluster if there is one."""
+        return self.jobs if self.cluster is None else self.pool.slots
+
+    def _start(self) -> Pool:
+        if self.cluster is None:
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return LokyPool(self.jobs, self.limits, Settings(logs=str(self.logs), memory=self.limits.memory))
+        from privgate.training.clusters import DaskPool, JoblibPool
+
+        if isinstance(self.cluster, str) and "://" not in self.cluster:
+            return JoblibPool(self.cluster, self.jobs, self.limits)
+        return DaskPool(self.cluster, self.limits)
+
+    def _ship(self, subject: Subject) -> Payload:
+        model = "" if subject.model is None else str(subject.digests.get("model", id(subject.model)))
+        name = self.context(subject).hex() + model
+        if name not in self._payloads:
+            shipped = payload.write(subject, self._spool / str(len(self._payloads)))
+            self._payloads[name] = replace(shipped, libraries=context.libraries_of(subject))
+        return self._payloads[name]
+
+    def report(self, done: int, total: int, seconds_left: float) -> None:
+        """Tell whoever draws the progress."""
+        if self._progress is not None:
+            self._progress(done, total, seconds_left)
+
+    def _stop(self, *, kill: bool) -> None:
+        if self._pool is not None:
+            self._pool.close(kill=kill)
+            self._pool = None
+
+    def close(self) -> None:
+        """End the workers, write what is pending, and delete the copies of the data that workers used."""
+        self._stop(kill=False)
+        self.ledger.settle()
+        self._end()
+        _tidy(self._spool, self.logs)
+
+
+def _tidy(spool: Path, logs: Path) -> None:
+    """Delete the copies of the data that workers used, and logs that say nothing."""
+    shutil.rmtree(spool, ignore_errors=True)
+    if logs.is_dir():
+        for path in logs.iterdir():
+            if not path.stat().st_size:
+                path.unlink()
+        if not any(logs.iterdir()):
+            logs.rmdir()
+
+
+def _sweep() -> None:
+    """Delete copies of data that killed runs of this user left behind."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_SPOOL}*"):
+        owner = path.name.removeprefix(_SPOOL).partition("-")[0]
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except (ValueError, PermissionError):
+            continue
+
+
+def _share(jobs: int) -> int:
+    """Return an even share of the machine's memory, in bytes."""
+    return int(0.9 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / jobs)

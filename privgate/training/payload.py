@@ -1,0 +1,156 @@
+"""What workers need to train: recipe, sources, data and the stored model, laid out in one folder."""
+
+import io
+import json
+import os
+import pickle
+import platform
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from privgate import digest
+from privgate.errors import UsageError
+from privgate.subject import data, sources
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+
+
+@dataclass(frozen=True)
+class Payload:
+    """One subject as workers see it.
+
+    Parameters
+    ----------
+    digest : str
+        Names the content; workers open each payload once.
+    folder : str
+        Where it lies on this machine.
+    packed : bytes, optional
+        The folder as a zip file, for workers on other machines.
+    libraries : mapping
+        Distributions and versions that the answers are filed under; such workers must have the same.
+    owner : (host, process id)
+        Who laid it out: the one process in which nothing of it may be opened.
+    """
+
+    digest: str
+    folder: str
+    packed: bytes | None = None
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
+
+    def pack(self) -> Self:
+        """Return the payload with its folder's content, to be sent elsewhere."""
+        root, blob = Path(self.folder), io.BytesIO()
+        with zipfile.ZipFile(blob, "w") as archive:
+            for path in sorted(p for p in root.rglob("*") if p.is_file()):
+                archive.write(path, path.relative_to(root).as_posix())
+        return replace(self, packed=blob.getvalue())
+
+    def unpack(self, folder: Path) -> Self:
+        """Write a packed payload below ``folder``, where it can be opened."""
+        if self.packed is None:
+            return self
+        with zipfile.ZipFile(io.BytesIO(self.packed)) as archive:
+            archive.extractall(folder)
+        return replace(self, folder=str(folder), packed=None)
+
+
+def write(subject: Subject, folder: Path) -> Payload:
+    """Lay out recipe and data of a subject below ``folder``; runs none of the user's code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    X, y = subject.data.pool()
+    index: dict[str, Any] = {"n": subject.data.n, "y": data.save(y, folder / "y")}
+    np.save(folder / "classes.npy", subject.classes, allow_pickle=False)
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        index["X"] = data.save(X, folder / "X")
+    else:
+        # frames, sparse matrices and lists reach training code exactly as they are, formats and dtypes included
+        (folder / "X.pkl").write_bytes(pickle.dumps(X, protocol=5))
+        index["X"] = "X.pkl"
+    if subject.recipe.recorded is None:
+        (folder / "recipe.pkl").write_bytes(pickled(subject.recipe))
+    else:
+        (folder / "recipe.json").write_text(json.dumps(subject.recipe.payload), encoding="utf-8")
+        (folder / "src").mkdir(exist_ok=True)
+        sources.write(subject.recipe.snapshot, folder / "src")
+    if subject.model is not None:
+        (folder / "model.pkl").write_bytes(pickled(subject.model))
+    (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
+    return Payload(digest.of_json([subject.training_digest, digest.of_files(folder)]), str(folder))
+
+
+def pickled(thing: Any) -> bytes:
+    """Return a pickle that carries the user's own modules by value where a worker could not import them."""
+    import cloudpickle
+
+    with _by_value(thing):
+        return bytes(cloudpickle.dumps(thing))
+
+
+@contextmanager
+def _by_value(thing: Any) -> Iterator[None]:
+    """Mark the modules of a recipe's functions that no import in another process would find (tests, notebooks)."""
+    import cloudpickle
+
+    parts = [thing, *([thing.training, thing.predict] if isinstance(thing, Recipe) else [])]
+    names = {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
+    marked = [sys.modules[n] for n in sorted(names) if n in sys.modules and _is_own(n)]
+    for module in marked:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in marked:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_own(module: str) -> bool:
+    """Whether a loaded module is the user's: neither ours, nor installed, nor Python's."""
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None or module == "__main__" or module.partition(".")[0] == "privgate":
+        return False
+    path = Path(file).resolve()
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return not installed and not path.is_relative_to(Path(sysconfig.get_paths()["stdlib"]).resolve())
+
+
+class Opened:
+    """A payload in a worker: loading it runs the user's code."""
+
+    def __init__(self, payload: Payload) -> None:
+        if payload.owner == (platform.node(), os.getpid()):
+            raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
+        self.root = Path(payload.folder)
+        self.folder: Any = None
+        index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
+        self.n = int(index["n"])
+        self.y = data.load(self.root / index["y"])
+        self.classes = np.load(self.root / "classes.npy", allow_pickle=False)
+        path = self.root / index["X"]
+        # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
+        self.X = np.asarray(data.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
+        recorded = self.root / "recipe.json"
+        if recorded.is_file():
+            self.recipe = Recipe.read(json.loads(recorded.read_text(encoding="utf-8")), self.root / "src")
+        else:
+            self.recipe = pickle.loads((self.root / "recipe.pkl").read_bytes())  # noqa: S301  ditto
+
+    @cached_property
+    def stored(self) -> Any:
+        """The stored model, not opened yet."""
+        return pickle.loads((self.root / "model.pkl").read_bytes())  # noqa: S301  ditto
+
+    @cached_property
+    def model(self) -> Any:
+        """The stored model's native object; runs stored code."""
+        return self.stored.load()

@@ -1,0 +1,177 @@
+"""What retraining will cost, before it starts, and which units a smaller budget leaves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privgate.errors import MeasurementError, UsageError
+from privgate.subject.choice import generator
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit, Index
+from privgate.training.fleet import Fleet
+
+#: calls that are timed; they are remembered, so nothing is wasted
+TIMED = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of a set of calls.
+
+    Parameters
+    ----------
+    fits : int
+        Different calls asked for.
+    remembered : int
+        How many of them need no training.
+    seconds_each : float
+        Median time of one call in a worker, from a timed sample; 0 if nothing is left to train.
+    workers : int
+        Calls that run at the same time.
+    memory_bytes : int
+        Peak of all workers together; 0 where it cannot be known.
+    """
+
+    fits: int
+    remembered: int
+    seconds_each: float
+    workers: int
+    memory_bytes: int
+
+    @property
+    def missing(self) -> int:
+        """Calls that have to be made."""
+        return self.fits - self.remembered
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Estimate over all workers."""
+        return self.missing * self.seconds_each
+
+    @property
+    def wall_seconds(self) -> float:
+        """Estimate with all workers busy."""
+        return self.cpu_seconds / self.workers
+
+    @property
+    def sentence(self) -> str:
+        """One line for people."""
+        if not self.missing:
+            return f"{self.fits} retrains, all remembered: nothing to train"
+        memory = f", {self.memory_bytes / 2**30:.2g} GiB of memory" if self.memory_bytes else ""
+        return (
+            f"{self.fits} retrains, {self.remembered} remembered; {self.missing} x {span(self.seconds_each)} = "
+            f"{span(self.cpu_seconds)} of CPU, about {span(self.wall_seconds)} on {self.workers} workers{memory}"
+        )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which units a budget leaves, and what can no longer be claimed.
+
+    Parameters
+    ----------
+    units : int64 array
+        Positions in ``TrainingData.units``, ascending.
+    population : int
+        Units there are.
+    lost : str
+        What can no longer be claimed, one sentence; empty if all units are kept.
+    """
+
+    units: Index
+    population: int
+    lost: str
+
+
+def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> Plan:
+    """Return what ``fits`` would cost now; times a few of them in a worker.
+
+    Raises
+    ------
+    MeasurementError
+        None of the timed calls succeeded.
+    """
+    keys = fleet.keys(subject, fits)
+    different = dict(zip(keys, fits, strict=True))
+    known = fleet.ledger.find(list(different))
+    missing = [f for f, k in zip(different.values(), known, strict=True) if not k]
+    if not missing:
+        return Plan(len(different), len(different), 0.0, fleet.workers, 0)
+    rng = generator(subject, "timed")
+    sample = [missing[i] for i in rng.choice(len(missing), size=min(TIMED, len(missing)), replace=False)]
+    answers = fleet.fits(subject, sample, label="timing a few retrains")
+    good = [a.seconds for a in answers if not a.problem]
+    if not good:
+        raise MeasurementError(f"none of {len(sample)} timed retrains succeeded: {answers[0].problem}")
+    done = len(different) - len(missing) + len(sample)
+    return Plan(len(different), done, float(np.median(good)), fleet.workers, fleet.workers * fleet.pool.peak_memory())
+
+
+def leave_out_fits(subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> list[Fit]:
+    """Return the calls that leave each unit out once a seed, as the refit engine makes them."""
+    members = subject.data.units
+    return [
+        Fit(seed, members[u], left_out=members[u], repeat=s if seed is None else 0)
+        for s, seed in enumerate(seeds)
+        for u in units
+    ]
+
+
+def select(
+    subject: Subject,
+    fleet: Fleet,
+    seeds: tuple[int | None, ...],
+    *,
+    max_retrains: int | None = None,
+    budget_seconds: float | None = None,
+) -> Selection:
+    """Return the units that a budget allows, drawn uniformly without replacement, fixed by digest before looking.
+
+    A larger budget keeps every unit of a smaller one, so what is remembered is used again.
+
+    Parameters
+    ----------
+    subject, fleet, seeds
+        What is measured, where, with which paired seeds.
+    max_retrains : int, optional
+        Calls of the training function for units left out; all seeds of a unit count.
+    budget_seconds : float, optional
+        Wall time, turned into calls from a timed sample.
+
+    Raises
+    ------
+    UsageError
+        The budget does not reach for one unit.
+
+    References
+    ----------
+    Mathematical reference, section 9.1: below full coverage nothing can be said about the maximum.
+    """
+    n = len(subject.data.units)
+    order = generator(subject, "units").permutation(n)
+    affordable = n
+    if max_retrains is not None:
+        affordable = max_retrains // len(seeds)
+    if budget_seconds is not None:
+        cost = estimate(subject, leave_out_fits(subject, order[: 4 * TIMED], seeds), fleet)
+        each = max(cost.seconds_each, 1e-6) * len(seeds)
+        affordable = min(affordable, int(budget_seconds * fleet.workers / each))
+    if affordable < 1:
+        raise UsageError("the budget does not reach for a single unit; raise --budget or --max-retrains")
+    if affordable >= n:
+        return Selection(np.arange(n, dtype=np.int64), n, "")
+    lost = (
+        f"{affordable} of {n} units were retrained, drawn at random before looking: without a certificate nothing can "
+        "be said about the largest risk of all units, only about the share of units above a limit"
+    )
+    return Selection(np.sort(order[:affordable]).astype(np.int64), n, lost)
+
+
+def span(seconds: float) -> str:
+    """Return a time in the unit that people would use."""
+    for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {word}"
+    return f"{seconds:.2g} s"

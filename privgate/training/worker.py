@@ -1,0 +1,237 @@
+"""What happens inside a worker process: the only place where a recipe's code and a stored model are loaded."""
+
+import gc
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.errors import SubjectError, UsageError
+from privgate.training import answers, context, environment
+from privgate.training.fit import Answer, Fit, Float, Index
+from privgate.training.limits import Clock, Limits, OutOfTimeError, limit_memory
+from privgate.training.payload import Opened, Payload
+from privgate.training.rows import Rows
+
+#: least time for importing what a recipe needs
+LOADING_SECONDS = 120.0
+
+_OPENED: dict[str, tuple[Opened, Rows]] = {}
+#: limits, captured output and the environment belong to the process, so it trains one model at a time
+_ONE_AT_A_TIME = threading.Lock()
+_OWN = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a worker process of ours is set up.
+
+    Parameters
+    ----------
+    logs : str
+        Folder for what the user's code prints; empty to leave it.
+    memory : int
+        Bytes; 0 for no limit.
+    parent : int
+        The process that made these settings; a worker ends when it is gone, also if that was before the worker began.
+    """
+
+    logs: str = ""
+    memory: int = 0
+    parent: int = field(default_factory=os.getpid)
+
+
+def start(settings: Settings) -> None:
+    """Set up a worker process that is ours alone, before anything of the user's is loaded."""
+    global _OWN  # noqa: PLW0603  the process is the state
+    _OWN = True
+    environment.scrub()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its workers
+    limit_memory(settings.memory)
+    if settings.logs:
+        path = Path(settings.logs, f"worker-{os.getpid()}.log")
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for standard in (1, 2):
+            os.dup2(log, standard)
+    threading.Thread(target=_end_with, args=(settings.parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, so that a killed run leaves nothing behind."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Answer]:
+    """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
+    _check_versions(payload)
+    with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
+        try:
+            # imports of large libraries are no part of any training
+            with clock.call(max(limits.seconds, LOADING_SECONDS)):
+                opened, rows = _open(payload)
+        except UsageError:
+            raise
+        except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
+            problem = _sentence("loading the recipe", exc)
+            return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
+        return [_answer(opened, rows, fit, limits, clock) for fit in fits]
+
+
+def registered(payload: Payload, queries: Index, limits: Limits, *, served: bool = False) -> Answer:
+    """Return the stored model's log-probabilities on pool rows; or of what MLflow serves, as ``answers.read`` says."""
+    _check_versions(payload)
+    with _ONE_AT_A_TIME, _guest():
+        started = time.perf_counter()
+        try:
+            opened, _ = _open(payload)
+            with Clock(limits.seconds) as clock, clock.call(), _one_process():
+                log_p = _served(opened, queries) if served else _evaluate(opened, opened.model, queries)
+        except OutOfTimeError:
+            return Answer(
+                _nothing(), problem=f"the registered model did not answer within {limits.seconds:g} s", lasting=False
+            )
+        except BaseException as exc:  # noqa: BLE001  stored code runs here
+            return Answer(_nothing(), problem=_sentence("the served model" if served else "the registered model", exc))
+        return Answer(log_p, seconds=time.perf_counter() - started)
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in bytes."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(size if sys.platform == "darwin" else 1024 * size)
+
+
+@contextmanager
+def _guest() -> Iterator[None]:
+    """Scrub and limit for one chunk where the process is somebody else's; ours was set up once."""
+    if _OWN:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with environment.scrubbed(), threadpool_limits(1):
+        yield
+
+
+def _check_versions(payload: Payload) -> None:
+    """Refuse to answer for an environment that this worker does not have; only workers elsewhere can differ."""
+    wrong = [] if payload.packed is None or payload.digest in _OPENED else context.others(payload.libraries)
+    if wrong:
+        raise UsageError(f"a worker of the cluster has other libraries: {', '.join(wrong)}; install the same")
+
+
+def _open(payload: Payload) -> tuple[Opened, Rows]:
+    if payload.digest not in _OPENED:
+        _OPENED.clear()  # one subject at a time: data may be large
+        gc.collect()
+        unpacked = None
+        if payload.packed is not None:
+            unpacked = tempfile.TemporaryDirectory(prefix="privgate-")
+            payload = payload.unpack(Path(unpacked.name))
+        opened = Opened(payload)
+        opened.folder = unpacked  # deleted with it
+        trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
+        _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
+        if _OWN:
+            from threadpoolctl import threadpool_limits
+
+            threadpool_limits(1)  # libraries that were loaded before the environment was set
+    return _OPENED[payload.digest]
+
+
+def _answer(opened: Opened, rows: Rows, fit: Fit, limits: Limits, clock: Clock) -> Answer:
+    started = time.perf_counter()
+    try:
+        with clock.call():
+            log_p = _train(opened, rows, fit)
+    except OutOfTimeError:
+        traceback.print_exc()
+        return Answer(
+            _nothing(),
+            time.perf_counter() - started,
+            f"training did not end within {limits.seconds:g} s",
+            lasting=False,
+        )
+    except MemoryError:
+        traceback.print_exc()
+        size = f"{limits.memory / 2**30:.3g} GiB" if limits.memory else "the machine has"
+        gc.collect()
+        return Answer(
+            _nothing(), time.perf_counter() - started, f"training needs more memory than {size}", lasting=False
+        )
+    except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
+        # a full disk or a busy device is the machine's trouble, not the unit's
+        passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
+        return Answer(_nothing(), time.perf_counter() - started, _sentence("training", exc), lasting=not passing)
+    return Answer(log_p, time.perf_counter() - started)
+
+
+def _train(opened: Opened, rows: Rows, fit: Fit) -> Float:
+    X, y = rows.of(fit)
+    try:
+        model = opened.recipe.train(X, y, seed=fit.seed)
+    except ValueError as exc:
+        if not rows.trusted or "read-only" not in str(exc):
+            raise
+        rows.trusted = False  # it writes into its input after all (copy=False)
+        X, y = rows.of(fit)
+        model = opened.recipe.train(X, y, seed=fit.seed)
+    return _evaluate(opened, model, fit.queries)
+
+
+def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
+    from privgate.subject.data import take
+
+    p = opened.recipe.probabilities(model, take(opened.X, np.asarray(queries, dtype=np.int64)), opened.classes)
+    if len(p) != len(queries):
+        raise SubjectError(f"the model returned {len(p)} rows of probabilities for {len(queries)} records")
+    with np.errstate(divide="ignore"):
+        return np.log(p)
+
+
+def _served(opened: Opened, queries: Index) -> Float:
+    from privgate.subject.data import take
+
+    raw = opened.stored.serve(take(opened.X, np.asarray(queries, dtype=np.int64)))
+    return answers.read(raw, opened.classes, len(queries))
+
+
+@contextmanager
+def _one_process() -> Iterator[None]:
+    """Keep ``n_jobs=-1`` in the user's code from starting more processes than there are cores."""
+    from joblib import parallel_config
+
+    with parallel_config(backend="sequential"):
+        yield
+
+
+def _sentence(what: str, exc: BaseException) -> str:
+    """Return type and first line of an error's message; the whole traceback goes to the log, for the engineer."""
+    traceback.print_exception(exc)
+    lines = str(exc).strip().splitlines()
+    text = "".join(c for c in (lines[0] if lines else "") if c.isprintable())[:200]
+    if isinstance(exc, SubjectError):
+        return text
+    if isinstance(exc, OutOfTimeError):
+        return f"{what} did not end within its time limit"
+    # quoted values may be somebody's data
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|(?<!\w)['\"].*$", "'…'", text)
+    return f"{what} raised {type(exc).__name__}" + (f": {text}" if text else "")
+
+
+def _nothing() -> Float:
+    return np.zeros((0, 0))
