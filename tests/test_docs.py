@@ -52,3 +52,32 @@ def test_every_file_that_the_guide_for_contributors_names_exists():
     assert len(named) > 12
     missing = [name for name in named if not (root / name).exists() and not (root / "privgate" / name).exists()]
     assert not missing, missing
+
+
+def test_every_section_of_the_mathematics_that_the_code_cites_exists():
+    root = Path(__file__).resolve().parents[1]
+    page = (root / "docs/mathematics.md").read_text()
+    known = set(re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", page, flags=re.MULTILINE))
+    number = r"\d+(?:\.\d+)?"
+    cited = {}
+    for path in sorted((root / "privgate").rglob("*.py")):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        after = re.findall(
+            rf"docs/mathematics\.md, sections? ({number})((?:(?:,| and|-|;)? (?:section )?{number})*)", text
+        )
+        before = re.findall(rf"[Ss]ections? ({number})((?:,? (?:and )?{number})*) of docs/mathematics\.md", text)
+        for one, more in [*after, *before]:
+            for section in [one, *re.findall(number, more)]:
+                cited.setdefault(section, []).append(path.name)
+
+    assert len(cited) > 20
+    assert not {section: names for section, names in cited.items() if section not in known}
+
+
+def test_the_pages_name_only_what_exists():
+    root = Path(__file__).resolve().parents[1]
+    text = (root / "docs/architecture.md").read_text()
+    named = set(re.findall(r"`([a-z_/]+\.py)`", text))
+
+    assert len(named) > 10
+    assert not [n for n in named if not (root / "privgate" / n).exists()]

@@ -96,7 +96,7 @@ def test_an_empty_cell_without_smoothing_answers_uniformly():
 
 
 def test_votes_of_neighbors_keep_the_bound_for_every_small_data_set():
-    """Mathematical reference, section 12.3: fewer records than neighbors, everybody removed, classes declared."""
+    """docs/mathematics.md, section 12.3: fewer records than neighbors, everybody removed, classes declared."""
     worst = {}
     for n, k, alpha in itertools.product((1, 2, 3, 4), (1, 2, 3, 5), (0.1, 0.582, 3.0)):
         for y in itertools.product(range(2), repeat=n):

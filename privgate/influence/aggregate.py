@@ -46,7 +46,7 @@ def maximum(value: Float, low: Float, high: Float, population: int, unmeasured_h
 
     References
     ----------
-    Section 9.1 of the mathematical reference: about the maximum nothing can be said below full coverage.
+    Section 9.1 of docs/mathematics.md: about the maximum nothing can be said below full coverage.
     """
     worst = int(np.argmax(low)) if np.max(low) == np.max(value) else int(np.argmax(value))
     top = float(np.max(high))
@@ -73,7 +73,7 @@ def quantile(
 
     References
     ----------
-    Section 9.1 of the mathematical reference: the j-th order statistic is an upper limit if BinCDF(j-1; m, q) >= 1-a.
+    Section 9.1 of docs/mathematics.md: the j-th order statistic is an upper limit if BinCDF(j-1; m, q) >= 1-a.
     """
     m = len(value)
     point = float(np.quantile(value, q, method="inverted_cdf"))
@@ -105,7 +105,7 @@ def share_above(
 
     References
     ----------
-    Section 9.1 of the mathematical reference: M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
+    Section 9.1 of docs/mathematics.md: M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
     """
     m = len(value)
     surely, possibly = int(np.sum(low > threshold)), int(np.sum(high > threshold))

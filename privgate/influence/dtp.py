@@ -39,7 +39,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         found.high,
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
         kind=_kind(bench, found, request.metric),
-        confidence=found.confidence if found.confidence is not None else _confidence(bench),
+        confidence=_confidence(found.confidence, 0.95 if _random_training(bench) else None),
         n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
         population=bench.n_units,
         where=where,
@@ -81,8 +81,10 @@ def _paired(bench: Bench) -> int:
     return len(bench.once(leave_one_out.retrained).seeds)
 
 
-def _confidence(bench: Bench) -> float | None:
-    return 0.95 if _random_training(bench) else None
+def _confidence(sampled: float | None, trained: float | None) -> float | None:
+    """Return the confidence of limits over a sample of people, over seeds, or over both, whose errors add up."""
+    wrong = [1 - c for c in (sampled, trained) if c is not None]
+    return round(1 - sum(wrong), 12) if wrong else None
 
 
 def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> str:

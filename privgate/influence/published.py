@@ -113,7 +113,7 @@ def corrected_naive_bayes(pdtp: float, log_delta: float) -> float:
 
     References
     ----------
-    Mathematical reference, section 2, Theorem 2; PDTP is the maximum over labels, and the factor 2 is sharp.
+    docs/mathematics.md, section 2, Theorem 2; PDTP is the maximum over labels, and the factor 2 is sharp.
     """
     return max(2 * pdtp, log_delta)
 

@@ -26,7 +26,7 @@ def holm(p: Float, *, alpha: float) -> Bool:
 
     References
     ----------
-    Holm (1979); mathematical reference, section 9.3.
+    Holm (1979); docs/mathematics.md, section 9.3.
 
     Examples
     --------
@@ -78,6 +78,6 @@ def largest_high(correct: Counts, trials: Counts, *, alpha: float) -> float:
 
     References
     ----------
-    Berger (1982); mathematical reference, section 9.3.
+    Berger (1982); docs/mathematics.md, section 9.3.
     """
     return float(upper_limit(correct, trials, alpha=alpha).max(initial=0.0)) if np.size(correct) else 1.0

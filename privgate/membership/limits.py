@@ -48,7 +48,7 @@ def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: flo
 
     References
     ----------
-    Mathematical reference, section 9.2.
+    docs/mathematics.md, section 9.2.
     """
     n1, n0 = decisions.tp + decisions.fn, decisions.fp + decisions.tn
     low = lower_limit([decisions.tp, decisions.tn], [n1, n0], alpha=low_alpha / 2).mean()
@@ -80,7 +80,7 @@ def any_threshold(scores: Float, members: Bool, *, alpha: float) -> Limits:
 
     References
     ----------
-    Mathematical reference, correction to section 9.3.
+    docs/mathematics.md, section 9.3.
     """
     s, m = checked(scores, members)
     inside, outside = np.sort(s[m]), np.sort(s[~m])
@@ -154,7 +154,7 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
 
     References
     ----------
-    Mathematical reference, correction to section 9.2.
+    docs/mathematics.md, section 9.2.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, hi
 
     References
     ----------
-    Mathematical reference, correction to section 9.2 (one threshold approves wrongly in up to 97 % of cases).
+    docs/mathematics.md, section 9.2 (one threshold approves wrongly in up to 97 % of cases).
     """
     s, m = checked(scores, members)
     inside, outside = s[m], np.sort(s[~m])[::-1]

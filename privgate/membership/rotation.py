@@ -1,7 +1,7 @@
 """Rotated targets: shadow models take turns as the target. Point estimates a record, labelled so, never a limit.
 
 Targets that share shadow models are not independent (a 95 % limit from them fell below the truth in up to 17 % of
-cases; mathematical reference, correction to section 9.3), so nothing here approves or blocks.
+cases; docs/mathematics.md, section 9.3), so nothing here approves or blocks.
 """
 
 from collections.abc import Mapping

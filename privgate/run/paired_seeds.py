@@ -16,7 +16,7 @@ from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
-#: fewer pairs have no power against a threshold, more hardly add any (mathematical reference, section 9.4)
+#: fewer pairs have no power against a threshold, more hardly add any (docs/mathematics.md, section 9.4)
 LEAST, MOST = 10, 20
 #: other seeds tried, each on all data and on data without one person, before training counts as free of its seed
 TRIED = 10
@@ -87,7 +87,7 @@ def choose(
 
     References
     ----------
-    Mathematical reference, section 9.4 (sign-flip test, t limits) and section 15.
+    docs/mathematics.md, section 9.4 (sign-flip test, t limits) and section 15.
     """
     own = subject.recipe.seed
     tried = max(TRIED, 0 if count is None else count - 1)

@@ -38,7 +38,7 @@ def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:
 
     References
     ----------
-    Clopper and Pearson (1934); mathematical reference, sections 9.1-9.3.
+    Clopper and Pearson (1934); docs/mathematics.md, sections 9.1-9.3.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
 
     References
     ----------
-    Mathematical reference, section 9.1.
+    docs/mathematics.md, section 9.1.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
 
     References
     ----------
-    Mathematical reference, section 9.1: smallest j with ``BinomialCDF(j - 1; m, q) >= 1 - alpha``.
+    docs/mathematics.md, section 9.1: smallest j with ``BinomialCDF(j - 1; m, q) >= 1 - alpha``.
 
     Examples
     --------

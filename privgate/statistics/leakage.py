@@ -26,7 +26,7 @@ def label_changes(log_with: Float, log_without: Float) -> Float:
 
     References
     ----------
-    Long et al. (2017), Definition 6.1; conventions of the mathematical reference, section 0.
+    Long et al. (2017), Definition 6.1; conventions of docs/mathematics.md, section 0.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def largest_change(log_with: Float, log_without: Float) -> Float:
 def log_odds_change(log_with: Float, log_without: Float) -> Float:
     """Return O(x), the largest change of a pairwise log-odds, shape (...,).
 
-    ``O/2 <= largest_change <= O`` for two distributions of equal support (Lemma 0 of the mathematical reference).
+    ``O/2 <= largest_change <= O`` for two distributions of equal support (Lemma 0 of docs/mathematics.md).
     """
     change = label_changes(log_with, log_without)
     return np.asarray(change.max(axis=-1) - change.min(axis=-1), dtype=np.float64)

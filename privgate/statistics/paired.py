@@ -58,7 +58,7 @@ def mean_changes(change: Float, *, n_tests: int, confidence: float = 0.95) -> Me
 
     References
     ----------
-    Sections 9.4 and 15 of the mathematical reference: every label is tested, not the own label alone; Bahadur and
+    Sections 9.4 and 15 of docs/mathematics.md: every label is tested, not the own label alone; Bahadur and
     Savage (1956) for what cannot be had.
     """
     seeds, _, labels = change.shape
@@ -106,7 +106,7 @@ def spread_change(log_with: Float, log_without: Float) -> Float:
 
     References
     ----------
-    Section 9.4 of the mathematical reference, its correction.
+    Section 9.4 of docs/mathematics.md.
     """
     if len(log_with) < 3:
         return np.zeros(log_with.shape[1])
@@ -125,7 +125,7 @@ def noise_floor(log_with: Float) -> Float:
 
     References
     ----------
-    Section 9.4 of the mathematical reference: sd of a difference of two runs is sqrt(2) times the sd of one.
+    Section 9.4 of docs/mathematics.md: sd of a difference of two runs is sqrt(2) times the sd of one.
     """
     if len(log_with) == 1:
         return np.zeros(log_with.shape[1])

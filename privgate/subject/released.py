@@ -41,7 +41,7 @@ def released(log_p: Float, release: Release) -> Float:
 
     References
     ----------
-    Mathematical reference, section 11.5 and the correction on released outputs.
+    docs/mathematics.md, section 11.
     """
     log_q = heated(log_p, release.temperature)
     if release.form == "probabilities":

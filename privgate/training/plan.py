@@ -147,7 +147,7 @@ def select(
 
     References
     ----------
-    Mathematical reference, section 9.1: below full coverage nothing can be said about the maximum.
+    docs/mathematics.md, section 9.1: below full coverage nothing can be said about the maximum.
     """
     n = len(subject.data.units)
     order = generator(subject, "units").permutation(n)

@@ -118,7 +118,7 @@ def test_sparse_and_dense_data_give_the_same(name):
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_probabilities_that_float64_cannot_hold_are_refused(K):
-    """Mathematical reference, section 16: 1 - p is 0 from a margin of 36.7, and exp from one of 745."""
+    """docs/mathematics.md, section 16: 1 - p is 0 from a margin of 36.7, and exp from one of 745."""
     y = np.digitize(REAL[:, 0], [0.5] if K == 2 else [0.3, 0.7])
     estimator = LogisticRegression(C=10.0, tol=1e-9, solver="newton-cholesky")
     near, far = (Domain.of_box(-size, size, 3) for size in (1.0, 100.0 if K == 2 else 1000.0))
@@ -153,7 +153,7 @@ def test_what_rounding_does_to_one_minus_p_is_part_of_the_bound():
 
 
 def test_a_category_that_one_record_holds_alone_is_infinite_unless_it_is_declared():
-    """Mathematical reference, section 3.1: training without the record knows one category less."""
+    """docs/mathematics.md, section 3.1: training without the record knows one category less."""
     X = CODES.copy()
     X[7, 1] = 3
     learnt = bound("categorical_nb", subject(CategoricalNB(), X))

@@ -48,7 +48,7 @@ def test_five_hundred_instances_of_each_family(name):
 
 @pytest.mark.parametrize("kind", [MultinomialNB, ComplementNB])
 def test_the_largest_change_of_log_odds_equals_enumeration(kind):
-    """Mathematical reference, sections 3.3 and 3.4: attained by documents of one word or none."""
+    """docs/mathematics.md, sections 3.3 and 3.4: attained by documents of one word or none."""
     furthest = 0.0
     for seed in range(500):
         rng = np.random.default_rng(seed)

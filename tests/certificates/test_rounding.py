@@ -97,7 +97,7 @@ def test_ordinary_data_are_bounded_as_tightly_as_exact_arithmetic_would(monkeypa
 
 
 def test_the_error_of_one_minus_p_is_bounded_by_the_formula_for_every_small_case():
-    """Mathematical reference, section 16, against arithmetic of 60 digits."""
+    """docs/mathematics.md, section 16, against arithmetic of 60 digits."""
     from decimal import Decimal, getcontext
 
     getcontext().prec = 60

@@ -186,7 +186,7 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
 
 
 def test_the_family_that_the_published_proposition_would_approve_is_blocked(fleet):
-    # mathematical reference, section 2: s = 2, N = 500 a class; PDTP .6932 everywhere, true DTP 1.3764
+    # docs/mathematics.md, section 2: s = 2, N = 500 a class; PDTP .6932 everywhere, true DTP 1.3764
     n = 500
     zero, one = np.zeros((n, 3), dtype=int), np.zeros((n, 3), dtype=int)
     zero[:, 2] = np.where(np.arange(n) < n // 2, 0, 2)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.influence import aggregate
+from privgate.influence.dtp import _confidence
 
 VALUES = st.lists(st.floats(0, 10), min_size=1, max_size=60)
 
@@ -48,7 +49,7 @@ def test_a_quantile_at_full_coverage_is_the_order_statistic(values, q):
 
 
 def test_the_order_statistic_of_the_reference_is_used():
-    # mathematical reference 9.1: m = 59, q = 0.95 -> j = 59; m = 300: q = 0.95 j = 292, q = 0.99 j = 300
+    # docs/mathematics.md 9.1: m = 59, q = 0.95 -> j = 59; m = 300: q = 0.95 j = 292, q = 0.99 j = 300
     for m, q, j in ((59, 0.95, 59), (300, 0.95, 292), (300, 0.99, 300)):
         v = np.arange(1.0, m + 1)
         assert aggregate.quantile(v, v, v, 10 * m, q=q).high == j
@@ -60,7 +61,7 @@ def test_too_small_a_sample_has_no_upper_limit():
 
 
 def test_no_exceedance_in_59_of_many_means_at_most_5_percent():
-    # mathematical reference 9.1: k = 0: fraction <= 1 - a^(1/m); m = 59: 5 %, 299: 1 %
+    # docs/mathematics.md 9.1: k = 0: fraction <= 1 - a^(1/m); m = 59: 5 %, 299: 1 %
     for m in (59, 299):
         v = np.zeros(m)
         found = aggregate.share_above(v, v, v, 48842, threshold=1.0)
@@ -87,3 +88,9 @@ def test_doubt_about_a_unit_widens_the_share():
     found = aggregate.share_above(value, low, high, 3, threshold=1.0)
 
     assert (found.low, found.value, found.high) == (1 / 3, 1 / 3, 2 / 3)
+
+
+def test_errors_of_a_sample_and_of_seeds_add_up():
+    assert _confidence(None, None) is None
+    assert _confidence(0.95, None) == _confidence(None, 0.95) == 0.95
+    assert _confidence(0.95, 0.95) == 0.9

@@ -80,7 +80,7 @@ def test_nine_records_without_smoothing_whose_own_answer_never_changes():
     ids=["Proposition 6.4", "Proposition 6.5"],
 )
 def test_another_label_changes_more_than_the_published_ratio_of_the_own_label(X, y, k, own, other, alpha):
-    """Mathematical reference, section 2, smallest counterexamples; ``own`` is what the proposition allows."""
+    """docs/mathematics.md, section 2, smallest counterexamples; ``own`` is what the proposition allows."""
     X, y = np.array(X), np.array(y)
     keep = np.arange(len(y)) != k
     models = [

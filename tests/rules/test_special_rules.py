@@ -46,7 +46,7 @@ def test_an_approval_by_pdtp_says_that_only_direct_queries_were_judged():
 
 
 def test_the_n_8_example_of_the_reference_passes_and_the_n_1000_example_is_blocked():
-    # mathematical reference, section 2: DTP 0.5815 (PDTP 0.4759), and DTP 1.3764 (PDTP 0.6932)
+    # docs/mathematics.md, section 2: DTP 0.5815 (PDTP 0.4759), and DTP 1.3764 (PDTP 0.6932)
     dtp, pdtp = example("dtp"), example("pdtp")
 
     assert dtp.judge(measured(dtp, 0.5815)).outcome is Outcome.PASSED

@@ -43,7 +43,7 @@ def test_more_successes_than_trials_are_refused():
 
 @pytest.mark.parametrize(("m", "share"), [(59, 0.05), (299, 0.01), (2995, 0.001)])
 def test_nothing_seen_gives_the_published_shares(m, share):
-    # mathematical reference 9.1: k = 0, alpha = .05
+    # docs/mathematics.md 9.1: k = 0, alpha = .05
     assert intervals.upper_limit(0, m, alpha=0.05) == pytest.approx(share, rel=0.02)
 
 

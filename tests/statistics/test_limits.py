@@ -15,7 +15,7 @@ def margin(runs, level):
 
 
 def test_published_ranks_and_sample_sizes():
-    # mathematical reference, correction to 9.2
+    # docs/mathematics.md, correction to 9.2
     assert limits.threshold_ranks(2000, 0.01, low_alpha=0.025, high_alpha=0.025) == (12, 30)
     assert limits.least_nonmembers(0.01, alpha=0.025) == 368
     assert limits.least_nonmembers(0.001, alpha=0.025) == 3688

@@ -27,7 +27,7 @@ def test_nan_is_never_rejected_and_counts_as_searched():
 
 @pytest.mark.parametrize("trials", [20, 40, 100])
 def test_guessing_on_thousands_of_records_is_rarely_called_an_attack(trials):
-    # mathematical reference 9.3: 3000 tests, accuracy .5 everywhere; naive blocking errs always
+    # docs/mathematics.md 9.3: 3000 tests, accuracy .5 everywhere; naive blocking errs always
     rng = np.random.default_rng(trials)
     runs, blocked, naive = 150, 0, 0
     for _ in range(runs):

@@ -216,7 +216,7 @@ def _rounding(S: Whitened, length: Float, largest: Float, unit: float) -> Float:
 
 
 def radius_of(gradient: Float, R: float, mu: Float) -> Float:
-    """Return -ln(1 - R g / mu) / R, or inf where the hypothesis R g < mu fails (mathematical reference, 6.3 ii)."""
+    """Return -ln(1 - R g / mu) / R, or inf where R g < mu fails (docs/mathematics.md, section 6.3 (ii))."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = np.where(mu > 0, R * gradient / mu, np.inf)
         return np.where(rho < 1, -np.log1p(-np.minimum(rho, 1 - 1e-16)) / R, np.inf)

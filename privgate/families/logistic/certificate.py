@@ -33,7 +33,7 @@ class Newton:
     """Section 6.3 (ii), about minimisers; how far a training may stop from its own follows from its gradient test."""
 
     name = "newton"
-    source = "mathematical reference, section 6.3 (ii) with its corrections"
+    source = "docs/mathematics.md, section 6.3 (ii)"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

@@ -99,7 +99,7 @@ def radius(gamma: Float, R: Float) -> tuple[Float, Float]:
 
     References
     ----------
-    Mathematical reference, section 6.3 (ii): ``nu = -ln(1 - R gamma) / R``, infinite from ``R gamma = 1``.
+    docs/mathematics.md, section 6.3 (ii): ``nu = -ln(1 - R gamma) / R``, infinite from ``R gamma = 1``.
     """
     nu = minimum.radius(gamma, R)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

@@ -32,7 +32,7 @@ VANISHED = "without the unit one class has no record left"
 class Logistic:
     """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
 
-    Every unit's answer is within a certified distance of the exact minimiser without the unit (mathematical reference,
+    Every unit's answer is within a certified distance of the exact minimiser without the unit (docs/mathematics.md,
     section 6.3 ii). ``error`` adds to it how far the model with all records and a refit may stop from their own minima,
     together, derived from the gradient at which the user's solver stops. A unit for which that is more than 0.05 nats
     is refitted, and so are all where the solver stops by something else (section 6.4). O(n^2 p) a sweep, by matrix
@@ -132,7 +132,7 @@ class Logistic:
         return (made, np.zeros(0, dtype=np.int64)) if kept.all() else (made.select(kept), np.asarray(units)[~kept])
 
     def notes(self, subject: Subject) -> dict[str, float]:
-        """Return how far the delivered model is from its own minimum (mathematical reference, section 6.4).
+        """Return how far the delivered model is from its own minimum (docs/mathematics.md, section 6.4).
 
         ``gradient`` is the largest component of its gradient (scikit-learn's objective, divided by n C); ``distance``
         the largest difference of a log-probability to the minimiser's over the pool, nats; ``allowed`` how large that

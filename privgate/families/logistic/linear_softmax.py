@@ -20,7 +20,7 @@ class LinearSoftmax:
     """The difference of two linear models is linear, so its largest value over a box is a sum over features."""
 
     name = "linear_softmax"
-    source = "mathematical reference, section 6.2"
+    source = "docs/mathematics.md, section 6.2"
     needs_retrained = True
 
     def applies(self, subject: Subject) -> str:

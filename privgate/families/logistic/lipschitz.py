@@ -17,7 +17,7 @@ class Lipschitz:
     """Log-probabilities move by at most L times the largest change of a parameter."""
 
     name = "lipschitz"
-    source = "Long et al. (2017), Theorem 6.9; constant of the mathematical reference, section 6.1"
+    source = "Long et al. (2017), Theorem 6.9; constant of docs/mathematics.md, section 6.1"
     needs_retrained = True
 
     def applies(self, subject: Subject) -> str:

@@ -18,13 +18,13 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-#: beyond this condition number of the Hessian, inverses say nothing (mathematical reference, section 6.3)
+#: beyond this condition number of the Hessian, inverses say nothing (docs/mathematics.md, section 6.3)
 CONDITION = 1e10
 #: more parameters than this make the Hessian too large to invert
 _PARAMETERS = 3000
 #: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
 STOPPED_SHORT = 0.5
-#: relative margin for what the inverse Hessian lost to rounding (mathematical reference, section 6.3)
+#: relative margin for what the inverse Hessian lost to rounding (docs/mathematics.md, section 6.3)
 MARGIN = 1e-3
 #: largest difference of two scores whose probabilities float64 holds in full
 _UNDERFLOW = 700.0
@@ -101,7 +101,7 @@ class Problem:
 
         References
         ----------
-        Mathematical reference, section 6.3 (ii): centre plus half widths.
+        docs/mathematics.md, section 6.3 (ii): centre plus half widths.
         """
         metric = np.einsum("ma,apbq,mb->mpq", directions, self.inverse, directions, optimize=True)
         d = self.X.shape[1] - int(self.intercept)
@@ -311,7 +311,7 @@ def rounding(problem: Problem, bias: Float, weights: Float, reach: Reach, apart:
 
     References
     ----------
-    Mathematical reference, section 16: 1 - p is relatively off by up to 1.7e-16 exp(margin).
+    docs/mathematics.md, section 16: 1 - p is relatively off by up to 1.7e-16 exp(margin).
     """
     eps, d = float(np.finfo(np.float64).eps), weights.shape[2]
     span = np.abs(linear.pair_ranges(bias, weights, reach)[1]).max(axis=(1, 2)) + apart

@@ -13,7 +13,7 @@ class StrongConvexity:
     """The gradient that a unit leaves behind, divided by the penalty, bounds how far the minimiser moves."""
 
     name = "strong_convexity"
-    source = "mathematical reference, section 6.3 (i)"
+    source = "docs/mathematics.md, section 6.3 (i)"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

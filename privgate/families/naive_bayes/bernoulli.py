@@ -91,7 +91,7 @@ class BernoulliNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.BernoulliNB``; exact, O(n d K), no retraining.
 
     Identity: log p'(x | c) = sum_j x_j ln(n1_j + a) + (1 - x_j) ln(N_c - n1_j + a) - d ln(N_c + 2a) with the unit's
-    records taken off n1 and N_c (mathematical reference, section 3.1 with V_j = 2). ``binarize`` is a fixed threshold,
+    records taken off n1 and N_c (docs/mathematics.md, section 3.1 with V_j = 2). ``binarize`` is a fixed threshold,
     so it is no data-dependent preprocessing.
     """
 

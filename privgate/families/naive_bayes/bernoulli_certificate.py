@@ -18,7 +18,7 @@ class BernoulliNB:
     """The library's smoothing (alpha, 2 alpha) is the categorical formula with V_j = 2."""
 
     name = "bernoulli_nb"
-    source = "mathematical reference, section 3.1 (V_j = 2)"
+    source = "docs/mathematics.md, section 3.1 (V_j = 2)"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

@@ -131,7 +131,7 @@ class CategoricalNb(counts.CountingEngine):
     Identity: removing records of class c lowers its counts; log p'(x | c) is the sum over
     features of ln(c_j - m_j + a) - ln(N_c - m + a V_j).
     The number of categories V_j follows scikit-learn: where it shrinks without the unit, training knows one category
-    less and raises at the unit's own record, so the unit is undefined (mathematical reference, section 3.1).
+    less and raises at the unit's own record, so the unit is undefined (docs/mathematics.md, section 3.1).
     """
 
     name = "categorical_nb"

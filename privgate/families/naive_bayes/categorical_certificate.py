@@ -14,7 +14,7 @@ class CategoricalNB:
     """Removing a unit changes a few counts; the posterior's change is a sum over features and can be maximised."""
 
     name = "categorical_nb"
-    source = "mathematical reference, section 3.1, bounds (A) to (D); section 3.2 for two classes"
+    source = "docs/mathematics.md, section 3.1, bounds (A) to (D); section 3.2 for two classes"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

@@ -94,7 +94,7 @@ class ComplementNb(counts.CountingEngine):
     """Leave-one-out for ``sklearn.naive_bayes.ComplementNB``, normalised or not; exact, O(n d K) logarithms.
 
     Identity: the weights of class c come from the counts of all other classes; removing t takes x_t off the
-    complement of every class but its own (mathematical reference, section 3.4). Priors play no part (Rennie et al.
+    complement of every class but its own (docs/mathematics.md, section 3.4). Priors play no part (Rennie et al.
     2003).
     """
 

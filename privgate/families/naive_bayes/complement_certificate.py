@@ -22,7 +22,7 @@ class ComplementNB:
     """Scores are linear in the document; the pairwise change is maximised over the declared domain."""
 
     name = "complement_nb"
-    source = "mathematical reference, section 3.4"
+    source = "docs/mathematics.md, section 3.4"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

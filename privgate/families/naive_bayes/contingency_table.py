@@ -14,7 +14,7 @@ class ContingencyTable:
     """Theorem 1: the largest label change over the affected cells, with and without the unit."""
 
     name = "contingency_table"
-    source = "mathematical reference, section 1, Theorem 1"
+    source = "docs/mathematics.md, section 1, Theorem 1"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

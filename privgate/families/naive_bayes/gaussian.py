@@ -197,7 +197,7 @@ class GaussianNb(counts.CountingEngine):
 
     Identity: with m of N records gone, whose mean is g and scatter s, M' = M + m (M - g) / (N - m) and
     SS' = SS - s - N m (M - g)^2 / (N - m) (Chan, Golub and LeVeque 1979, run backwards). The floor
-    ``var_smoothing * max_j Var(X_j)`` is a function of all records, so all classes change (mathematical reference,
+    ``var_smoothing * max_j Var(X_j)`` is a function of all records, so all classes change (docs/mathematics.md,
     section 3.5). Where SS' keeps fewer than four digits of SS it is computed anew from the records.
     """
 

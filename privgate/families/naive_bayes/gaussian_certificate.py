@@ -31,7 +31,7 @@ class GaussianNB:
     """The change of a pairwise log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
 
     name = "gaussian_nb"
-    source = "mathematical reference, section 3.5"
+    source = "docs/mathematics.md, section 3.5"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

@@ -25,7 +25,7 @@ class MultinomialNB:
     """A class's scores are linear in the document, so a document repeats the one word that tells most."""
 
     name = "multinomial_nb"
-    source = "mathematical reference, section 3.3; section 3.4 where several classes change"
+    source = "docs/mathematics.md, section 3.3; section 3.4 where several classes change"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

@@ -20,7 +20,7 @@ class KNearest(ClosedForm):
 
     Identity: without a unit of m records the k nearest of x are the first k of its k + m nearest that are not the
     unit's. scikit-learn breaks ties by no rule that survives a removal, so a query whose k-th and next neighbours tie,
-    with or without the unit, is handed on (mathematical reference, section 5 and its correction).
+    with or without the unit, is handed on (docs/mathematics.md, section 5).
     """
 
     name = "k_nearest"

@@ -16,7 +16,7 @@ class SmoothedNeighbors:
     """
 
     name = "smoothed_neighbors"
-    source = "mathematical reference, section 5, with its correction: order by (distance, record); section 12.3"
+    source = "docs/mathematics.md, section 5: order by (distance, record); section 12.3"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

@@ -2,7 +2,7 @@
 
 ``CategoricalNB`` takes logarithms of counts, whose errors are a few units in the last place. ``BernoulliNB`` computes
 ``ln(1 - exp(ln p))``: the error of ``ln p``, about ``ulp(ln n)``, is divided by ``1 - p``, which is as small as the
-smoothing where everybody in a class has a feature (mathematical reference, section 16).
+smoothing where everybody in a class has a feature (docs/mathematics.md, section 16).
 """
 
 import numpy as np

@@ -135,7 +135,7 @@ def _first_bounds(counts: Counts, units: list[Index], *, maximum_only: bool) -> 
 
 
 def _unsmoothed(counts: Counts, rows: Index) -> tuple[Float, Float]:
-    """Return bounds without smoothing (mathematical reference, section 3.1, a = 0).
+    """Return bounds without smoothing (docs/mathematics.md, section 3.1, a = 0).
 
     A value that only this record has in its class makes its own label impossible without it: infinite at the record
     itself. Otherwise bound (A) holds, if no query is impossible under every class.

@@ -94,7 +94,7 @@ def along(
 
     References
     ----------
-    Mathematical reference, section 3.2, Theorem 3.
+    docs/mathematics.md, section 3.2, Theorem 3.
     """
     runs: list[tuple[Float, Float, Change]] = []
     for sign_d in (1, -1):

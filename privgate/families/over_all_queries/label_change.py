@@ -35,7 +35,7 @@ def own_label(d: Float, r: Float) -> Float:
 
     References
     ----------
-    Mathematical reference, section 0: A1 increases in ``|d|`` and in ``r``.
+    docs/mathematics.md, section 0: A1 increases in ``|d|`` and in ``r``.
     """
     return _ratio(np.asarray(r, dtype=np.float64), -np.asarray(d, dtype=np.float64))
 
@@ -55,7 +55,7 @@ def from_ranges(d_low: Float, d_high: Float, r_low: Float, r_high: Float) -> Flo
 
     References
     ----------
-    Mathematical reference, section 3.1, bound (B): by monotonicity of A1 and A2.
+    docs/mathematics.md, section 3.1, bound (B): by monotonicity of A1 and A2.
     """
     up, down = np.maximum(d_high, 0.0), np.minimum(d_low, 0.0)
     worst = np.maximum.reduce(

@@ -40,7 +40,7 @@ def any_classes(with_: tuple[Float, Float], without: tuple[Float, Float], reach:
 
     References
     ----------
-    Mathematical reference, sections 3.4 and 6.2.
+    docs/mathematics.md, sections 3.4 and 6.2.
     """
     shape = without[1].shape
     b, w = np.broadcast_to(with_[0], shape[:2]), np.broadcast_to(with_[1], shape)
@@ -190,7 +190,7 @@ def one_class(d: tuple[Float, Float], rho: Float, lam: Float, reach: Reach) -> t
 
     References
     ----------
-    Mathematical reference, sections 3.1 (B), 3.2 and 3.3.
+    docs/mathematics.md, sections 3.1 (B), 3.2 and 3.3.
     """
     d_high, d_low = d[0] + reach.maximum(d[1]), d[0] - reach.maximum(-d[1])
     r_high = np.logaddexp.reduce(rho + reach.maximum(lam), axis=1)

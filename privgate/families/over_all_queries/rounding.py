@@ -1,7 +1,7 @@
 """What float64 adds: how far a deployed formula, and the certificate's own, can be from the exact one.
 
 Bounds are outward and first order with room to spare (a factor of two or more), in units of ``U``; where an error is
-not small against what it is an error of, the bound is infinite. Mathematical reference, section 16.
+not small against what it is an error of, the bound is infinite. docs/mathematics.md, section 16.
 """
 
 import numpy as np

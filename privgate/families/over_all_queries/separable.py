@@ -63,7 +63,7 @@ def bound_nodes(s: tuple[Float, Float], r: tuple[Float, Float], D: tuple[Float, 
     References
     ----------
     ``G_y = ln sum_k p_k exp(D_y - D_k)`` and ``-G_y = ln sum_k p'_k exp(D_k - D_y)``; for one changed class this is
-    bound (B) of the mathematical reference, section 3.1.
+    bound (B) of docs/mathematics.md, section 3.1.
     """
     best = np.zeros(len(D[1]))
     # rows y, columns k: how far label y can rise against k (with-model weights), or fall against it (without)
@@ -201,7 +201,7 @@ def search(
 
     References
     ----------
-    Mathematical reference, section 3.1, bound (D).
+    docs/mathematics.md, section 3.1, bound (D).
     """
     if not tables.features:
         value = float(changes(tables.bias[None], tables.bias_without[None])[0])

@@ -1,7 +1,7 @@
 """Naive Bayes over categories, one record left out: cheap bounds for all records at once.
 
 Only the record's own class changes, and each feature offers two changes: ``u_j`` where the query agrees with the
-record, ``s_j`` where it does not (mathematical reference, section 3.1).
+record, ``s_j`` where it does not (docs/mathematics.md, section 3.1).
 """
 
 from collections.abc import Iterator

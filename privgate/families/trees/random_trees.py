@@ -17,7 +17,7 @@ class RandomTrees:
     """Geometric mean: ODTP in closed form. Arithmetic mean: the largest ratio of sums, by Dinkelbach's iteration."""
 
     name = "random_trees"
-    source = "mathematical reference, sections 4.2 and 4.3"
+    source = "docs/mathematics.md, sections 4.2 and 4.3"
     needs_retrained = False
 
     def applies(self, subject: Subject) -> str:

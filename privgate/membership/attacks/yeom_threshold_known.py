@@ -26,7 +26,7 @@ def equal_density(inside: float, outside: float) -> float:
 
     References
     ----------
-    Yeom et al. (2020), proof of Theorem 3; mathematical reference, section 8.3.
+    Yeom et al. (2020), proof of Theorem 3; docs/mathematics.md, section 8.
 
     Examples
     --------

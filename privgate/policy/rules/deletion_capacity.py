@@ -2,7 +2,7 @@
 
 Limit ``min`` in people, each with all records. After m deletions everybody must still believe with probability at least
 ``rho`` that the erased people were never in the data: m <= ln(1/rho) / ln(1 + e^eps p/(1-p)) (Thudi et al., 2022,
-corollary 2; mathematical reference, section 7.3), where ``prior`` is p, the largest inclusion probability among
+corollary 2; docs/mathematics.md, section 7.3), where ``prior`` is p, the largest inclusion probability among
 the erased people.
 
 Request: ``deletion_capacity(rho=…, prior=…, accept_declared_claims=False)``. People; larger is better, so ``low`` is

@@ -2,7 +2,7 @@
 
 Limit ``max`` in [0.5, 1] on the accuracy of any adversary whose prior probability that the person is a member is
 ``prior``; max(sigma(eps), p, 1-p) for pure guarantees and the forms of (eps, delta) and Gaussian guarantees otherwise
-(Thudi et al., 2022, theorem 1 and corollary 1; mathematical reference, section 7.2). Unlike the attack rules this
+(Thudi et al., 2022, theorem 1 and corollary 1; docs/mathematics.md, section 7.2). Unlike the attack rules this
 speaks of every attack, and says nothing about attacks actually succeeding. It follows from the noised steps that were
 seen; that training reaches its records by no other way is compared in reruns, which finds mistakes and proves nothing.
 

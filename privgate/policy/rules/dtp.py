@@ -4,7 +4,7 @@ Limit ``max`` in nats; 1 is DTP-1 of Long et al. (2017): no answer's probability
 person is left out. **Fails** if some unit's lower bound exceeds the limit, **passes** if every unit's upper bound
 (a certificate) is within it, else **inconclusive**. Values at the records themselves (PDTP) never satisfy this rule.
 DTP stops no attack by itself: a temperature, or clipping one model, lowers it and leaves every attack as it was
-(section 12.4 of the mathematical reference); dtp-1-attacks judges the attacks beside it.
+(section 12.4 of docs/mathematics.md); dtp-1-attacks judges the attacks beside it.
 
 Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile and
 ``threshold`` (nats) only with share_above. ``low`` is the aggregate of ``dtp_lower`` less its error, ``high`` that of

@@ -76,7 +76,7 @@ def least_non_members(fpr: float, confidence: float) -> int:
 
     References
     ----------
-    The correction to section 9.2 of the mathematical reference.
+    Section 9.2 of docs/mathematics.md.
 
     Examples
     --------

@@ -197,7 +197,7 @@ def fortran(n: int = 50, d: int = 10, seed: int = 1) -> tuple[Any, Any]:
 @case(
     "a false published bound",
     approve=False,
-    because="the family of the mathematical reference, section 2: .693 at people's own questions, 1.376 at another one",
+    because="the family of docs/mathematics.md, section 2: .693 at people's own questions, 1.376 at another one",
 )
 def published_family(folder: Path) -> Trial:
     n = 500
