@@ -32,7 +32,13 @@ def _sources() -> str:
 def batched_networks() -> str:
     """Return a digest of the product's batched training: one of the ``parts`` of what it made."""
     home = Path(__file__).parents[1]
-    names = "engines/torch_nets", "engines/perceptrons", "torch_perceptron", "torch_recipe", "record_keyed"
+    names = (
+        "families/networks/torch_nets",
+        "families/networks/perceptrons",
+        "models/torch_perceptron",
+        "models/record_keyed",
+        "torch_recipe",
+    )
     return digest.of_bytes(*((home / f"{n}.py").read_bytes() for n in names))
 
 

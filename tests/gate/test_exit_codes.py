@@ -116,7 +116,7 @@ def test_2_a_folder_for_the_report_that_cannot_be_made_is_said_before_training(p
 
 def test_3_a_bug_shows_its_traceback_and_approves_nothing():
     code = (
-        "import privgate.gate, sys\n"
+        "import privgate.check.gate, sys\n"
         "from privgate.__main__ import run\n"
         "import privgate.cli.report as r\n"
         "r.report.callback = lambda **_: 1 / 0\n"

@@ -25,7 +25,7 @@ def stored(tmp_path, pattern):
 OPENER = """
 import os, pickle, sys
 import mlflow.pyfunc, mlflow.sklearn, numpy as np
-import privgate.registry.stored_model, privgate.recipe, privgate.subject, privgate.data
+import privgate.registry.stored_model, privgate.subject.recipe, privgate.subject.subject, privgate.subject.data
 
 for line in sys.stdin:
     if os.fork() == 0:

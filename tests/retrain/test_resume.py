@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from privgate.data import TrainingData
-from privgate.recipe import Recipe
-from privgate.retrain.fit import Fit
-from privgate.retrain.fleet import Fleet
-from privgate.subject import Subject
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
 
 N, JOURNAL = int(sys.argv[3]), sys.argv[2]
 

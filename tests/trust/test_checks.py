@@ -162,7 +162,7 @@ def test_a_private_key_comes_from_file_environment_or_command(tmp_path):
     assert trust.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.pem().decode()}).key_id == key.key_id
     script = tmp_path / "sign.py"
     script.write_text(
-        "import sys, base64\nfrom privgate.trust import KeySigner\n"
+        "import sys, base64\nfrom privgate.guard.trust import KeySigner\n"
         f"key = KeySigner.from_pem(open({str(path)!r}, 'rb').read())\n"
         "print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())\n"
     )
