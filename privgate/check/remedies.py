@@ -24,7 +24,7 @@ def steps(bench: Bench) -> list[dict[str, str]]:
 
     Nothing is promised: an effect is what was computed for exactly this recipe and data.
     """
-    if "records" not in vars(bench) or not bench.thresholds:
+    if not bench.made(leave_one_out.table) or not bench.thresholds:
         return []
     limit = min(bench.thresholds)
     records = bench.once(leave_one_out.table)

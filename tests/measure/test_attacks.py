@@ -209,7 +209,7 @@ def test_every_metric_is_its_own_figure_in_every_scope(scope):
         for m in ("attack_accuracy", "attack_advantage", "attack_tpr")
     )
 
-    assert set(attacked.METRICS) == {m for m, module in questions.CATALOGUE.items() if module == "attacks"}
+    assert set(attacked.METRICS) == {m for m, module in questions.CATALOGUE.items() if module == "membership.measure"}
     assert (advantage.value, advantage.low, advantage.high) == pytest.approx(
         tuple(2 * v - 1 for v in (accuracy.value, accuracy.low, accuracy.high))
     )
@@ -382,13 +382,13 @@ def test_a_fast_engine_is_checked_against_the_training_function():
 
 def test_a_fast_engine_that_disagrees_is_not_used(monkeypatch):
     b = bench(BernoulliNB(), data=made(), models=4)
-    real = shadows.engines.subsets
+    real = shadows.families.subsets
 
     def wrong(*args):
         got = real(*args)
         return replace(got, log_p=got.log_p + 0.01)
 
-    monkeypatch.setattr(shadows.engines, "subsets", wrong)
+    monkeypatch.setattr(shadows.families, "subsets", wrong)
 
     assert b.once(shadows.train).engine == "refit"
     assert [p.outcome for p in b.preconditions] == ["warned"]

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import Request
-from privgate.influence import table
+from privgate.influence import leave_one_out, table
 from privgate.policy.rules.table import Table
 from privgate.run import suites
 from privgate.run.run import Bench
@@ -187,7 +187,11 @@ def bench(text, **columns):
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
-    vars(made)["records"] = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), **columns}
+    made._made[leave_one_out.table] = {
+        "unit": np.arange(4).astype(str),
+        "pdtp": np.array([0.1, 0.2, 0.3, 0.4]),
+        **columns,
+    }
     return made
 
 
