@@ -139,13 +139,23 @@ def singles(subject: Subject, rng: Generator, queries: Index) -> list[Probe]:
 
 
 def half(subject: Subject, rng: Generator) -> Index:
-    """Return half of the records, leaving two of each label where there are two: validation splits need them."""
-    order = rng.permutation(subject.data.n)
-    rank = _rank(subject.label_codes[order])
-    free = order[rank >= 2]
-    if len(free) < subject.data.n // 4:
-        free = order[rank >= 1]
-    return np.sort(free[: subject.data.n // 2]).astype(np.int64)
+    """Return half of the records, leaving two of each label where there are two: validation splits need them.
+
+    Shares of labels change where they can: a model that follows nothing else must not seem to ignore its data.
+    """
+    codes = subject.label_codes
+    shares = np.bincount(codes) / len(codes)
+    for _ in range(20):
+        order = rng.permutation(len(codes))
+        rank = _rank(codes[order])
+        free = order[rank >= 2]
+        if len(free) < len(codes) // 4:
+            free = order[rank >= 1]
+        gone = np.sort(free[: len(codes) // 2]).astype(np.int64)
+        kept = np.bincount(np.delete(codes, gone), minlength=len(shares))
+        if not np.allclose(kept / kept.sum(), shares):
+            break
+    return gone
 
 
 def _rank(codes: Index) -> Index:

@@ -425,3 +425,14 @@ def test_a_declared_label_that_nobody_has_does_not_keep_people_from_being_left_o
         found = depends_on_data(Subject.local(recipe, TrainingData((X[:60, :2] > 0).astype(int), Y[:60])), fleet)
 
     assert found.outcome == "passed", found.message
+
+
+def test_the_half_left_out_changes_the_shares_of_labels():
+    subject = Subject.local(Recipe(DummyClassifier(strategy="prior")), TrainingData(np.eye(40), np.arange(40) % 2))
+    for seed in range(200):
+        gone = changed.half(subject, np.random.default_rng(seed))
+        kept = np.bincount(np.delete(subject.label_codes, gone))
+
+        assert len(gone) == 20
+        assert kept.min() >= 2
+        assert kept[0] != kept[1]
