@@ -125,7 +125,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     Notes
     -----
     What cannot be seen: a recipe that recognises the very records it is given and answers from a store only then. The
-    finding that nobody's record matters (``measure.leave_one_out``) is what remains of such a store.
+    finding that nobody's record matters (``influence.leave_one_out``) is what remains of such a store.
     """
     if len(subject.classes) < 2:
         return _doubt("depends_on_data", "the training data has one class only; no label can be exchanged")

@@ -35,7 +35,7 @@ class Fleet:
     jobs : int, optional
         Worker processes on this machine; one a core if absent.
     ledger : str, Path or Ledger, optional
-        Where answers are kept; see ``places.place``. ``"none"`` forgets them with the process.
+        Where answers are kept; see ``storage.place``. ``"none"`` forgets them with the process.
     progress : callable, optional
         ``progress(done, total, seconds_left)``, about ten times a second while training; seconds are NaN at first.
     time_limit : float

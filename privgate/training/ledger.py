@@ -34,7 +34,7 @@ class Ledger:
     Parameters
     ----------
     where : str, Path, Place or None
-        See ``places.place``.
+        See ``storage.place``.
     secret : bytes, optional
         Authenticates entries; ``PRIVGATE_LEDGER_KEY`` if absent. Needed where others can write.
 
