@@ -256,7 +256,7 @@ def test_a_verdict_judges_once_and_a_file_is_validated_once(load, monkeypatch):
     judged = Mock(wraps=judge)
     validated = Mock(wraps=validate)
     monkeypatch.setattr(policies, "judge", judged)
-    monkeypatch.setattr(Document, "model_validate_json", classmethod(lambda kind, text: validated(kind, text)))
+    monkeypatch.setattr(Document, "model_validate_json", classmethod(validated))
 
     policy = load("rules:\n  - metric: dtp\n    max: 1.0\n" + waivers())
     assert gate.judged(policy, evidence(policy), observe=False).detail["expires"]
