@@ -101,18 +101,16 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
 def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
     """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
     now = dt.datetime.now(dt.UTC)
-    day = now.date()
-    verdict = Verdict(
-        policy=named(policy), findings=policy.judge(evidence, today=day), evidence=evidence, observed=observe
-    )
+    judged = policy.judge(evidence, today=now.date())
+    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
-        "waivers": [w.payload() for w in policy.waived(evidence, today=day)],
+        "waivers": [w.payload() for w in judged.waivers],
     }
     if not verdict.outcome.releases:
         detail["next_steps"] = list(evidence.detail.get("remedies", ()))
     if verdict.approved:
-        last = dt.datetime.combine(policy.expires(evidence, today=day), dt.time(23, 59, 59), dt.UTC)
+        last = dt.datetime.combine(judged.expires, dt.time(23, 59, 59), dt.UTC)
         detail["expires"] = last.isoformat(timespec="seconds")
     return replace(verdict, detail=detail)
 

@@ -1,5 +1,6 @@
 """What a policy file may say; the JSON Schema for editors is made from these models."""
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
@@ -115,6 +116,21 @@ class Document(Part):
         if not any(r.mode == "enforce" and r.required for r in self.rules):
             raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
         return self
+
+    def powerless(self, facts: Mapping[str, Any]) -> str:
+        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
+
+        Parameters
+        ----------
+        facts : mapping
+            What is known of subject and suites, see ``Rule.vacuous``.
+        """
+        enforced = [r for r in self.rules if r.mode == "enforce" and r.required]
+        why = {r.name: r.vacuous(facts) for r in enforced}
+        if not all(why.values()):
+            return ""
+        told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())
+        return f"policy {self.name!r} approves nothing, because nothing it enforces can fail ({told})"
 
 
 def plain(model: BaseModel) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def load_evidence(path: Path) -> Evidence:
 
 def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Verdict:
     """Return the verdict of a policy on evidence that is already there."""
-    return Verdict({"name": policy.name}, policy.judge(evidence, today=today), evidence)
+    return Verdict({"name": policy.name}, policy.judge(evidence, today=today).findings, evidence)
 
 
 def _judged(policy: Policy, case: Case, folder: Path) -> Result:
