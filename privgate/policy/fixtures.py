@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from privgate.errors import UsageError
 from privgate.evidence import Evidence, Measurement, Precondition
-from privgate.policy.document import Part
+from privgate.policy.part import Part
 from privgate.policy.policy import Policy
 from privgate.policy.strict_yaml import read
 from privgate.verdict import Outcome, Verdict

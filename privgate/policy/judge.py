@@ -7,11 +7,10 @@ from typing import Any
 
 from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy import waive
-from privgate.policy.document import Audit, Document
+from privgate.policy.document import Document
+from privgate.policy.part import Audit
 from privgate.policy.rules.base import Rule
-from privgate.policy.rules.leave_one_out import LeaveOneOutRule
-from privgate.policy.rules.membership import MembershipRule
-from privgate.policy.rules.table import Table
+from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome, worst
 
 
@@ -116,17 +115,18 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
     """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
-    if isinstance(rule, LeaveOneOutRule):
+    needs = rule.about.needs
+    if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0
         if measurement.n < audit.min_units:
             return f"{measurement.n} units were measured, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
-    if isinstance(rule, LeaveOneOutRule | Table):
+    if Need.LEAVE_ONE_OUT in needs:
         seeds = _seeds(evidence.detail)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
             return f"{seeds:g} paired seeds were used, the policy wants {audit.min_seeds}"
-    if isinstance(rule, MembershipRule):
+    if Need.SHADOWS in needs:
         shadows = measurement.detail.get("shadow_models", 0)
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from privgate.errors import PolicyError
 from privgate.membership import attacks
-from privgate.policy import extend, locate, shape
+from privgate.policy import extend, locate, rules, shape
 from privgate.policy.document import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted, read
@@ -208,5 +208,7 @@ def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:
                 if isinstance(one, str):
                     yield data["suite"], i, ("data", "suite", i)
     for i, rule in enumerate(tree.value.get("rules") or []):
-        if isinstance(rule, dict) and rule.get("metric") == "table" and isinstance(rule.get("suite"), str):
-            yield rule, "suite", ("rules", i, "suite")
+        kind = rules.ALL.get(str(rule.get("metric"))) if isinstance(rule, dict) else None
+        for key in kind.files if kind else ():
+            if isinstance(rule.get(key), str):
+                yield rule, key, ("rules", i, key)
