@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
@@ -87,7 +87,7 @@ def _confidence(sampled: float | None, trained: float | None) -> float | None:
     return round(1 - sum(wrong), 12) if wrong else None
 
 
-def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> str:
+def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> Kind:
     if _random_training(bench):
         # a single seed measures the seed, not the person: it neither blocks nor approves
         return "confidence" if _paired(bench) > 1 else "point"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Expectation, Kind, Measurement, Request
 from privgate.influence import leave_one_out
 from privgate.run import suites
 from privgate.run.run import Bench
@@ -30,7 +30,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     file = name.partition("@")[0]
     frame, suite = _frame(bench), suites.parse(text, file)
     counts: list[int] = []
-    shown: tuple[suites.Expectation, ...] = ()
+    shown: tuple[Expectation, ...] = ()
     for column in _columns(frame):
         results = suites.run(suite, frame.assign(pdtp=frame[column]), file=file)
         if errors := [e for e in results if e.error]:
@@ -38,7 +38,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         counts.append(sum(not e.met for e in results))
         if not shown or counts[-1] > max(counts[:-1]):
             shown = results
-    kind = "exact" if len(set(counts)) == 1 else "bound"
+    kind: Kind = "exact" if len(set(counts)) == 1 else "bound"
     random = bench.detail.get("seeds", {}).get("dependent", False)
     if random:  # a single seed measures the seed, and has no limits
         kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"

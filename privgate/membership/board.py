@@ -10,11 +10,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
+from privgate.evidence import SelfTest
 from privgate.membership import attacks, limits
 from privgate.membership.attacks.base import Attack, Signals
 from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
-from privgate.membership.attacks.self_test import SelfTest, self_test
+from privgate.membership.attacks.self_test import self_test
 from privgate.run import pool as pools
 from privgate.run.pool import Pool
 from privgate.run.run import Bench

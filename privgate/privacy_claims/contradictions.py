@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Precondition
+from privgate.evidence import Observation, Precondition
 from privgate.privacy_claims import accountant
-from privgate.privacy_claims.observation import Observation
 from privgate.privacy_claims.standing import Standing
 from privgate.subject.claim import Claim
 

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Precondition, Request
+from privgate.evidence import Measurement, Observation, Precondition, Request
 from privgate.privacy_claims import accountant
 from privgate.privacy_claims.accountant import Guarantee
 from privgate.privacy_claims.contradictions import contradictions
-from privgate.privacy_claims.observation import Observation
 from privgate.privacy_claims.standing import Standing
 from privgate.privacy_claims.table import bounds_table
 from privgate.privacy_claims.tradeoff import EpsilonDelta, Tradeoff

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.evidence import Observation
 from privgate.privacy_claims import watch_replay
-from privgate.privacy_claims.observation import Observation
 from privgate.subject.subject import Subject
 from privgate.training import context, environment, payload, worker
 from privgate.training.fleet import Fleet

@@ -5,9 +5,9 @@ import math
 from dataclasses import dataclass
 
 from privgate.errors import MeasurementError, UsageError
+from privgate.evidence import Observation
 from privgate.privacy_claims import accountant, bounds
 from privgate.privacy_claims.accountant import Guarantee, Mechanism
-from privgate.privacy_claims.observation import Observation
 from privgate.privacy_claims.tradeoff import EpsilonDelta
 from privgate.subject.claim import Claim
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from privgate.evidence import Observation
 from privgate.privacy_claims import watch_people, watch_population
-from privgate.privacy_claims.observation import Observation
 from privgate.privacy_claims.watch_population import MIXED, NOBODY, UNCLEAR
 from privgate.privacy_claims.watch_sampling import Used
 from privgate.privacy_claims.watch_transcript import DivergedError, Transcript

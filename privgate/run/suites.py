@@ -10,49 +10,16 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from privgate.errors import PolicyError
-from privgate.evidence import Precondition
+from privgate.evidence import Expectation, Precondition
 from privgate.subject.data import TrainingData
 
 _NOT_NULL = "expect_column_values_to_not_be_null"
 _MAY_BE_NULL = frozenset({_NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What became of one expectation; counts only.
-
-    Parameters
-    ----------
-    name : str
-        Its type and column, or the name that its author gave it in ``meta``.
-    met : bool
-        False also for an error.
-    error : str
-        Why it could not be evaluated; empty if it could.
-    severity : {"critical", "warning", "info"}
-        Its author's word.
-    unexpected : int
-        Records that violate it, where it speaks of records.
-    percent : float
-        The same as a percentage of the records it speaks of.
-    """
-
-    name: str
-    met: bool
-    error: str = ""
-    severity: str = "critical"
-    unexpected: int = 0
-    percent: float = 0.0
-
-    def __str__(self) -> str:
-        if self.error:
-            return f"{self.name}: {self.error}"
-        return f"{self.name}: {self.unexpected} records ({self.percent:.3g} %)" if self.unexpected else self.name
 
 
 def parse(text: str, file: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
-from privgate.evidence import Request, encode
+from privgate.evidence import Observation, Request, encode
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -17,7 +17,6 @@ from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.privacy_claims import deletion, measure_audit
 from privgate.privacy_claims import measure as measured
 from privgate.privacy_claims.contradictions import contradictions
-from privgate.privacy_claims.observation import Observation
 from privgate.privacy_claims.standing import Standing
 from privgate.run.run import Bench
 from privgate.training.fit import Answer

@@ -14,7 +14,7 @@ from opacus.optimizers import DPOptimizer
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
-from privgate.privacy_claims.observation import Observation
+from privgate.evidence import Observation
 from privgate.privacy_claims.observe import is_remembered, observe, remembered, units_of, watched
 from privgate.training import environment, payload, worker
 from privgate.training.fleet import Fleet

@@ -8,9 +8,9 @@ import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
 from privgate import Claim, Recipe, Subject, TrainingData
+from privgate.evidence import Observation
 from privgate.privacy_claims import watch_noise
 from privgate.privacy_claims.contradictions import contradictions
-from privgate.privacy_claims.observation import Observation
 from privgate.privacy_claims.observe import units_of, watched
 from privgate.privacy_claims.standing import Standing
 from privgate.privacy_claims.watch_noise import Noise

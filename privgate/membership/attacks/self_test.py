@@ -1,6 +1,5 @@
 """Known answers: every attack must find a planted leak, and must find nothing where there is none."""
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
+from privgate.evidence import SelfTest
 from privgate.membership.attacks.base import Attack, Signals
 from privgate.membership.attacks.observed import FLOOR
 from privgate.statistics.roc import auc
@@ -23,32 +23,6 @@ RECORDS, CLASSES, SHADOWS = 400, 3, 16
 #: discrete answers: enough to tell 0.9 from a half, and half the time
 FEWER_RECORDS = 200
 TREES = 100
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """What an attack achieved where the answer is known.
-
-    Parameters
-    ----------
-    planted, blind : float
-        AUC on a planted leak (must be at least 0.9) and without any (must be 0.5 within ``tolerance``).
-    votes, labels : float
-        AUC on leaks planted in a forest's shares of votes (at least 0.9 for an attack that judges each record by other
-        models' answers on it, else 0.6) and in labels (at least 0.9).
-    tolerance : float
-        Five standard errors of an AUC of one half with 200 records a side. Votes and labels without a leak must be
-        blind too, within five standard errors of their own.
-    problem : str
-        Why the attack is not to be believed; empty if it is.
-    """
-
-    planted: float
-    blind: float
-    tolerance: float
-    problem: str = ""
-    votes: float = float("nan")
-    labels: float = float("nan")
 
 
 def planted(

@@ -1,0 +1,101 @@
+"""All that was found out about one subject: the per-unit table, every measurement, and one part a question."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from privgate.evidence.claims import ClaimsPart
+from privgate.evidence.influence import InfluencePart
+from privgate.evidence.measurement import Measurement, Precondition, Request
+from privgate.evidence.membership import MembershipPart
+from privgate.evidence.run import RunPart
+from privgate.evidence.values import EvidenceModel, Json, encode
+
+#: columns of the per-unit table that always exist, with their meaning
+COLUMNS: Mapping[str, str] = {
+    "unit": "name of the unit (a record, or a person with several)",
+    "label": "its label; text, 'mixed' if its records differ",
+    "pdtp": "largest change of any label's log-probability at the unit's own features, nats; larger is worse",
+    "dtp_lower": "the same at the worst query actually evaluated, nats",
+    "dtp_upper": "certificate: the same over all queries of the domain, nats; inf where none applies",
+    "error": "bound on the numerical error of pdtp, nats; 0 where exact",
+    "noise_floor": "change seen between seeds with nobody removed, nats; 0 for training without randomness",
+    "seeds": "number of paired seeds behind the figures",
+    "engine": "how the retrained model was obtained",
+    "status": "exact, converged, screened, failed or undefined; the last two mean infinite leakage",
+}
+
+
+class EvidenceDocument(EvidenceModel):
+    """Evidence as a report holds it: everything but the per-unit table."""
+
+    subject: Mapping[str, Json] = Field(description="Names, digests and counts of what was judged.")
+    preconditions: tuple[Precondition, ...] = Field(description="In the order in which they were checked.")
+    measurements: tuple[Measurement, ...] = Field(description="One a request, in the order of the policy.")
+    detail: Mapping[str, Json] = Field(default_factory=dict)
+    run: RunPart = Field(default_factory=RunPart)
+    influence: InfluencePart | None = Field(default=None, description="null where no rule asked, or stopped before.")
+    membership: MembershipPart | None = Field(default=None, description="null where no rule asked, or stopped before.")
+    claims: ClaimsPart | None = Field(default=None, description="null where no rule asked, or stopped before.")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that was found out about one subject; judging needs nothing else.
+
+    Parameters
+    ----------
+    subject : mapping
+        Name, version, uri and digests of model, recipe and data; counts (n_records, n_units, n_classes).
+    preconditions : tuple of Precondition
+        In the order in which they were checked.
+    measurements : mapping Request -> Measurement
+        One for each request, no exceptions.
+    records : mapping column -> array of shape (n_units,)
+        Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
+    run : RunPart
+        Mode, plan, controls, seeds, trace.
+    influence, membership, claims
+        What each question found out beside its numbers; None where no rule asked it, or the run ended before.
+    """
+
+    subject: Mapping[str, Json]
+    preconditions: tuple[Precondition, ...]
+    measurements: Mapping[Request, Measurement]
+    records: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    detail: Mapping[str, Json] = field(default_factory=dict)
+    run: RunPart = field(default_factory=RunPart)
+    influence: InfluencePart | None = None
+    membership: MembershipPart | None = None
+    claims: ClaimsPart | None = None
+
+    def payload(self) -> dict[str, Json]:
+        """Return JSON values, without the per-unit table (that is ``records.parquet``)."""
+        parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
+        return {
+            "subject": encode(self.subject),
+            "preconditions": [encode(asdict(p)) for p in self.preconditions],
+            "measurements": [m.payload() for m in self.measurements.values()],
+            "detail": encode(self.detail),
+            **{name: None if part is None else part.payload() for name, part in parts.items()},
+        }
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Json]) -> Self:
+        """Return evidence without its per-unit table.
+
+        Raises
+        ------
+        ValueError
+            A key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
+        """
+        try:
+            told = EvidenceDocument.model_validate(payload)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+        found = {name: getattr(told, name) for name in EvidenceDocument.model_fields}
+        return cls(**{**found, "measurements": {m.request: m for m in told.measurements}})

@@ -1,0 +1,110 @@
+"""The first question: how far leaving out one person moves an answer, and how that is known."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from privgate.evidence.values import EvidenceModel, Number
+
+
+class UnitCoverage(EvidenceModel):
+    """For how many units the figures speak."""
+
+    n_measured: int = Field(description="Units measured.")
+    n_units: int = Field(description="Units there are.")
+    claim: str = Field(default="", description="What the sample says about all, one sentence; empty if nothing.")
+
+
+class RecheckRow(EvidenceModel):
+    """One fast engine compared with real training in this run."""
+
+    engine: str
+    checked: int = Field(description="Units retrained for the comparison.")
+    max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
+    tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
+    notes: Mapping[str, Number] = Field(
+        default_factory=dict,
+        description="What the engine says of the delivered model, for example how far it is from its own minimum.",
+    )
+
+
+class EngineShare(EvidenceModel):
+    """What one engine answered of the units it was asked about."""
+
+    engine: str
+    asked: int = Field(description="Units it was asked about.")
+    answered: int = Field(description="Units it answered.")
+    handed_on: int = Field(description="Units handed on to the next engine: asked less answered.")
+    why: Mapping[str, int] = Field(default_factory=dict, description="Reason to number of units handed on.")
+    without_limit: Mapping[str, int] = Field(
+        default_factory=dict,
+        description="Reason to number of answered units without a model to compare with: infinite leakage.",
+    )
+
+
+class SeedNoise(EvidenceModel):
+    """What another seed alone changes, with nobody removed; only for training that depends on its seed."""
+
+    floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
+    median: Number = Field(description="The same for half of the units at most, nats.")
+    units_above: int = Field(description="Units whose PDTP exceeds their own noise floor.")
+
+
+class RegisteredPair(EvidenceModel):
+    """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
+
+    worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
+    units_above: int = Field(description="Units above the policy's lowest limit with that seed alone.")
+
+
+class CertificateNote(EvidenceModel):
+    """What one theorem of the catalogue said about this model."""
+
+    name: str
+    applies: bool = Field(description="Whether it gave the best bound of any unit.")
+    units: int = Field(default=0, description="Units for which it gave the best bound.")
+    because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
+    source: str = Field(default="", description="Where the theorem is stated.")
+    assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
+
+
+class CertificatesCompared(EvidenceModel):
+    """Theorems held against real models, at the questions where they say that models differ most."""
+
+    units: int = Field(description="Units whose real models were asked.")
+    questions: int = Field(description="Questions asked, over all units.")
+
+
+class IndirectQueries(EvidenceModel):
+    """The search for questions that tell more about a person than the person's own features."""
+
+    open_units: int = Field(description="Units that no certificate decides.")
+    searched: int = Field(description="Of these, searched; riskiest first.")
+    raised: int = Field(default=0, description="Units whose lower limit the search raised.")
+    queries: int = Field(default=0, description="Questions asked.")
+    best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
+
+
+class PublishedBound(EvidenceModel):
+    """A published bound beside the corrected one; approves nothing."""
+
+    name: str
+    value: Number = Field(description="DTP as the publication bounds it, nats.")
+    corrected: Number = Field(description="DTP as the certificate bounds it, nats; inf where none applies.")
+    because: str = Field(description="Why the published one is not used.")
+    source: str
+
+
+class InfluencePart(EvidenceModel):
+    """How the per-unit table was come by; the table itself is ``Evidence.records``."""
+
+    coverage: UnitCoverage | None = Field(default=None, description="null where no unit was measured.")
+    engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
+    declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
+    recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
+    noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
+    registered: RegisteredPair | None = Field(default=None, description="null for recipes without a seed of their own.")
+    certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
+    certificates_compared: CertificatesCompared | None = Field(default=None, description="null where none applied.")
+    indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
+    as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")

@@ -1,0 +1,75 @@
+"""What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from privgate.evidence.values import EvidenceModel, Number
+
+
+class ModeUsed(EvidenceModel):
+    """How closely leave-one-out answered."""
+
+    asked: Literal["all", "max", "screen"] = Field(description="What the operator asked for.")
+    used: Literal["all", "max", "screen"] = Field(description="What was done: a cheaper way needs an engine for it.")
+    precision: Literal["full", "mixed"] = Field(default="full", description="mixed: networks in half the bits.")
+    note: str = Field(default="", description="What that means for this subject, one sentence; empty for all.")
+
+
+class TrainingPlan(EvidenceModel):
+    """What was to be trained, counted before it started."""
+
+    retrains: int = Field(description="Trainings planned, all together.")
+    leave_one_out: int = Field(default=0, description="Of these, without one unit.")
+    ranking: int = Field(default=0, description="Of these, to rank units (mode screen).")
+    shadows: int = Field(default=0, description="Of these, on random halves of the pool.")
+    seconds: Number = Field(default=0.0, description="Expected wall-clock seconds; 0 where only closed forms answer.")
+
+
+class SeedControl(EvidenceModel):
+    """Whether training depends on its seed, and over how many seeds figures are averaged."""
+
+    dependent: bool = Field(description="Another seed gives another model.")
+    paired: int = Field(default=0, description="Seeds used, each with and without the unit; 0 if none matters.")
+    moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
+    compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
+    note: str = Field(default="", description="What was found, one sentence.")
+
+
+class NextStep(EvidenceModel):
+    """One thing that would make a blocked or undecided model pass."""
+
+    action: str = Field(description="What to do.")
+    effect: str = Field(description="Expected effect, computed for this recipe and data.")
+    cost: str = Field(description="Expected cost.")
+
+
+class RunTrace(EvidenceModel):
+    """What a reader needs to run this again."""
+
+    versions: Mapping[str, str] = Field(description="Library to version.")
+    system: str = Field(default="", description="Operating system, processor, cores.")
+    command: str = Field(default="", description="To run the check again; empty where no command line started it.")
+    seeds: tuple[int | None, ...] = Field(default=(), description="Paired seeds of leave-one-out; null: the recipe's.")
+    training_calls: int = Field(default=0, description="Calls of the training function in this run.")
+    digests: Mapping[str, str] = Field(default_factory=dict, description="What was judged: name to sha256:<hex>.")
+
+
+class RunPart(EvidenceModel):
+    """The run itself; the three questions' parts are beside it."""
+
+    mode: ModeUsed | None = Field(default=None, description="How closely leave-one-out answered.")
+    cannot_conclude: tuple[str, ...] = Field(
+        default=(), description="What the policy can never conclude for this model, said before anything was trained."
+    )
+    plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
+    single_median: Number | None = Field(
+        default=None,
+        description="Median change of a probability when single records are relabelled, fraction; null where "
+        "the control did not run.",
+    )
+    seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
+    next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
+    trace: RunTrace | None = Field(default=None, description="How to repeat the run; null in evidence made by hand.")
+    isolation: str = Field(default="none", description="What kept the recipe's code from the rest of the machine.")
