@@ -11,7 +11,15 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 
 
-def refusal(subject: Subject, *, non_negative: bool = False) -> str:
+def estimator_of(subject: Subject, name: str) -> Any:
+    """Return the recipe's estimator if it is exactly scikit-learn's class ``name``, else None."""
+    estimator = subject.recipe.library_estimator
+    if estimator is None or type(estimator).__name__ != name or not type(estimator).__module__.startswith("sklearn."):
+        return None
+    return estimator
+
+
+def refusal(subject: Subject, *, non_negative: bool = False, double: bool = False) -> str:
     """Return why the pool is no finite numeric matrix with class labels; empty if it is.
 
     Parameters
@@ -19,6 +27,8 @@ def refusal(subject: Subject, *, non_negative: bool = False) -> str:
     subject : Subject
     non_negative : bool
         Whether the learner refuses negative numbers; where the fit raises, refits must be the ones to say so.
+    double : bool
+        Whether numbers of single precision are refused, because the library then computes in it.
     """
     y = subject.data.y
     if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
@@ -36,6 +46,8 @@ def refusal(subject: Subject, *, non_negative: bool = False) -> str:
         widths.add(array.shape[1])
     if len(widths) != 1:
         return "candidates have another number of features than the training records"
+    if double and matrix(subject).dtype in (np.float32, np.float16):
+        return "records are of single precision, in which scikit-learn then computes; pass float64"
     return ""
 
 

@@ -165,3 +165,32 @@ class Engine(ABC):
         """Return JSON values for the report."""
         del subject
         return {}
+
+
+class LibraryEngine(Engine):
+    """An engine for one class of scikit-learn, trained on a finite table of numbers.
+
+    Attributes
+    ----------
+    library : str
+        Name of the class; its subclasses are somebody else's.
+    non_negative, double : bool
+        Whether negative numbers, or records of single precision, are left to refits.
+    """
+
+    library: str
+    non_negative: bool = False
+    double: bool = False
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        estimator = design.estimator_of(subject, self.library)
+        if estimator is None:
+            return f"the recipe is not scikit-learn's {self.library}"
+        return design.refusal(subject, non_negative=self.non_negative, double=self.double) or self.unfit(
+            estimator, subject
+        )
+
+    @abstractmethod
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters of the estimator, or which data of its own, are not covered; empty if all are."""

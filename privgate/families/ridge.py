@@ -41,10 +41,8 @@ class Ridge(ClosedForm):
         estimator = estimator_of(subject)
         if type(estimator) not in (RidgeClassifier, Regression, LinearRegression):
             return f"the recipe is no ridge or least squares of scikit-learn with predict={RELEASE}"
-        if why := design.refusal(subject):
+        if why := design.refusal(subject, double=True):
             return why
-        if design.matrix(subject).dtype in (np.float32, np.float16):
-            return "records are of single precision, in which scikit-learn then computes; pass float64"
         if estimator.positive or getattr(estimator, "class_weight", None) is not None:
             return "coefficients are constrained or classes weighted"
         if getattr(estimator, "solver", "auto") not in ("auto", "cholesky", "svd"):

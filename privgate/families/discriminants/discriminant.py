@@ -1,7 +1,6 @@
 """Moments of classes, and which scikit-learn computes them in the way that closed forms assume."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,16 +37,10 @@ def moments(subject: Subject) -> Moments:
     return Moments(X, y, totals, (hot.T @ X[:n]) / totals[:, None])
 
 
-def refusal(subject: Subject, kind: Any) -> str:
-    """Return why the recipe is not of class ``kind`` on double-precision numbers, in the convention known here."""
+def refusal(subject: Subject) -> str:
+    """Return why the library computes by another convention than the one known here, or there is one class only."""
     import sklearn
 
-    if type(subject.recipe.library_estimator) is not kind:
-        return f"the recipe is not scikit-learn's {kind.__name__}"
-    if why := design.refusal(subject):
-        return why
-    if design.matrix(subject).dtype in (np.float32, np.float16):
-        return "records are of single precision, in which scikit-learn then computes; pass float64"
     if tuple(int(v) for v in sklearn.__version__.split(".")[:2]) < (1, 9):
         return "scikit-learn before 1.9 divides covariances by another number"
     return "there is one class only" if len(subject.classes) < 2 else ""

@@ -1,13 +1,14 @@
 """Linear discriminant analysis without each record, in closed form."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from privgate.families.closed_form import ClosedForm, Form, Scores, by_size
 from privgate.families.discriminants import discriminant
 from privgate.families.discriminants.discriminant import Moments
-from privgate.families.engine import Cost, Declined
+from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.removal import Float
 from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
@@ -18,7 +19,7 @@ KEPT = 1e-8
 UNSCALED = 1e8
 
 
-class Lda(ClosedForm):
+class Lda(LibraryEngine, ClosedForm):
     """Leave-one-out for ``LinearDiscriminantAnalysis`` (svd, lsqr without shrinkage); exact, O(n d^2), full rank only.
 
     Identity: with r = x - mean of its class of m and S the pooled covariance over n, the record's removal gives
@@ -28,17 +29,16 @@ class Lda(ClosedForm):
     """
 
     name = "lda"
+    library = "LinearDiscriminantAnalysis"
+    double = True
     version = 4
     hands_on = "their leverage is near 1"
     complements = True
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-        if why := discriminant.refusal(subject, LinearDiscriminantAnalysis):
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := discriminant.refusal(subject):
             return why
-        estimator = subject.recipe.library_estimator
         if estimator.solver not in ("svd", "lsqr") or estimator.shrinkage is not None or estimator.priors is not None:
             return "shrinkage, fixed priors and the eigen solver have formulas of their own"
         return "covariance_estimator is set" if estimator.covariance_estimator is not None else ""

@@ -1,14 +1,14 @@
 """Quadratic discriminant analysis without each record, in closed form."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privgate.families.closed_form import ClosedForm, Form, Scores, by_size
 from privgate.families.discriminants import discriminant
 from privgate.families.discriminants.discriminant import Moments
-from privgate.families.engine import Cost, Declined
+from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.removal import Float
 from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
@@ -16,7 +16,7 @@ from privgate.subject.subject import Subject
 KEPT = 1e-8
 
 
-class Qda(ClosedForm):
+class Qda(LibraryEngine, ClosedForm):
     """Leave-one-out for ``QuadraticDiscriminantAnalysis`` (svd, no regularisation); exact, O(n d^2).
 
     Identity: for a class of m with covariance S over m, ``S' = (m S - m / (m - 1) r r^T) / (m - 1)`` and mean' = mean -
@@ -26,15 +26,14 @@ class Qda(ClosedForm):
     """
 
     name = "qda"
+    library = "QuadraticDiscriminantAnalysis"
+    double = True
     hands_on = "their class is hardly of full rank without them"
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-
-        if why := discriminant.refusal(subject, QuadraticDiscriminantAnalysis):
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := discriminant.refusal(subject):
             return why
-        estimator = subject.recipe.library_estimator
         if estimator.solver != "svd" or estimator.reg_param != 0 or estimator.priors is not None:
             return "regularisation, fixed priors and the eigen solver have formulas of their own"
         counts = np.bincount(subject.label_codes)

@@ -1,11 +1,14 @@
 """How a certified solver answers units: records in sweeps, the largest first, and what is left one at a time."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.families.logistic import objective
+from privgate.families.logistic.binary_sweeps import stopped
 from privgate.families.logistic.objective import Float, Objective
 from privgate.families.retrained import Index
 from privgate.subject.subject import Subject
@@ -16,35 +19,67 @@ TOLERANCE = 1e-6
 BLOCK = 1_000_000
 
 
-class Solver(Protocol):
-    """The minimiser with every record, and certified minimisers without some."""
+@dataclass(eq=False)
+class Solver(ABC):
+    """The minimiser with every record, and certified minimisers without some.
+
+    Parameters
+    ----------
+    problem : Objective
+    S : Whitened or Minimum
+        The full model, and what its Hessian says.
+    """
+
+    problem: Objective
+    S: Any
 
     @property
+    @abstractmethod
     def u(self) -> Float:
         """Parameters, shape (C, p): one row for two classes."""
-        ...
 
+    @property
+    @abstractmethod
+    def inverse(self) -> Float:
+        """Inverse Hessian of all parameters."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """Largest Euclidean length of parameters of length 1 in the Hessian's norm."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> Float:
+        """Largest change of a logit difference at each pool row, (P,), per unit of the Hessian's norm."""
+
+    @abstractmethod
     def shifts(self, records: Index, wanted: Float) -> tuple[Float, Float]:
         """Return (changes of the parameters (B, C, p), bounds on their error in the Hessian's norm (B,)).
 
         ``wanted`` (B,) says how small the bounds should be; a record that does not get there has a larger one, or inf.
         """
-        ...
 
+    @abstractmethod
     def length(self, delta: Float) -> Float:
         """Return the Hessian's norm of changes of the parameters (B, C, p), shape (B,)."""
-        ...
+
+    @abstractmethod
+    def minimised(self, keep: NDArray[np.bool_]) -> "Kept | None":
+        """Return the minimiser on the training records ``keep`` (n,), by damped Newton from ``u``; None if it fails."""
 
     def stops(self, allowed: Float, records: Index, length: Float) -> Float:
         """Return how far from their minima trainings without some records may stop, in the Hessian's norm (B,).
 
         ``allowed`` (p,) bounds the components of their gradients, ``length`` (B,) how far the minima are from ``u``.
         """
-        ...
+        off = self.S.defects[0]
+        return stopped(self.inverse, allowed, self.S.radius, (self.S.keep[records] - off) * (1 - off), length)
 
     def stops_whole(self, allowed: Float) -> float:
         """Return how far from its minimum a training on all records may stop, in the Hessian's norm."""
-        ...
+        kept = np.array([1 - 2 * self.S.defects[0]])
+        return float(stopped(self.inverse, allowed, self.S.radius, kept, np.zeros(1))[0])
 
     def without(self, rows: Index, allowed: Float | None = None) -> tuple[Float, Float, float] | None:
         """Return parameters (C, p) and bounds on their error; None if it fails.
@@ -52,30 +87,37 @@ class Solver(Protocol):
         The bounds: on any logit difference at each pool row (P,), and on the parameters in the Euclidean norm; with
         ``allowed``, on the distance to wherever a training stops.
         """
-        ...
+        keep = np.ones(self.problem.n, dtype=bool)
+        keep[rows] = False
+        found = self.minimised(keep)
+        if found is None or not found.reach.max() * found.apart <= 1e-3:
+            return None
+        apart = found.apart
+        if allowed is not None:
+            radius = float(found.reach[: self.problem.n][keep].max())
+            apart += float(stopped(found.inverse, allowed, radius, np.full(1, 0.99), np.full(1, apart))[0])
+        return found.u, apart * found.reach, apart * found.spread
 
-    @property
-    def spread(self) -> float:
-        """Largest Euclidean length of parameters of length 1 in the Hessian's norm."""
-        ...
+    def screened(self) -> tuple[Float, Float] | None:
+        """Return (change of each record's own logit by one step, bound on the step's error in the Hessian's norm).
 
-    @property
-    def reach(self) -> Float:
-        """Largest change of a logit difference at each pool row, (P,), per unit of the Hessian's norm."""
-        ...
-
-
-@runtime_checkable
-class LargestFirst(Solver, Protocol):
-    """A two-class solver with a cheap rigorous interval for every record."""
-
-    def screened(self) -> tuple[Float, Float]:
-        """Return (change of each record's own logit by one step, bound on the step's error in the Hessian's norm)."""
-        ...
+        A rigorous interval for every record; None where none is cheap.
+        """
+        return None
 
     def one_step(self, records: Index) -> Float:
         """Return the changes of the parameters by that step, shape (B, 1, p)."""
-        ...
+        raise NotImplementedError
+
+
+class Kept(NamedTuple):
+    """A minimiser on some records: parameters (C, p), how far from the minimum, and what its Hessian says."""
+
+    u: Float
+    apart: float
+    inverse: Float
+    reach: Float  # (P,)
+    spread: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +184,10 @@ def fill_largest(  # noqa: PLR0917  the same four as its neighbors, and two more
 
     A record that seems to be below the largest change so far is answered no closer than that takes.
     """
-    if not isinstance(solver, LargestFirst):
+    found = solver.screened()
+    if found is None:
         raise TypeError("this solver has no cheap interval")
-    record, (change, radius) = answers.units, solver.screened()
+    record, (change, radius) = answers.units, found
     z = full[record, 1] - full[record, 0]
     answers.log_without[todo] = log_softmax(problem, (z + change[record])[:, None])[todo]
     answers.error[todo] = (radius * solver.reach[: problem.n])[record][todo]

@@ -1,23 +1,22 @@
 """Two-class logistic regression: the full minimiser, and solvers without some records."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import scipy.linalg as sl
+from numpy.typing import NDArray
 
 from privgate.families.logistic import binary_sweeps, objective, sweeps
-from privgate.families.logistic.binary_sweeps import Whitened, stopped
+from privgate.families.logistic.answers import Kept, Solver
+from privgate.families.logistic.binary_sweeps import Whitened
 from privgate.families.logistic.objective import Float, Objective
 from privgate.families.retrained import Index
 
 
-@dataclass(eq=False)
-class Binary:
-    """The minimiser with every record, and how to leave records out; ``certified.Solver`` for two classes."""
+class Binary(Solver):
+    """The solver for two classes."""
 
-    problem: Objective
     S: Whitened
 
     @classmethod
@@ -39,7 +38,7 @@ class Binary:
     @cached_property
     def spread(self) -> float:
         """Frobenius norm of L^-1, no smaller than its largest singular value."""
-        return _spread(self.S.L)
+        return float(np.linalg.norm(self._half))
 
     @cached_property
     def influence(self) -> tuple[Float, Float]:
@@ -72,48 +71,27 @@ class Binary:
     @cached_property
     def inverse(self) -> Float:
         """H^-1."""
-        return _inverse(self.S.L)
+        return np.asarray(self._half.T @ self._half)
+
+    @cached_property
+    def _half(self) -> Float:
+        return np.asarray(sl.solve_triangular(self.S.L, np.eye(len(self.S.L)), lower=True, check_finite=False))
 
     def length(self, delta: Float) -> Float:
         """Return the Hessian's norm of changes of the parameters (B, 1, p), shape (B,)."""
         return np.asarray(np.linalg.norm(delta[:, 0] @ self.S.L, axis=1))
 
-    def stops(self, allowed: Float, records: Index, length: Float) -> Float:
-        """Return how far from their minima trainings without some records may stop; see ``Solver``."""
-        off = self.S.defects[0]
-        return stopped(self.inverse, allowed, self.S.radius, (self.S.keep[records] - off) * (1 - off), length)
-
-    def stops_whole(self, allowed: Float) -> float:
-        """Return how far from its minimum a training on all records may stop, in the Hessian's norm."""
-        kept = np.array([1 - 2 * self.S.defects[0]])
-        return float(stopped(self.inverse, allowed, self.S.radius, kept, np.zeros(1))[0])
-
-    def without(self, rows: Index, allowed: Float | None = None) -> tuple[Float, Float, float] | None:
-        """Return parameters (1, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
+    def minimised(self, keep: NDArray[np.bool_]) -> Kept | None:
+        """Return the minimiser on the training records ``keep``; None if Newton fails."""
         problem = self.problem
-        keep = np.ones(problem.n, dtype=bool)
-        keep[rows] = False
         X, y = problem.X[: problem.n][keep], problem.y[keep].astype(np.float64)
         found = objective.minimise_binary(X, y, problem.lam, self.S.w)
         if found is None:
             return None
         w, L = found
         reach = np.sqrt((sl.solve_triangular(L, problem.X.T, lower=True, check_finite=False) ** 2).sum(axis=0))
-        inverse = (sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False) ** 2).sum(axis=0)
+        half = sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
         P = objective.sigmoid(X @ w)[:, None]
-        apart = objective.settled(X, P, problem.lam, w[None], H=(L**2).sum(axis=1), inverse=inverse)
-        if not reach.max() * apart <= 1e-3:
-            return None
-        if allowed is not None:
-            radius = float(reach[: problem.n][keep].max())
-            apart += float(stopped(_inverse(L), allowed, radius, np.full(1, 0.99), np.full(1, apart))[0])
-        return w[None], apart * reach, apart * _spread(L)
-
-
-def _inverse(L: Float) -> Float:
-    half = sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-    return np.asarray(half.T @ half)
-
-
-def _spread(L: Float) -> float:
-    return float(np.linalg.norm(sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)))
+        diagonal = (half**2).sum(axis=0)
+        apart = objective.settled(X, P, problem.lam, w[None], H=(L**2).sum(axis=1), inverse=diagonal)
+        return Kept(w[None], apart, half.T @ half, reach, float(np.linalg.norm(half)))

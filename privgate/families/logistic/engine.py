@@ -10,7 +10,6 @@ from privgate.families.logistic import objective, stopping
 from privgate.families.logistic.answers import (
     TOLERANCE,
     Answers,
-    LargestFirst,
     Solver,
     fill_largest,
     fill_records,
@@ -90,7 +89,7 @@ class Logistic(Engine):
         )
         gone = vanishing(subject, units)
         todo = np.flatnonzero(~gone)
-        if mode == "max" and asked.queries is None and subject.data.groups is None and isinstance(solver, LargestFirst):
+        if mode == "max" and asked.queries is None and subject.data.groups is None and problem.K == 2:
             fill_largest(solver, problem, subject, answers, todo, full)
             todo = todo[:0]
         fill_records(solver, problem, subject, answers, todo, np.full(len(todo), TOLERANCE))

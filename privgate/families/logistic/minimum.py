@@ -10,7 +10,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.logistic import stopping
+from privgate.families import design
+from privgate.families.logistic import objective, stopping
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
 from privgate.subject.subject import Subject
@@ -181,21 +182,13 @@ def refusal(subject: Subject) -> str:
     """Return why the recipe is not the exact minimiser of such an objective; empty if it is, up to its tolerance."""
     if problem := applies.refusal(subject, "LogisticRegression"):
         return problem
-    estimator = applies.estimator_of(subject, "LogisticRegression")
+    estimator = design.estimator_of(subject, "LogisticRegression")
     X = applies.dense(subject.data.X)
     if X is None:
         return "does not apply, because the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
         return problem
-    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
-        return "does not apply, because the penalty is not L2"
-    if not np.isfinite(estimator.C):
-        return "does not apply, because without a penalty no minimiser need exist"
-    if estimator.class_weight is not None:
-        return "does not apply, because class weights change with the data"
-    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
-        return "does not apply, because one-versus-rest classifiers are no softmax"
-    if problem := stopping.refusal(estimator):
+    if problem := objective.unfit(estimator) or stopping.refusal(estimator):
         return f"does not apply, because {problem}"
     if subject.data.domain is None:
         return (
@@ -217,7 +210,7 @@ def problem_of(subject: Subject) -> Problem | str:
 
 @lru_cache(maxsize=2)
 def _solved(subject: Subject) -> Problem | str:
-    estimator, X = applies.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
+    estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         raise ValueError("problem_of() without refusal(): the features are not numbers")
     intercept = bool(estimator.fit_intercept)

@@ -4,6 +4,7 @@
 column of ones whose penalty is 0.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,15 @@ def refusal(subject: Subject) -> str:
         return "the recipe is not scikit-learn's LogisticRegression"
     if why := design.refusal(subject):
         return why
+    if why := unfit(estimator):
+        return why
+    if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
+        return "records are of single precision, in which scikit-learn then computes; pass float64"
+    return "there is one class only" if len(subject.classes) < 2 else stopping.refusal(estimator)
+
+
+def unfit(estimator: Any) -> str:
+    """Return which parameter makes training another problem than this minimisation; empty if none does."""
     if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
         return "the penalty is not L2"
     if not np.isfinite(estimator.C):
@@ -74,11 +84,7 @@ def refusal(subject: Subject) -> str:
         return "class weights are functions of the data or of the class"
     if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
         return "one-versus-rest classifiers are no softmax model"
-    if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
-        return "records are of single precision, in which scikit-learn then computes; pass float64"
-    if len(subject.classes) < 2:
-        return "there is one class only"
-    return stopping.refusal(estimator)
+    return ""
 
 
 def objective(subject: Subject) -> Objective:
@@ -151,37 +157,50 @@ def settled(X: Float, P: Float, lam: Float, u: Float, *, H: Float, inverse: Floa
     )
 
 
-def minimise_binary(
-    X: Float, y: Float, lam: Float, start: Float, *, iterations: int = 60
+def newton(
+    start: Float, value: Callable[[Float], float], slope: Callable[[Float], tuple[Float, Float]]
 ) -> tuple[Float, Float] | None:
-    """Return (minimiser, Cholesky factor of the Hessian there) for two classes; None without convergence."""
+    """Return (minimiser, Cholesky factor of the Hessian there) by damped Newton; None without convergence.
+
+    Parameters
+    ----------
+    value, slope : callable
+        The objective, and its gradient and Hessian, at parameters of the shape of ``start``.
+    """
     import scipy.linalg as sl
 
-    w = start.copy()
-
-    def value(u: Float) -> float:
-        z = X @ u
-        return float(np.logaddexp(0.0, z).sum() - y @ z + 0.5 * (lam * u * u).sum())
-
-    f = value(w)
-    for _ in range(iterations):
-        p = sigmoid(X @ w)
-        g = X.T @ (p - y) + lam * w
-        H = (X * (p * (1 - p))[:, None]).T @ X
-        H[np.diag_indices(len(w))] += lam
+    u, f = start, value(start)
+    for _ in range(60):
+        g, H = slope(u)
         L = factor(H)
         if L is None:
             return None
-        step = sl.cho_solve((L, True), g, check_finite=False)
-        decrement = float(g @ step)
+        step = sl.cho_solve((L, True), g.ravel(), check_finite=False).reshape(u.shape)
+        decrement = float((g * step).sum())
         if decrement < 1e-22:
-            return w - step, L
+            return u - step, L
         t = 1.0
         while t > 1e-10:
-            new = value(w - t * step)
+            new = value(u - t * step)
             # below 1e-12 of f the comparison is rounding: trust the full step
             if new <= f - 1e-4 * t * decrement or decrement < 1e-12 * max(1.0, abs(f)):
                 break
             t /= 2
-        w, f = w - t * step, new
+        u, f = u - t * step, new
     return None
+
+
+def minimise_binary(X: Float, y: Float, lam: Float, start: Float) -> tuple[Float, Float] | None:
+    """Return (minimiser, Cholesky factor of the Hessian there) for two classes; None without convergence."""
+
+    def value(w: Float) -> float:
+        z = X @ w
+        return float(np.logaddexp(0.0, z).sum() - y @ z + 0.5 * (lam * w * w).sum())
+
+    def slope(w: Float) -> tuple[Float, Float]:
+        p = sigmoid(X @ w)
+        H = (X * (p * (1 - p))[:, None]).T @ X
+        H[np.diag_indices(len(w))] += lam
+        return X.T @ (p - y) + lam * w, H
+
+    return newton(start, value, slope)

@@ -1,14 +1,13 @@
 """Multinomial logistic regression: the full minimiser, and certified solvers without some records."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy.linalg as sl
+from numpy.typing import NDArray
 
 from privgate.families.logistic import objective, sweeps
-from privgate.families.logistic.binary_sweeps import stopped
+from privgate.families.logistic.answers import Kept, Solver
 from privgate.families.logistic.objective import Float, Objective
 from privgate.families.logistic.softmax_sweeps import Minimum, grams, inverse_of, probabilities, reach_of
 from privgate.families.retrained import Index
@@ -35,9 +34,9 @@ def hessian(X: Float, P: Float, lam: Float, *, gauge: bool) -> Float:
 
 def minimise(X: Float, Y: Float, lam: Float, start: Float, *, gauge: bool) -> tuple[Float, Float] | None:
     """Return (minimiser (K, p), Cholesky factor of the Hessian there); None without convergence."""
-    W = start.copy()
+    first = start.copy()
     if gauge:
-        W[:, -1] -= W[:, -1].mean()
+        first[:, -1] -= first[:, -1].mean()
 
     def value(V: Float) -> float:
         Z = X @ V.T
@@ -46,32 +45,16 @@ def minimise(X: Float, Y: Float, lam: Float, start: Float, *, gauge: bool) -> tu
             (lam * V * V).sum()
         )
 
-    f = value(W)
-    for _ in range(60):
+    def slope(W: Float) -> tuple[Float, Float]:
         P = probabilities(X @ W.T, 1)
-        g = (P - Y).T @ X + lam * W
-        L = objective.factor(hessian(X, P, lam, gauge=gauge))
-        if L is None:
-            return None
-        step = sl.cho_solve((L, True), g.ravel(), check_finite=False).reshape(W.shape)
-        decrement = float((g * step).sum())
-        if decrement < 1e-22:
-            return W - step, L
-        t = 1.0
-        while t > 1e-10:
-            new = value(W - t * step)
-            if new <= f - 1e-4 * t * decrement or decrement < 1e-12 * max(1.0, abs(f)):
-                break
-            t /= 2
-        W, f = W - t * step, new
-    return None
+        return (P - Y).T @ X + lam * W, hessian(X, P, lam, gauge=gauge)
+
+    return objective.newton(first, value, slope)
 
 
-@dataclass(eq=False)
-class Softmax:
-    """The minimiser with every record, and how to leave records out; ``certified.Solver`` for three classes or more."""
+class Softmax(Solver):
+    """The solver for three classes or more."""
 
-    problem: Objective
     S: Minimum
 
     @classmethod
@@ -87,6 +70,11 @@ class Softmax:
     def u(self) -> Float:
         """Minimiser, shape (K, p)."""
         return self.S.u
+
+    @property
+    def inverse(self) -> Float:
+        """H^-1."""
+        return self.S.inverse
 
     @property
     def reach(self) -> Float:
@@ -114,37 +102,19 @@ class Softmax:
         square = np.einsum("bq,bq->b", flat, flat @ self.S.precisions[np.float64][3])
         return np.asarray(np.sqrt(np.maximum(square, 0)))
 
-    def stops(self, allowed: Float, records: Index, length: Float) -> Float:
-        """Return how far from their minima trainings without some records may stop; see ``Solver``."""
-        off = self.S.defects[0]
-        return stopped(self.S.inverse, allowed, self.S.radius, (self.S.keep[records] - off) * (1 - off), length)
-
-    def stops_whole(self, allowed: Float) -> float:
-        """Return how far from its minimum a training on all records may stop, in the Hessian's norm."""
-        kept = np.array([1 - 2 * self.S.defects[0]])
-        return float(stopped(self.S.inverse, allowed, self.S.radius, kept, np.zeros(1))[0])
-
-    def without(self, rows: Index, allowed: Float | None = None) -> tuple[Float, Float, float] | None:
-        """Return parameters (K, p) and error bounds by damped Newton from the full minimiser; see ``Solver``."""
+    def minimised(self, keep: NDArray[np.bool_]) -> Kept | None:
+        """Return the minimiser on the training records ``keep``; None if Newton fails."""
         problem = self.problem
-        keep = np.ones(problem.n, dtype=bool)
-        keep[rows] = False
-        hot = (problem.y[keep, None] == np.arange(problem.K)).astype(np.float64)
-        found = minimise(problem.X[: problem.n][keep], hot, problem.lam, self.u, gauge=_free(problem))
+        X, hot = problem.X[: problem.n][keep], (problem.y[keep, None] == np.arange(problem.K)).astype(np.float64)
+        found = minimise(X, hot, problem.lam, self.u, gauge=_free(problem))
         if found is None:
             return None
         u, L = found
         inverse = inverse_of(L)
-        reach = reach_of(grams(inverse, problem.X, problem.K))
-        X = problem.X[: problem.n][keep]
         P, diagonal = probabilities(X @ u.T, 1), np.diag(inverse)
         apart = objective.settled(X, P, problem.lam, u, H=(L**2).sum(axis=1), inverse=diagonal)
-        if not reach.max() * apart <= 1e-3:
-            return None
-        if allowed is not None:
-            radius = float(reach[: problem.n][keep].max())
-            apart += float(stopped(inverse, allowed, radius, np.full(1, 0.99), np.full(1, apart))[0])
-        return u, apart * reach, apart * float(np.sqrt(diagonal.sum()))
+        reach = reach_of(grams(inverse, problem.X, problem.K))
+        return Kept(u, apart, inverse, reach, float(np.sqrt(diagonal.sum())))
 
 
 def _free(problem: Objective) -> bool:

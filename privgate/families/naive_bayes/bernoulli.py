@@ -1,16 +1,21 @@
-"""Bernoulli naive Bayes without a unit, in closed form."""
+"""Bernoulli naive Bayes: without a unit in closed form, and bounds as if categorical with two values a feature."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
+from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.over_all_queries import applies, count_rounding
+from privgate.families.over_all_queries.discrete import certify
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Seeds
+from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
 
@@ -86,18 +91,13 @@ class BernoulliNb(counts.CountingEngine):
     """
 
     name = "bernoulli_nb"
+    library = "BernoulliNB"
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.naive_bayes import BernoulliNB
-
-        estimator = subject.recipe.library_estimator
-        if type(estimator) is not BernoulliNB:
-            return "the recipe is not scikit-learn's BernoulliNB"
-        why = design.refusal(subject) or counts.prior_refusal(estimator, subject)
-        if why:
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := counts.prior_refusal(estimator, subject):
             return why
-        if not np.isscalar(estimator.alpha) or counts.smoothing(estimator) <= 0:
+        if not np.isscalar(estimator.alpha) or applies.smoothings(estimator) <= 0:
             return "alpha is not one number above 0"
         if estimator.binarize is None and not np.isin(design.matrix(subject), (0, 1)).all():
             return "binarize is off and the records hold other numbers than 0 and 1"
@@ -113,14 +113,14 @@ class BernoulliNb(counts.CountingEngine):
         estimator = subject.recipe.library_estimator
         X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
         hot = (subject.label_codes[:, None] == np.arange(len(prior.counts))).astype(np.float64)
-        return _Model(X, hot.T @ X[: subject.data.n], prior.counts, float(counts.smoothing(estimator))), prior
+        return _Model(X, hot.T @ X[: subject.data.n], prior.counts, float(applies.smoothings(estimator))), prior
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
         X, prior = _binary(subject, estimator), counts.prior_of(estimator, subject)
-        log_p = _answers(X, _ones(X, label, masks, len(prior.counts)), totals, counts.smoothing(estimator), prior)
-        return counts.OnSubsets(log_p, prior)
+        ones, alpha = _ones(X, label, masks, len(prior.counts)), float(applies.smoothings(estimator))
+        return counts.OnSubsets(_answers(X, ones, totals, alpha, prior), prior)
 
 
 def _ones(X: Float, label: Index, masks: NDArray[np.bool_], K: int) -> NDArray[np.int32]:
@@ -152,6 +152,113 @@ def _answers(X: Float, ones: NDArray[np.int32], totals: Float, alpha: float, pri
         joint += constant[:, :, None]
         out[:, i : i + step] = counts.by_class(joint, axis=0).transpose(1, 2, 0)
     return out
+
+
+class BernoulliCertificate(Certificate):
+    """The library's smoothing (alpha, 2 alpha) is the categorical formula with V_j = 2."""
+
+    name = "bernoulli_nb"
+    source = "docs/mathematics.md, section 3.1 (V_j = 2)"
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := applies.refusal(subject, "BernoulliNB"):
+            return problem
+        estimator = design.estimator_of(subject, "BernoulliNB")
+        X = applies.dense(subject.data.X)
+        if X is None:
+            return "does not apply, because the features are not finite numbers"
+        if applies.smoothing(estimator) is None:
+            return "does not apply, because the smoothing alpha is not one number"
+        domain = subject.data.domain
+        if estimator.binarize is None:
+            if not np.isin(X, (0.0, 1.0)).all():
+                return "does not apply, because binarize is None and the training data hold values other than 0 and 1"
+            if domain is not None and (domain.categories is None or max(domain.categories) > 2):
+                return "does not apply, because binarize is None and the domain allows values other than 0 and 1"
+        if problem := _outside(domain, X):
+            return problem
+        if not np.isfinite(count_rounding.of_model(self.counts(subject))):
+            return (
+                "does not apply, because the library computes 1 - p from the logarithm of p, and with so little "
+                "smoothing rounding is as large as 1 - p itself; raise alpha"
+            )
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``; see ``discrete.certify``."""
+        del retrained
+        members = applies.members(subject, units)
+        estimator, domain = design.estimator_of(subject, "BernoulliNB"), subject.data.domain
+        if domain is not None:
+            where = "the endpoint refuses queries outside the declared domain"
+        elif estimator.binarize is None:
+            where = "the domain is inferred: every feature is 0 or 1, and the endpoint refuses anything else"
+        else:
+            where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
+        assumptions = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
+        found = certify(self.counts(subject), members, limit=limit, assumptions=assumptions)
+        if found.questions is None:
+            return found
+        low, high = self._ends(subject)
+        sides = np.where(found.questions > 0, high, low)
+        return replace(found, questions=np.where(np.isnan(found.questions), np.nan, sides))
+
+    def _ends(self, subject: Subject) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return values of each feature that the classifier takes for 0 and for 1, where queries reach both."""
+        binarize, d = design.estimator_of(subject, "BernoulliNB").binarize, subject.data.X.shape[1]
+        sides = None if subject.data.domain is None else _sides(subject.data.domain, d)
+        if sides is not None:
+            return sides
+        low = 0.0 if binarize is None else np.floor(float(binarize))
+        return np.full(d, low), np.full(d, low + 1.0)
+
+    def counts(self, subject: Subject) -> Counts:
+        """Return the count tables of the model that the recipe trains."""
+        estimator = design.estimator_of(subject, "BernoulliNB")
+        X, alpha = applies.dense(subject.data.X), applies.smoothing(estimator)
+        if X is None or alpha is None:
+            raise ValueError("bound() without applies(): the features are not numbers")
+        threshold = 0.5 if estimator.binarize is None else float(estimator.binarize)
+        bits = (threshold < X).astype(np.int64)
+        two = np.full(bits.shape[1], 2, dtype=np.int64)
+        learnt, log_prior = applies.prior(estimator)
+        allowed = _reachable(subject.data.domain, threshold, bits.shape[1]).ravel()
+        K = len(subject.classes)
+        return Counts(bits, subject.label_codes, K, two, two, allowed, alpha, learnt, log_prior, negated=True)
+
+
+def _outside(domain: Domain | None, X: NDArray[np.float64]) -> str:
+    """Return why the declared domain cannot be this data's; empty if it can."""
+    if domain is None:
+        return ""
+    sides = _sides(domain, X.shape[1])
+    if sides is None:
+        return "does not apply, because the domain declares neither categories nor a box for these features"
+    low, high = sides
+    if (low > X).any() or (high < X).any():
+        return "does not apply, because training records lie outside the declared domain"
+    return ""
+
+
+def _sides(domain: Domain, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    if domain.categories is not None and len(domain.categories) == n_features:
+        return np.zeros(n_features), np.array(domain.categories, dtype=np.float64) - 1
+    if domain.box is not None and len(domain.box) == n_features:
+        low, high = np.array(domain.box, dtype=np.float64).T
+        return low, high
+    return None
+
+
+def _reachable(domain: Domain | None, threshold: float, n_features: int) -> NDArray[np.bool_]:
+    """Return whether queries reach 0 and 1 in each feature, shape (d, 2)."""
+    sides = None if domain is None else _sides(domain, n_features)
+    if sides is None:
+        return np.ones((n_features, 2), dtype=bool)
+    low, high = sides
+    return np.column_stack([low <= threshold, high > threshold])
 
 
 ENGINE = BernoulliNb()

@@ -1,4 +1,4 @@
-"""Categorical naive Bayes without a unit, in closed form: one pass over the data."""
+"""Categorical naive Bayes: without a unit in closed form in one pass, and bounds of every unit from counts alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,10 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
+from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.over_all_queries import applies
+from privgate.families.over_all_queries.discrete import certify
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Seeds
+from privgate.families.retrained import Index, Retrained, Seeds
 from privgate.subject.subject import Subject
 
 SHRUNK = (
@@ -119,7 +123,7 @@ def _model(subject: Subject, estimator: Any) -> _Model:
     )
     totals = np.bincount(labels, minlength=K).astype(np.float64)
     declared = tuple(bool(v) for v in np.broadcast_to(minimum, highest.shape) >= highest)
-    return _Model(codes, tables, totals, float(counts.smoothing(estimator)), n, declared)
+    return _Model(codes, tables, totals, float(applies.smoothings(estimator)), n, declared)
 
 
 class CategoricalNb(counts.CountingEngine):
@@ -132,28 +136,21 @@ class CategoricalNb(counts.CountingEngine):
     """
 
     name = "categorical_nb"
+    library = "CategoricalNB"
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.naive_bayes import CategoricalNB
-
-        estimator = subject.recipe.library_estimator
-        if type(estimator) is not CategoricalNB:
-            return "the recipe is not scikit-learn's CategoricalNB"
-        why = design.refusal(subject) or counts.prior_refusal(estimator, subject)
-        if why:
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := counts.prior_refusal(estimator, subject):
             return why
         codes = design.matrix(subject)[: subject.data.n].astype(np.int64)
         if codes.min() < 0:
             return "records hold negative categories"
-        minimum = estimator.min_categories
-        if minimum is not None:
-            array = np.asarray(minimum)
+        if estimator.min_categories is not None:
+            array = np.asarray(estimator.min_categories)
             if array.dtype.kind != "i" or array.shape not in ((), (codes.shape[1],)) or array.min() < 1:
                 return "min_categories does not list one whole number for each feature"
-        return (
-            "" if np.ndim(estimator.alpha) == 0 and float(estimator.alpha) >= 0 else "alpha is not one number above 0"
-        )
+        fine = np.ndim(estimator.alpha) == 0 and float(estimator.alpha) >= 0
+        return "" if fine else "alpha is not one number above 0"
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one pass over the data."""
@@ -172,7 +169,7 @@ class CategoricalNb(counts.CountingEngine):
         import scipy.sparse as sp
 
         estimator = subject.recipe.library_estimator
-        prior, alpha = counts.prior_of(estimator, subject), float(counts.smoothing(estimator))
+        prior, alpha = counts.prior_of(estimator, subject), float(applies.smoothings(estimator))
         codes = design.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
             return None
@@ -220,6 +217,88 @@ def _answer(hot: Any, table: Float, constant: Float, out: Float) -> None:
         joint = (hot[i : i + step] @ table.reshape(V, K * N)).reshape(-1, K, N)
         joint += constant.T
         out[:, i : i + step] = counts.by_class(joint, axis=1).transpose(2, 0, 1)
+
+
+class CategoricalCertificate(Certificate):
+    """Removing a unit changes a few counts; the posterior's change is a sum over features and can be maximised."""
+
+    name = "categorical_nb"
+    source = "docs/mathematics.md, section 3.1, bounds (A) to (D); section 3.2 for two classes"
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := applies.refusal(subject, "CategoricalNB"):
+            return problem
+        estimator = design.estimator_of(subject, "CategoricalNB")
+        codes = applies.codes(subject.data.X)
+        if codes is None:
+            return "does not apply, because the features are not whole numbers from 0"
+        if applies.smoothing(estimator) is None:
+            return "does not apply, because the smoothing alpha is not one number"
+        domain = subject.data.domain
+        if domain is not None and domain.categories is None:
+            return "does not apply, because the declared domain names no categories; pass Domain(categories=…)"
+        sizes, _ = self._sizes(subject)
+        if domain is not None and domain.categories is not None:
+            if len(domain.categories) != codes.shape[1]:
+                return (
+                    f"does not apply, because the domain declares {len(domain.categories)} features "
+                    f"and the data have {codes.shape[1]}"
+                )
+            declared = np.array(domain.categories)
+            if (codes.max(axis=0) >= declared).any():
+                j = int(np.argmax(codes.max(axis=0) >= declared))
+                return (
+                    f"does not apply, because feature {j} takes the value {codes[:, j].max()} in the training data "
+                    f"and the domain declares {declared[j]} categories"
+                )
+            if (declared > sizes).any():
+                j = int(np.argmax(declared > sizes))
+                return (
+                    f"does not apply, because the domain declares {declared[j]} categories of feature {j} and the "
+                    f"classifier knows {sizes[j]}; fit it with min_categories={declared.tolist()}"
+                )
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``; see ``discrete.certify``."""
+        del retrained
+        members = applies.members(subject, units)
+        return certify(self.counts(subject), members, limit=limit, assumptions=self._assumptions(subject))
+
+    def counts(self, subject: Subject) -> Counts:
+        """Return the count tables of the model that the recipe trains."""
+        estimator = design.estimator_of(subject, "CategoricalNB")
+        codes, alpha = applies.codes(subject.data.X), applies.smoothing(estimator)
+        if codes is None or alpha is None:
+            raise ValueError("bound() without applies(): the features are not category codes")
+        sizes, floor = self._sizes(subject)
+        domain = subject.data.domain
+        reach = sizes if domain is None or domain.categories is None else np.array(domain.categories)
+        allowed = np.concatenate([np.arange(v) < r for v, r in zip(sizes, reach, strict=True)])
+        learnt, log_prior = applies.prior(estimator)
+        return Counts(codes, subject.label_codes, len(subject.classes), sizes, floor, allowed, alpha, learnt, log_prior)
+
+    def _sizes(self, subject: Subject) -> tuple[Index, Index]:
+        """Return the fitted numbers of categories, and those that hold whatever the data are."""
+        codes = applies.codes(subject.data.X)
+        estimator = design.estimator_of(subject, "CategoricalNB")
+        if codes is None:
+            raise ValueError("bound() without applies(): the features are not category codes")
+        declared = estimator.min_categories
+        floor = np.broadcast_to(np.asarray(0 if declared is None else declared, dtype=np.int64), codes.shape[1:])
+        return np.maximum(codes.max(axis=0) + 1, floor), floor
+
+    def _assumptions(self, subject: Subject) -> tuple[str, ...]:
+        domain = subject.data.domain
+        where = (
+            "the domain is inferred: every category code that the fitted classifier accepts"
+            if domain is None
+            else f"the endpoint refuses codes outside the declared {list(domain.categories or ())} categories"
+        )
+        return (where, "the recipe is scikit-learn's CategoricalNB, which counts and nothing else")
 
 
 ENGINE = CategoricalNb()

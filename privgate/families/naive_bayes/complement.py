@@ -1,4 +1,4 @@
-"""Complement naive Bayes without a unit, in closed form."""
+"""Complement naive Bayes: every class is scored by what the others hold, so leaving one out changes all others."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,12 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
-from privgate.families.naive_bayes.tokens import Tokens
-from privgate.families.removal import BLOCK, Float, Removal, rows_of
-from privgate.families.retrained import Index, Seeds
+from privgate.families.naive_bayes.tokens import TokenEngine, Tokens
+from privgate.families.over_all_queries import applies, linear, rounding
+from privgate.families.over_all_queries.discrete import attained
+from privgate.families.over_all_queries.rounding import LOG, U
+from privgate.families.removal import BLOCK, Float, Removal, rows_of, vanishing
+from privgate.families.retrained import Index, Retrained, Seeds
 from privgate.subject.subject import Subject
 
 
@@ -73,11 +77,7 @@ def _score(x: Float, complement: Float, *, norm: bool) -> Float:
     return np.asarray(score / (logged.sum(axis=1) - x.shape[1] * total) if norm else -score)
 
 
-def _alpha(estimator: Any, d: int) -> Float:
-    return np.broadcast_to(np.asarray(counts.smoothing(estimator), dtype=np.float64), (d,))
-
-
-class ComplementNb(counts.CountingEngine):
+class ComplementNb(TokenEngine):
     """Leave-one-out for ``sklearn.naive_bayes.ComplementNB``, normalised or not; exact, O(n d K) logarithms.
 
     Identity: the weights of class c come from the counts of all other classes; removing t takes x_t off the
@@ -86,22 +86,13 @@ class ComplementNb(counts.CountingEngine):
     """
 
     name = "complement_nb"
+    library = "ComplementNB"
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.naive_bayes import ComplementNB
-
-        estimator = subject.recipe.library_estimator
-        if type(estimator) is not ComplementNB:
-            return "the recipe is not scikit-learn's ComplementNB"
-        why = design.refusal(subject, non_negative=True) or counts.prior_refusal(estimator, subject)
-        if why:
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := super().unfit(estimator, subject):
             return why
-        alpha = np.asarray(counts.smoothing(estimator), dtype=np.float64)
-        d = design.matrix(subject).shape[1]
-        if alpha.shape not in ((), (d,)) or alpha.min() <= 0:
-            return "alpha is not above 0 for each feature"
-        if d == 1:
+        if design.matrix(subject).shape[1] == 1:
             return "with one feature every weight is ln 1 = 0"
         return "there is one class only" if len(subject.classes) < 2 else ""
 
@@ -112,10 +103,8 @@ class ComplementNb(counts.CountingEngine):
 
     def model(self, subject: Subject) -> tuple[_Model, Prior]:
         """Return the token counts of complements, and the prior, which counts only where a class is missing."""
-        estimator, n = subject.recipe.library_estimator, subject.data.n
-        X, K = design.matrix(subject).astype(np.float64, copy=False), len(subject.classes)
-        hot = (subject.label_codes[:, None] == np.arange(K)).astype(np.float64)
-        tokens, alpha = hot.T @ X[:n], _alpha(estimator, X.shape[1])
+        estimator, (X, hot, tokens) = subject.recipe.library_estimator, self.tokens(subject)
+        alpha, K = self.alpha(estimator, X.shape[1]), len(tokens)
         prior = Prior(hot.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
         return _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha), prior
 
@@ -124,10 +113,114 @@ class ComplementNb(counts.CountingEngine):
         estimator = subject.recipe.library_estimator
         X, K = design.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
         tokens = counts.sums_on_subsets(X, masks, label, K)
-        complement = tokens.sum(axis=1, keepdims=True) - tokens + _alpha(estimator, X.shape[1])
+        complement = tokens.sum(axis=1, keepdims=True) - tokens + self.alpha(estimator, X.shape[1])
         prior = Prior(totals.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
         weight = _weights(complement, norm=bool(estimator.norm))
         return counts.OnSubsets(counts.linear_on_subsets(X, weight, prior.log(totals)), prior)
+
+
+#: entries of the largest temporary array
+_CHUNK = 4_000_000
+#: so many units are told their own worst question
+_ASKED = 100
+
+
+class ComplementCertificate(Certificate):
+    """Scores are linear in the document; the pairwise change is maximised over the declared domain."""
+
+    name = "complement_nb"
+    source = "docs/mathematics.md, section 3.4"
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := applies.refusal(subject, "ComplementNB"):
+            return problem
+        if problem := applies.linear_domain(subject, "documents"):
+            return problem
+        estimator, X = design.estimator_of(subject, "ComplementNB"), applies.dense(subject.data.X)
+        if X is None:
+            return "does not apply, because the features are not numbers"
+        table = np.array([X[subject.label_codes == c].sum(axis=0) for c in range(len(subject.classes))])
+        alpha = applies.smoothings(estimator)
+        error, _ = _errors(table[None], alpha, rounding.of_sums(X, table.sum(axis=0)), norm=False)
+        if np.isinf(error).any():
+            return (
+                "does not apply, because the library adds the smoothing to all counts of a word before it takes a "
+                "class's own off, and so little smoothing is lost in rounding there; raise alpha"
+            )
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``."""
+        del retrained, limit
+        estimator, X = design.estimator_of(subject, "ComplementNB"), applies.dense(subject.data.X)
+        if X is None:
+            raise ValueError("bound() without applies(): the features are not numbers")
+        labels, K = subject.label_codes, len(subject.classes)
+        table = np.array([X[labels == c].sum(axis=0) for c in range(K)])
+        members = [subject.data.units[int(u)] for u in units]
+        fine = np.flatnonzero(~vanishing(subject, units))
+        lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        reach, alpha, norm = applies.reach(subject), applies.smoothings(estimator), bool(estimator.norm)
+        questions = np.full((len(units), X.shape[1]), np.nan) if len(units) <= _ASKED else None
+        off, zero = rounding.of_sums(X, table.sum(axis=0)), np.zeros((1, K))
+
+        def rounded(tables: Float) -> Float:
+            return rounding.of_linear(*_errors(tables, alpha, off, norm=norm), reach, 0.0)
+
+        with_ = zero, _per_token(table[None], alpha, norm=norm)
+        step = max(1, _CHUNK // max(1, K * table.size))
+        for part in np.split(fine, np.arange(step, len(fine), step)):
+            left = np.repeat(table[None], len(part), axis=0)
+            for k, u in enumerate(part):
+                np.subtract.at(left[k], labels[members[u]], X[members[u]])
+            weights = _per_token(np.maximum(left, 0.0), alpha, norm=norm)
+            good = np.isfinite(weights).all(axis=(1, 2)) & np.isfinite(with_[1]).all()  # one token and norm: 0/0
+            part, weights = part[good], weights[good]  # noqa: PLW2901  narrowed for this turn
+            if len(part):
+                without = np.broadcast_to(zero, (len(part), K)), weights
+                found = linear.any_classes(with_, without, reach)
+                if questions is not None:
+                    questions[part] = linear.most_telling(with_, without, reach)
+                error = rounded(table[None]) + rounded(left[good])
+                lower[part], upper[part] = rounding.widened(*found, error)
+        assumptions = (reach.words(), "the recipe is scikit-learn's ComplementNB, which counts and nothing else")
+        return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
+
+
+def _per_token(table: Float, alpha: Float, *, norm: bool) -> Float:
+    """Return the library's class scores per token, shape of ``table``, (N, K, d)."""
+    complement = table.sum(axis=1, keepdims=True) - table + alpha
+    logged = np.log(complement) - np.log(complement.sum(axis=2, keepdims=True))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(logged / logged.sum(axis=2, keepdims=True) if norm else -logged)
+
+
+def _errors(table: Float, alpha: Float, off: Float, *, norm: bool) -> tuple[Float, Float]:
+    """Return (error, weights) of the library's scores per token, shapes (N, K, d); ``off`` (d,) is that of the sums.
+
+    It adds the smoothing to the sum over all classes before it takes the own class off: where nobody else holds the
+    token, what is left is the smoothing, in units in the last place of the sum.
+    """
+    everything = table.sum(axis=1, keepdims=True)
+    complement = np.maximum(everything - table, 0.0) + alpha
+    total = complement.sum(axis=2, keepdims=True)
+    K, d = table.shape[1:]
+    lost = 2 * off + np.where(off > 0, (K + 4) * U * everything, 0.0) + 2 * U * (everything + alpha)
+    share = lost / complement + 4 * U
+    logged = np.log(complement) - np.log(total)
+    error = rounding.of_logarithm(share) + rounding.of_logarithm(lost.sum(axis=2, keepdims=True) / total + (d + 4) * U)
+    error = error + 2 * LOG * (np.abs(np.log(complement)) + np.abs(np.log(total)))
+    if not norm:
+        return error, -logged
+    with np.errstate(invalid="ignore", divide="ignore"):
+        summed = logged.sum(axis=2, keepdims=True)
+        weights = logged / summed
+        doubt = error.sum(axis=2, keepdims=True) + (d + 4) * U * np.abs(summed)
+        safe = np.maximum(np.abs(summed) - doubt, 0.0)
+        return (error + np.abs(weights) * doubt) / safe + 4 * U * np.abs(weights), weights
 
 
 ENGINE = ComplementNb()

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families.closed_form import NO_VALUE, ClosedForm, Form, Joint, Scores, normalized
-from privgate.families.engine import Asked
+from privgate.families.engine import Asked, LibraryEngine
+from privgate.families.over_all_queries import applies
 from privgate.families.removal import VANISHED, Float, Removal
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
@@ -52,27 +53,18 @@ def prior_of(estimator: Any, subject: Subject) -> Prior:
     """Return the prior that scikit-learn's discrete naive Bayes classes use (``_update_class_log_prior``)."""
     K = len(subject.classes)
     counts = np.bincount(subject.label_codes, minlength=K).astype(np.float64)
-    if estimator.class_prior is not None:
-        with np.errstate(divide="ignore"):
-            return Prior(counts, np.log(np.asarray(estimator.class_prior, dtype=np.float64)), listed=True)
-    return Prior(counts, None if estimator.fit_prior else np.full(K, -np.log(K)), listed=False)
+    learnt, fixed = applies.prior(estimator)
+    uniform = None if learnt else np.full(K, -np.log(K))
+    return Prior(counts, uniform if fixed is None else fixed, listed=fixed is not None)
 
 
 def prior_refusal(estimator: Any, subject: Subject) -> str:
     """Return why the priors cannot be reproduced; empty if they can."""
-    prior = estimator.class_prior
-    if prior is None:
+    if estimator.class_prior is None:
         return ""
-    array = np.asarray(prior, dtype=np.float64)
-    if array.shape != (len(subject.classes),) or not (array >= 0).all():
-        return "class_prior does not list one probability for each class"
-    return ""
-
-
-def smoothing(estimator: Any) -> Any:
-    """Return alpha as scikit-learn uses it: raised to 1e-10 where ``force_alpha`` is off."""
-    alpha = estimator.alpha if np.isscalar(estimator.alpha) else np.asarray(estimator.alpha, dtype=np.float64)
-    return alpha if estimator.force_alpha else np.maximum(alpha, 1e-10)
+    array = np.asarray(estimator.class_prior, dtype=np.float64)
+    fine = array.shape == (len(subject.classes),) and (array >= 0).all()
+    return "" if fine else "class_prior does not list one probability for each class"
 
 
 class ClassModel(ABC):
@@ -119,7 +111,7 @@ class OnSubsets(NamedTuple):
     why: str = ""
 
 
-class CountingEngine(ClosedForm):
+class CountingEngine(LibraryEngine, ClosedForm):
     """A closed form of naive Bayes; it says what it covers and gives the model and the prior."""
 
     def model(self, subject: Subject) -> tuple[ClassModel, Prior]:

@@ -1,7 +1,7 @@
 """Gaussian naive Bayes without a unit, in closed form: means, variances and the variance floor go back."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,26 +195,17 @@ class GaussianNb(counts.CountingEngine):
     """
 
     name = "gaussian_nb"
+    library = "GaussianNB"
+    double = True
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.naive_bayes import GaussianNB
-
-        estimator = subject.recipe.library_estimator
-        if type(estimator) is not GaussianNB:
-            return "the recipe is not scikit-learn's GaussianNB"
-        why = design.refusal(subject)
-        if why:
-            return why
-        if design.matrix(subject).dtype in (np.float32, np.float16):
-            return "records are of single precision, in which scikit-learn then computes; pass float64"
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
         if not estimator.var_smoothing > 0:
             return "var_smoothing is 0: a feature may lose all its variance without one unit"
         if not np.ptp(design.matrix(subject)[: subject.data.n], axis=0).any():
             return "every feature is constant"
-        priors = estimator.priors
-        if priors is not None:
-            array = np.asarray(priors, dtype=np.float64)
+        if estimator.priors is not None:
+            array = np.asarray(estimator.priors, dtype=np.float64)
             if array.shape != (len(subject.classes),) or (array < 0).any() or not np.isclose(array.sum(), 1.0):
                 return "priors do not list one probability for each class"
         return ""

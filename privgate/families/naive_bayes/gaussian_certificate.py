@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families import design
 from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.over_all_queries.discrete import attained
@@ -71,7 +72,7 @@ class GaussianNB(Certificate):
         """Return the model's moments and the declared box, both centred."""
         # far from 0 the squares would cancel; shifting everything changes no probability
         centre = X.mean(axis=0)
-        estimator = applies.estimator_of(subject, "GaussianNB")
+        estimator = design.estimator_of(subject, "GaussianNB")
         model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
         return model, np.array([reach.low, reach.high]) - centre
 

@@ -5,13 +5,17 @@ and whole-number counts take few values, so the logarithms come from a small tab
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families import design
+from privgate.families.naive_bayes import counts
+from privgate.families.over_all_queries import applies
 from privgate.families.removal import Float, rows_of
 from privgate.families.retrained import Index
+from privgate.subject.subject import Subject
 
 #: entries of a table of logarithms: beyond this, computing each logarithm is cheaper than filling the table
 TABLE = 2_000_000
@@ -99,8 +103,8 @@ class Tokens:
             return np.asarray(hot @ filled.transpose(0, 2, 1).reshape(levels * d, -1))
         out = np.zeros((len(rows), len(table)))
         live = np.flatnonzero(np.diff(start))
-        for c, counts in enumerate(table):
-            term = _logs(counts[column], value, weighted=weighted)
+        for c, row in enumerate(table):
+            term = _logs(row[column], value, weighted=weighted)
             if len(live):
                 out[live, c] = np.add.reduceat(term, start[live])
         return out
@@ -109,3 +113,27 @@ class Tokens:
 def _logs(table: Float, value: Float, *, weighted: bool) -> Float:
     left = np.maximum(table - value, np.finfo(np.float64).tiny)
     return np.asarray(value * np.log(left) if weighted else np.log(left) - np.log(table))
+
+
+class TokenEngine(counts.CountingEngine):
+    """A closed form about counts of tokens, of which none are negative and each has a smoothing above 0."""
+
+    non_negative = True
+
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := counts.prior_refusal(estimator, subject):
+            return why
+        alpha = applies.smoothings(estimator)
+        fine = alpha.shape in ((), (design.matrix(subject).shape[1],)) and alpha.min() > 0
+        return "" if fine else "alpha is not above 0 for each feature"
+
+    def alpha(self, estimator: Any, d: int) -> Float:
+        """Return the smoothing of each of ``d`` features."""
+        return np.broadcast_to(applies.smoothings(estimator), (d,))
+
+    def tokens(self, subject: Subject) -> tuple[Float, Float, Float]:
+        """Return (the pool (P, d), which class each training record is of (n, K), tokens of each class (K, d))."""
+        X = design.matrix(subject).astype(np.float64, copy=False)
+        hot = (subject.label_codes[:, None] == np.arange(len(subject.classes))).astype(np.float64)
+        return X, hot, hot.T @ X[: subject.data.n]

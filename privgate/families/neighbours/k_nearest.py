@@ -1,12 +1,16 @@
-"""k nearest neighbours without each record: one search for two neighbours more serves all."""
+"""k nearest neighbours without each record, by one search for all; smoothed, one record is one vote at any query."""
+
+from typing import Any
 
 import numpy as np
 
 from privgate.families import design
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.closed_form import ClosedForm, Form, Scores
-from privgate.families.engine import Cost, Declined
-from privgate.families.removal import Removal
-from privgate.families.retrained import Index, Seeds
+from privgate.families.engine import Cost, Declined, LibraryEngine
+from privgate.families.over_all_queries import applies
+from privgate.families.removal import Removal, vanishing
+from privgate.families.retrained import Index, Retrained, Seeds
 from privgate.subject.subject import Subject
 
 #: relative difference of squared distances below which two neighbours may change places by rounding
@@ -15,7 +19,7 @@ TIE = 1e-9
 MOST = 64
 
 
-class KNearest(ClosedForm):
+class KNearest(LibraryEngine, ClosedForm):
     """Leave-one-out for ``KNeighborsClassifier`` with uniform weights, Euclidean distances; exact where nothing ties.
 
     Identity: without a unit of m records the k nearest of x are the first k of its k + m nearest that are not the
@@ -24,25 +28,17 @@ class KNearest(ClosedForm):
     """
 
     name = "k_nearest"
+    library = "KNeighborsClassifier"
     hands_on = "the distances of their neighbours tie"
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.neighbors import KNeighborsClassifier
-
-        estimator = subject.recipe.library_estimator
-        if type(estimator) is not KNeighborsClassifier:
-            return "the recipe is not scikit-learn's KNeighborsClassifier"
-        if why := design.refusal(subject):
-            return why
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
         if estimator.weights != "uniform":
             return "neighbours are weighted"
         euclidean = estimator.metric == "euclidean" or (estimator.metric == "minkowski" and estimator.p == 2)
         if not euclidean or estimator.metric_params:
             return "distances are not Euclidean"
-        if subject.data.n < estimator.n_neighbors + 3:
-            return "there are hardly more records than neighbours"
-        return ""
+        return "there are hardly more records than neighbours" if subject.data.n < estimator.n_neighbors + 3 else ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one search over all records."""
@@ -91,6 +87,41 @@ class KNearest(ClosedForm):
             return Scores(np.log(votes / k), np.log(rest / k), fine)
 
         return Form(joint, 4 * (k + 3) + X.shape[1], normalize=False)
+
+
+class SmoothedNeighbors(Certificate):
+    """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor.
+
+    Or is lost, where nobody is left to vote: with e of r lost votes replaced, a label's share grows by at most
+    ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is largest where e = r.
+    """
+
+    name = "smoothed_neighbors"
+    source = "docs/mathematics.md, section 5: order by (distance, record); section 12.3"
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := applies.own_refusal(subject, "SmoothedNeighbors"):
+            return problem
+        if not applies.own_estimator(subject, "SmoothedNeighbors").alpha > 0:
+            return "does not apply, because without smoothing one vote can make a label impossible: DTP is infinite"
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""
+        del retrained, limit
+        estimator = applies.own_estimator(subject, "SmoothedNeighbors")
+        size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
+        votes = np.minimum(size, estimator.n_neighbors)
+        upper = np.log1p(votes / float(estimator.alpha)) + applies.own_error(subject, float(estimator.alpha), 1)
+        gone = vanishing(subject, units)
+        upper[gone] = np.inf
+        assumption = (
+            "any query is allowed; neighbors are ordered by distance and, where equal, by their own features and label"
+        )
+        return Certified(upper, np.where(gone, np.inf, 0.0), gone, (assumption,))
 
 
 ENGINE = KNearest()

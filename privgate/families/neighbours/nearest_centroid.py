@@ -1,11 +1,13 @@
 """Nearest centroid without each record, in closed form."""
 
+from typing import Any
+
 import numpy as np
 
 from privgate.families import design
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.discriminants import discriminant
-from privgate.families.engine import Cost, Declined
+from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.removal import Float, Removal, rows_of
 from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
@@ -18,7 +20,7 @@ EXPANDED = 1e4
 MULTIPLIED = 1e8
 
 
-class NearestCentroid(ClosedForm):
+class NearestCentroid(LibraryEngine, ClosedForm):
     """Leave-one-out for ``NearestCentroid`` with Euclidean distances and no shrinking; exact, O(n d K).
 
     Identity: with m of N records of a class gone, whose mean is g and scatter s, centroid' = centroid +
@@ -27,15 +29,14 @@ class NearestCentroid(ClosedForm):
     """
 
     name = "nearest_centroid"
+    library = "NearestCentroid"
+    double = True
     hands_on = "they hold nearly all of a feature's variance, or records are too far from 0 for it"
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.neighbors import NearestCentroid as Library
-
-        if why := discriminant.refusal(subject, Library):
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
+        if why := discriminant.refusal(subject):
             return why
-        estimator = subject.recipe.library_estimator
         if estimator.metric != "euclidean" or estimator.shrink_threshold:
             return "other metrics and shrunken centroids have formulas of their own"
         return "" if estimator.priors in ("uniform", "empirical") else "priors are fixed one by one"

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families.design import estimator_of
 from privgate.families.over_all_queries import rounding
 from privgate.families.over_all_queries.reach import Reach
 from privgate.subject.subject import Subject
@@ -14,14 +15,6 @@ Index = NDArray[np.int64]
 Members = tuple[Index, ...] | Index
 #: entries of the largest sparse table that is written out
 _CELLS = 4e8
-
-
-def estimator_of(subject: Subject, name: str) -> Any:
-    """Return the recipe's estimator if it is exactly scikit-learn's class ``name``, else None."""
-    estimator = subject.recipe.library_estimator
-    if estimator is None or type(estimator).__name__ != name or not type(estimator).__module__.startswith("sklearn."):
-        return None
-    return estimator
 
 
 def refusal(subject: Subject, name: str) -> str:

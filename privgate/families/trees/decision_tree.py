@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privgate.families import design
-from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.engine import Asked, Cost, LibraryEngine
 from privgate.families.removal import VANISHED, Float, vanishing
 from privgate.families.retrained import Index, Retrained, Seeds
 from privgate.families.trees.tree_paths import Falls, falls
@@ -27,7 +27,7 @@ PLAIN = {
 }
 
 
-class DecisionTree(Engine):
+class DecisionTree(LibraryEngine):
     """Leave-one-out for ``DecisionTreeClassifier`` (CART: Gini, best splits of all features); exact without ties.
 
     Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits
@@ -37,23 +37,18 @@ class DecisionTree(Engine):
     """
 
     name = "decision_tree"
+    library = "DecisionTreeClassifier"
     version = 3
     hands_on = "splits tie on their way"
     single_records = True
 
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        from sklearn.tree import DecisionTreeClassifier
-
-        estimator = subject.recipe.library_estimator
-        if type(estimator) is not DecisionTreeClassifier:
-            return "the recipe is not scikit-learn's DecisionTreeClassifier"
+    def unfit(self, estimator: Any, subject: Subject) -> str:
+        """Return which parameters are not covered; empty if all are."""
         for name, value in PLAIN.items():
             if getattr(estimator, name, value) != value:
                 return f"{name} is not {value!r}"
-        if not all(isinstance(v, int) for v in (estimator.min_samples_split, estimator.min_samples_leaf)):
-            return "min_samples_split or min_samples_leaf is a share of the records"
-        return design.refusal(subject)
+        whole = all(isinstance(v, int) for v in (estimator.min_samples_split, estimator.min_samples_leaf))
+        return "" if whole else "min_samples_split or min_samples_leaf is a share of the records"
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of about ten levels of sorting."""
