@@ -55,7 +55,7 @@ def published(signals):
 
 @pytest.mark.parametrize("kind", ["forest", "hist_gradient_boosting", "xgboost", "logistic", "network"])
 def test_nothing_is_lost_against_the_published_formula_and_forests_are_seen(kind, shared_data):
-    from privgate.reproduce import datasets
+    from papers import datasets
 
     rng = np.random.default_rng(0)
     data = datasets.adult(shared_data("adult.csv.gz").parent).sample(PEOPLE, rng)

@@ -303,7 +303,7 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
     """Kill -9 of the starter closes the pipe; the child and its own children are gone a moment later."""
     code = (
         "import subprocess, sys, time\n"
-        "p = subprocess.Popen([sys.executable, '-m', 'privgate.serve.child', 'reproduce', '--help'],"
+        "p = subprocess.Popen([sys.executable, '-m', 'privgate.serve.child', 'demo', '--help'],"
         " stdin=subprocess.PIPE, start_new_session=True)\n"
         "print(p.wait(), flush=True)\n"
         "p = subprocess.Popen([sys.executable, '-c', 'import threading, time, privgate.serve.child as c;"

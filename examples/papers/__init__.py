@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+from papers.table import Row, Table
 from privgate.errors import UsageError
-from privgate.reproduce.table import Row, Table
 from privgate.training.fleet import Fleet
 
 Say = Callable[[str], None]
@@ -45,7 +45,7 @@ def run(name: str, folder: Path, fleet: Fleet | None, say: Say) -> Iterator[Tabl
     kept = "what is trained is remembered, so an interrupted run goes on" if fleet else "nothing is remembered"
     say(f"{name}: about {minutes} minutes of one core where nothing is remembered yet; {kept}")
     module, _, function = place.partition(":")
-    tables: Iterator[Table] = getattr(import_module(f"privgate.reproduce.{module}"), function)(folder, fleet, say)
+    tables: Iterator[Table] = getattr(import_module(f"papers.{module}"), function)(folder, fleet, say)
     return tables
 
 

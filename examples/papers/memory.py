@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import privgate
 from privgate import digest
 from privgate.training.fleet import Fleet
 
@@ -31,7 +32,7 @@ def _sources() -> str:
 @cache
 def batched_networks() -> str:
     """Return a digest of the product's batched training: one of the ``parts`` of what it made."""
-    home = Path(__file__).parents[1]
+    home = Path(privgate.__file__).parent
     names = (
         "families/networks/torch_nets",
         "families/networks/perceptrons",

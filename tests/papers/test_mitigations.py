@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from papers import datasets, mitigations
 from privgate import families
-from privgate.reproduce import datasets, mitigations
 from privgate.subject.release import Release
 from privgate.subject.released import released
 from privgate.training.fleet import Fleet

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privgate.reproduce import networks
-from privgate.reproduce.networks import Settings
+from papers import networks
+from papers.networks import Settings
 
 torch = pytest.importorskip("torch")
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.networks import torch
+from papers.table import Row, Table
 from privgate.membership.attacks import BY_NAME, Signals
-from privgate.reproduce.networks import torch
-from privgate.reproduce.table import Row, Table
 from privgate.statistics import roc
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet

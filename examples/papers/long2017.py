@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 from numpy.random import Generator
 
+from papers import datasets
+from papers.candidate_set import PARTITIONS, POOL, Bool, Float, Say, Trained, train
+from papers.datasets import Data
+from papers.table import Row, Table
 from privgate.membership import rotation
 from privgate.membership.attacks import BY_NAME, Signals
-from privgate.reproduce import datasets
-from privgate.reproduce.candidate_set import PARTITIONS, POOL, Bool, Float, Say, Trained, train
-from privgate.reproduce.datasets import Data
-from privgate.reproduce.table import Row, Table
 from privgate.statistics import roc
 from privgate.training.fleet import Fleet
 

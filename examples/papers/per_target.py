@@ -4,10 +4,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from papers import networks
+from papers.candidate_set import settings_of, subject_of
+from papers.datasets import Data
 from privgate import families
-from privgate.reproduce import networks
-from privgate.reproduce.candidate_set import settings_of, subject_of
-from privgate.reproduce.datasets import Data
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from papers import candidate_set, datasets, regressions
+from papers.regressions import Regressions
 from privgate.errors import MeasurementError
-from privgate.reproduce import candidate_set, datasets, regressions
-from privgate.reproduce.regressions import Regressions
 from privgate.training.fleet import Fleet
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from papers import datasets, networks
+from papers.memory import batched_networks, recalled
+from papers.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
+from papers.table import Row, Table
 from privgate import families, torch_recipe
-from privgate.reproduce import datasets, networks
-from privgate.reproduce.memory import batched_networks, recalled
-from privgate.reproduce.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
-from privgate.reproduce.table import Row, Table
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release

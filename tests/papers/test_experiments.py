@@ -1,14 +1,18 @@
 """The parts that experiments are made of, on small made-up data."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from privgate.cli.reproduce import reproduce
-from privgate.errors import UsageError
-from privgate.reproduce import EXPERIMENTS, Row, Table, candidate_set, datasets, run, shokri2017
+from papers import EXPERIMENTS, Row, Table, candidate_set, datasets, run, shokri2017
+from papers.__main__ import experiment
+from privgate.errors import ExitCode, UsageError
 from privgate.training.fleet import Fleet
 
 
@@ -24,20 +28,38 @@ def test_a_table_shows_published_next_to_obtained():
 
 
 def test_the_command_lists_experiments_and_names_missing_data(tmp_path):
-    listed = CliRunner().invoke(reproduce, [])
-    refused = CliRunner().invoke(reproduce, ["shokri-table2", "--data", str(tmp_path)])
+    listed = CliRunner().invoke(experiment, [])
+    refused = CliRunner().invoke(experiment, ["shokri-table2", "--data", str(tmp_path)])
 
     assert all(name in listed.output for name in EXPERIMENTS)
     assert isinstance(refused.exception, UsageError)
     assert "--data" in str(refused.exception)
 
 
+def test_make_reproduce_runs_them_from_where_they_lie():
+    root = Path(__file__).resolve().parents[2]
+    wanted = next(line for line in (root / "Makefile").read_text().splitlines() if "-m papers all" in line)
+    assert wanted.split()[0] == "PYTHONPATH=examples"
+
+    def command(*given):
+        environment = os.environ | {"PYTHONPATH": "examples"}
+        done = subprocess.run([sys.executable, "-m", "papers", *given], cwd=root, env=environment, capture_output=True,
+                              text=True, check=False)  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    code, listed, _ = command()
+    assert (code, len(listed.splitlines())) == (0, len(EXPERIMENTS))
+    code, _, said = command("shokri-table2", "--data", "nowhere")
+    assert code == ExitCode.USAGE
+    assert said.splitlines()[-1].startswith("error: location30.npz is not in nowhere")
+
+
 def test_all_experiments_run_one_after_the_other(monkeypatch, tmp_path):
     def one(name, folder, fleet, say):
         yield Table(f"{name} in {folder.name}", (Row("accuracy", 0.5, 0.51),))
 
-    monkeypatch.setattr("privgate.reproduce.run", one)
-    done = CliRunner().invoke(reproduce, ["all", "--data", str(tmp_path), "--jobs", "1"])
+    monkeypatch.setattr("papers.run", one)
+    done = CliRunner().invoke(experiment, ["all", "--data", str(tmp_path), "--jobs", "1"])
 
     headings = [line for line in done.output.splitlines() if line.startswith("### ")]
     assert headings == [f"### {name} in {tmp_path.name}" for name in EXPERIMENTS]

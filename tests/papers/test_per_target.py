@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
-from privgate.reproduce import adult_records, agreement, datasets, memory, networks, per_target, shared
-from privgate.reproduce.datasets import Data
+from papers import adult_records, agreement, datasets, memory, networks, per_target, shared
+from papers.datasets import Data
 from privgate.training.fleet import Fleet
 
 quiet = [].append

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from papers import networks, regressions
+from papers.datasets import Data
+from papers.memory import batched_networks, recalled
 from privgate import digest, families
 from privgate.families.engine import Declined
 from privgate.families.logistic.softmax import LARGEST
-from privgate.reproduce import networks, regressions
-from privgate.reproduce.datasets import Data
-from privgate.reproduce.memory import batched_networks, recalled
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe

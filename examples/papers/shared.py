@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from papers import agreement, datasets, networks
+from papers.candidate_set import MODELS, POOL, halves, settings_of, subject_of
+from papers.datasets import Data
+from papers.table import Row, Table
 from privgate import families
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.membership.rotation import rotate
-from privgate.reproduce import agreement, datasets, networks
-from privgate.reproduce.candidate_set import MODELS, POOL, halves, settings_of, subject_of
-from privgate.reproduce.datasets import Data
-from privgate.reproduce.table import Row, Table
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.memory import recalled
 from privgate.errors import UsageError
-from privgate.reproduce.memory import recalled
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from papers import datasets, networks
+from papers.datasets import Data
+from papers.networks import Settings
+from papers.table import Row, Table
 from privgate.membership.attacks import shokri
-from privgate.reproduce import datasets, networks
-from privgate.reproduce.datasets import Data
-from privgate.reproduce.networks import Settings
-from privgate.reproduce.table import Row, Table
 from privgate.statistics import roc
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
