@@ -12,7 +12,7 @@ import pytest
 from privgate.cli.serve import serve
 from privgate.guard.config import Guard
 
-HOOK = Path(__file__).resolve().parents[2] / "hooks" / "mlflow-server"
+HOOK = Path(__file__).resolve().parents[3] / "hooks" / "mlflow-server"
 UNITS = sorted(HOOK.glob("*.service"))
 
 

@@ -18,7 +18,7 @@ from privgate.privacy_claims.watch_population import codes, owners
 from privgate.privacy_claims.watch_sampling import Draws, used
 from privgate.training import environment, payload, worker
 from privgate.training.limits import Limits
-from tests.measure import dp_recipes as recipes
+from tests.privacy_claims import dp_recipes as recipes
 
 #: what 20 Poisson steps at rate 0.2 and noise 1 give, by the accountant and by the author of the recipe
 TRUE = 6.617

@@ -6,7 +6,7 @@ import pytest
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
-TABLE = Path(__file__).resolve().parents[2] / "build" / "ways-around.md"
+TABLE = Path(__file__).resolve().parents[3] / "build" / "ways-around.md"
 
 
 def test_every_way_is_refused_by_every_door(registry, name, tried):

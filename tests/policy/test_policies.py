@@ -14,7 +14,7 @@ from privgate import Policy
 from privgate.policy import locate, schema, strict_yaml
 from privgate.policy.lint import lint
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(locate.shipped())
 
 

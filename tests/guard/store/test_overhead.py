@@ -14,7 +14,7 @@ from privgate.guard import guard
 
 pytestmark = [pytest.mark.bench, pytest.mark.server]
 
-RESULTS = Path(__file__).resolve().parents[2] / "bench-results.jsonl"
+RESULTS = Path(__file__).resolve().parents[3] / "bench-results.jsonl"
 CALLS, CLIENTS, TURNS = 400, 20, 4
 
 
