@@ -42,7 +42,7 @@ DATA ?= ../shared/data
 PUBLISHED := tests/published/results.md
 reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; writes tests/published/results.md
 	mkdir -p build
-	$(BIN)/privgate reproduce all --data $(DATA) > build/reproduced.md
+	PYTHONPATH=examples $(BIN)/python -m papers all --data $(DATA) > build/reproduced.md
 	cat tests/published/heading.md build/reproduced.md > $(PUBLISHED)
 
 fmt: $(STAMP)

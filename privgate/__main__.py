@@ -21,18 +21,18 @@ SETTINGS = {
 }
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; nobody else ends the process."""
+def main(arguments: list[str] | None = None, command: click.Command = cli) -> None:
+    """Run a command line; nobody else ends the process."""
     # once, before any thread: nothing below writes the environment, which a thread may be reading
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    sys.exit(run(arguments))
+    sys.exit(run(arguments, command))
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit code; Python and click would answer 1 to everything."""
+def run(arguments: list[str] | None = None, command: click.Command = cli) -> int:
+    """Run a command line and return the exit code; Python and click would answer 1 to everything."""
     try:
-        code = cli.main(args=arguments, prog_name="privgate", standalone_mode=False)
+        code = command.main(args=arguments, prog_name=command.name, standalone_mode=False)
     except PrivgateError as exc:
         click.echo(f"error: {exc}", err=True)
         code = exc.exit_code

@@ -25,7 +25,6 @@ LARGEST_SUMMARY = 200 * 1024
 MOST_ANNOTATIONS = 10
 KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
-_RELEASING = {"passed", "warned"}
 _CODES = {"passed": ExitCode.PASSED, "warned": ExitCode.PASSED, "failed": ExitCode.FAILED}
 _WORDS = {
     ExitCode.USAGE: "the command line or the policy cannot be used; nothing was trained",

@@ -20,16 +20,17 @@ import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 TESTS = Path(__file__).resolve().parent
-SERVED = {"gate", "hooks", "registry", "store", "trust"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
     for item in items:
-        inside = item.path.is_relative_to(TESTS)
-        area = item.path.relative_to(TESTS).parts[0] if inside else "privgate"
-        served = area in SERVED and {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"store", "registry"} else area))
+        area = "privgate"
+        if item.path.is_relative_to(TESTS):
+            inside = item.path.relative_to(TESTS)
+            area = inside.name if inside.parent == Path() else inside.parent.as_posix()
+        served = {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"guard/store", "registry"} else area))
 
 
 # the same examples every time, and none that fails because the machine is busy

@@ -23,7 +23,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("policy", "Lint, explain, test and compare policies."),
     "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
-    "reproduce": ("reproduce", "Run the papers' experiments, published figures next to those obtained."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
 }
 
@@ -63,7 +62,7 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, message="privgate %(version)s")
 def cli(**_: Any) -> None:
     """Judge what a registered model gives away about the people in its training data, before it is released.

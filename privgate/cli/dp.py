@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from privgate.cli.dp_audit import audit
+from privgate.cli import options
+from privgate.cli.dp_audit import ADJACENCY, audit
 from privgate.errors import UsageError
 
-_ADJACENCY = click.Choice(["add_remove", "replace_one"])
 #: a share of the pool at which whole numbers of deletions can be covered at all
 CAPACITY_PRIOR = 1e-4
 _SAMPLING = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
@@ -34,7 +34,7 @@ dp.add_command(audit)
     "--prior", type=float, default=0.5, show_default=True, help="Adversary's prior probability of membership."
 )
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
-@click.option("--adjacency", type=_ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
+@click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
 @click.option(
     "--inclusion",
     type=click.Choice(["independent", "fixed_size"]),
@@ -50,7 +50,7 @@ dp.add_command(audit)
 @click.option(
     "--loss-bound", type=float, default=1.0, show_default=True, help="Largest loss, for the generalization gap."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
     from privgate.privacy_claims.table import bounds_table
@@ -142,9 +142,9 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 @click.option("--sample-rate", type=float, default=0.01, show_default=True, help="Share of the records in a step.")
 @click.option("--steps", type=int, default=1000, show_default=True, help="Number of noised steps.")
 @click.option("--sampling", type=_SAMPLING, default="poisson", show_default=True, help="How batches are drawn.")
-@click.option("--adjacency", type=_ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
+@click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
 @click.option("--records", type=int, default=0, help="Training size; for fixed-size batches.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
     from privgate.privacy_claims import solve as goals
@@ -211,7 +211,7 @@ def _scale(epsilon: float) -> str:
 @click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
 @click.option("--prior", type=float, multiple=True, help="Inclusion probability; repeatable; several if absent.")
 @click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
     from privgate.privacy_claims.capacity import deletion_capacity, group_capacity

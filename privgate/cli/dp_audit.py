@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
+from privgate.cli import options
 from privgate.errors import UsageError
 
-_ADJACENCY = click.Choice(["add_remove", "replace_one"])
+ADJACENCY = click.Choice(["add_remove", "replace_one"])
 
 
 @click.command()
@@ -16,12 +17,7 @@ _ADJACENCY = click.Choice(["add_remove", "replace_one"])
 @click.option("--params", default="{}", help="JSON: keyword arguments of the training function.")
 @click.option("--epsilon", type=float, default=None, help="The claim that is audited.")
 @click.option("--delta", type=float, required=True)
-@click.option(
-    "--adjacency",
-    type=_ADJACENCY,
-    required=True,
-    help="What neighbors of the claim differ in.",
-)
+@click.option("--adjacency", type=ADJACENCY, required=True, help="What neighbors of the claim differ in.")
 @click.option(
     "--runs", type=click.IntRange(min=2), default=80, show_default=True, help="Counted trainings of each kind."
 )
@@ -32,9 +28,9 @@ _ADJACENCY = click.Choice(["add_remove", "replace_one"])
     "--canaries", type=click.IntRange(min=0), default=200, show_default=True, help="For the single run; 0: none."
 )
 @click.option("--confidence", type=float, default=0.999, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
+@options.jobs
 @click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def audit(*, training: str, data: str, **o: Any) -> int:
     """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
 

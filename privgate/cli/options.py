@@ -18,6 +18,15 @@ from privgate.training.fleet import Fleet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# what several commands take, said once
+tracking_uri = click.option(
+    "--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent."
+)
+jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
+ledger = click.option("--ledger", default=None, metavar="FOLDER|URL", help="Where results are remembered.")
+quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -31,10 +40,7 @@ class Run:
 
 def subject(command: F) -> F:
     """Add the model URI and the registry."""
-    command = click.argument("uri")(command)
-    return click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")(
-        command
-    )
+    return tracking_uri(click.argument("uri")(command))
 
 
 def policy(command: F) -> F:
@@ -53,11 +59,9 @@ def run(command: F) -> F:
             ),
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
             click.option("--baseline", default="production", show_default=True, help="Alias to compare with."),
-            click.option(
-                "--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent."
-            ),
+            jobs,
             click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
-            click.option("--ledger", default=None, metavar="FOLDER|URL", help="Where results are remembered."),
+            ledger,
             click.option(
                 "--budget", default=None, metavar="30m", help="Wall time for leave-one-out; units are sampled."
             ),
@@ -84,7 +88,7 @@ def run(command: F) -> F:
             ),
             click.option("--memory-limit", type=float, default=None, help="GiB for one training."),
             click.option("--hash-key-file", type=click.Path(dir_okay=False), default=None, help="Key of unit hashes."),
-            click.option("--quiet", is_flag=True, help="No progress on stderr."),
+            quiet,
         ]
     ):
         command = option(command)

@@ -32,9 +32,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--out", type=_FOLDER, default=None, help="Folder for removed.csv (names people!), curve.json, curve.svg."
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
-@click.option("--ledger", default=None, metavar="FOLDER|URL", help="Where results are remembered.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@shared.jobs
+@shared.ledger
+@shared.quiet
 def remove_risky(
     *,
     uri: str,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from privgate.cli import options as shared
 from privgate.errors import UsageError
 
 
@@ -32,7 +33,7 @@ from privgate.errors import UsageError
 @click.option("--sweep", "sweep_every", default=3600.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
 @click.option("--lease", default=60.0, show_default=True, type=click.FloatRange(2.0), help="Seconds a lease lasts.")
 @click.option("--settle", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds a lease is open.")
-@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+@shared.tracking_uri
 @click.argument("options", nargs=-1)
 def serve(
     *,

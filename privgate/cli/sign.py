@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from privgate.cli import options
 from privgate.errors import ExitCode, UsageError
 
 
@@ -31,7 +32,7 @@ def key_options(command: Any) -> Any:
 @click.option("--to", "to_dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the envelopes.")
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
-@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+@options.tracking_uri
 @key_options
 def sign(
     *,

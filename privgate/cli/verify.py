@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from privgate.cli import options
 from privgate.errors import UsageError
 
 
@@ -15,7 +16,7 @@ from privgate.errors import UsageError
 @click.option("--policy", "policy_name", metavar="NAME|FILE", help="The policy that must have been applied.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
 @click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
-@click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+@options.tracking_uri
 def verify(
     *,
     uri: str,

@@ -69,13 +69,13 @@ def test_scoring_two_and_a_half_million_trials(models, name, module, figure, mon
 
 @pytest.fixture(scope="module")
 def location(shared_data):
-    from privgate.reproduce import datasets
+    from papers import datasets
 
     return datasets.location(shared_data("location30.npz").parent).sample(2000, np.random.default_rng(0))
 
 
 def test_two_hundred_thousand_networks_against_shared_ones(location):
-    from privgate.reproduce import shared
+    from papers import shared
 
     seen = shared.networks_cost(location)
     note(bench="shared_shadows", kind="network", data=location.name, records=2000, alone=seen.alone, shared=seen.shared,
@@ -85,7 +85,7 @@ def test_two_hundred_thousand_networks_against_shared_ones(location):
 @pytest.mark.parametrize(("records", "features"), [(2000, 13), (2000, 446), (2000, 836), (10_000, 600)])
 @pytest.mark.parametrize("models", [20, 64, 256])
 def test_two_hundred_thousand_naive_bayes_against_shared_ones(records, features, models, request):
-    from privgate.reproduce import datasets, shared
+    from papers import datasets, shared
     from privgate.training.fleet import Fleet
 
     if features == 13:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from privgate.reproduce import run
+from papers import run
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]

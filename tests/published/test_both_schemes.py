@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from privgate.reproduce import adult_records, agreement, datasets
+from papers import adult_records, agreement, datasets
 from privgate.training.fleet import Fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]

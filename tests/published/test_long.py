@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from papers import candidate_set, datasets, networks
 from privgate.membership import rotation
 from privgate.membership.attacks import BY_NAME, Signals
-from privgate.reproduce import candidate_set, datasets, networks
 from privgate.statistics import roc
 
 pytest.importorskip("torch")

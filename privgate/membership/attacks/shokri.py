@@ -30,7 +30,7 @@ class Shokri(Attack):
     Left out: shadow data disjoint from the target's (shadow models are trained on subsets of the pool, which is the
     stronger adversary); at most 4,000 rows a class. A class with fewer than 20 rows of each kind shares one attack
     model with all such classes. Where shadow data come from (real, noisy, marginals, synthesis) is varied by
-    ``privgate reproduce``.
+    ``make reproduce``.
     """
 
     name = "shokri"

@@ -1,0 +1,69 @@
+"""What an experiment has computed outside the engines, kept in the fleet's ledger: an interrupted run goes on."""
+
+import io
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import privgate
+from privgate import digest
+from privgate.training.fleet import Fleet
+
+Array = NDArray[Any]
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of everything here and of torch's version: what was made by other code is not recalled."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = "none"
+    files = sorted(Path(__file__).parent.glob("networks*.py"))
+    return digest.of_bytes(torch.encode(), *(f.read_bytes() for f in files))
+
+
+@cache
+def batched_networks() -> str:
+    """Return a digest of the product's batched training: one of the ``parts`` of what it made."""
+    home = Path(privgate.__file__).parent
+    names = (
+        "families/networks/torch_nets",
+        "families/networks/perceptrons",
+        "models/torch_perceptron",
+        "models/record_keyed",
+        "torch_recipe",
+    )
+    return digest.of_bytes(*((home / f"{n}.py").read_bytes() for n in names))
+
+
+def recalled(fleet: Fleet | None, parts: tuple[Any, ...], make: Callable[[], Array]) -> Array:
+    """Return ``make()``, or what it returned when it was called with equal ``parts`` before.
+
+    Parameters
+    ----------
+    fleet : Fleet or None
+        Whose ledger remembers; nothing is remembered without one.
+    parts : tuple of arrays and JSON values
+        Everything that the answer depends on, beside the code of the networks.
+    make : callable
+        Returns a plain array.
+    """
+    if fleet is None:
+        return make()
+    described = [digest.of_array(p) if isinstance(p, np.ndarray) else p for p in parts]
+    key = bytes.fromhex(digest.of_json(["reproduce", _sources(), *described]).removeprefix("sha256:"))
+    known = fleet.ledger.read([key])[0]
+    if known is not None:
+        return np.asarray(np.load(io.BytesIO(known), allow_pickle=False))
+    made, body = make(), io.BytesIO()
+    np.save(body, made, allow_pickle=False)
+    fleet.ledger.write([(key, body.getvalue())])
+    fleet.ledger.flush()
+    return made

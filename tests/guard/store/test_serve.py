@@ -1,0 +1,416 @@
+"""``privgate serve`` as the process an operator starts, beside a real guarded server."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
+
+from privgate import Domain, Recipe, TrainingData, log_model
+from privgate.errors import UsageError
+from privgate.serve.lease import Lease, read
+from privgate.serve.request import TAG, Request
+from privgate.serve.webhook import WINDOW, Deliveries
+
+SECRET = b"a secret of this test alone"
+
+
+@pytest.fixture
+def registry(quiet, free_port):
+    """A guarded registry without anything else: a reconciler attends to everything that asks."""
+    quiet.free_port = free_port
+    return quiet
+
+
+# requests
+
+
+@given(
+    st.from_regex(r"[a-z0-9.-]{0,20}", fullmatch=True),
+    st.from_regex(r"[\w-]{0,20}", fullmatch=True),
+    st.from_regex(r"[a-z0-9-]{1,30}", fullmatch=True),
+    st.integers(1, 2**33),
+)
+def test_a_request_survives_being_taken_and_freed(policy, target, holder, now):
+    asked = Request.parse(Request(policy, target).text())
+    taken = Request.parse(asked.taken(holder, now, 60).text())
+    assert (taken.policy, taken.target, taken.since) == (policy, target, now)
+    assert taken.held(now + 59)
+    assert not taken.held(now + 61)
+    freed = Request.parse(taken.free().text())
+    assert not freed.held(now + 1)
+    assert freed.taken("other", now + 500, 60).since == now  # when work began is not forgotten
+
+
+@pytest.mark.parametrize("text", ["dtp-1;x", "dtp-1;x;y;z", ";;;;", "p;h;1;1.5"])
+def test_a_request_that_means_nothing_is_refused(text):
+    with pytest.raises(UsageError):
+        Request.parse(text)
+
+
+@pytest.mark.parametrize("until", ["nan", "inf", "9e99"])
+def test_nobody_can_write_a_lease_that_lasts_for_ever(until):
+    assert not Request.parse(f"p;h;{until};1").held(time.time())
+
+
+# deliveries
+
+
+def headers(delivery, stamp, body, secret=SECRET):
+    """Sign as MLflow does, by its own function."""
+    from mlflow.webhooks.delivery import _generate_hmac_signature
+
+    return {
+        "x-mlflow-delivery-id": delivery,
+        "x-mlflow-timestamp": str(stamp),
+        "x-mlflow-signature": _generate_hmac_signature(secret.decode(), delivery, str(stamp), body.decode()),
+    }
+
+
+def test_only_fresh_signed_deliveries_count_and_each_once():
+    seen, now, body = Deliveries(SECRET), 1_800_000_000, b'{"entity": "model_version_tag"}'
+    good = headers("d1", now, body)
+    assert seen.refusal(good, body + b" ", now=now) == "the signature is not valid"
+    assert seen.refusal({**good, "x-mlflow-delivery-id": "d2"}, body, now=now) == "the signature is not valid"
+    assert seen.refusal({**good, "x-mlflow-timestamp": str(now + 1)}, body, now=now) == "the signature is not valid"
+    assert seen.refusal(headers("d1", now, body, b"another"), body, now=now) == "the signature is not valid"
+    assert seen.refusal({k: v for k, v in good.items() if "signature" not in k}, body, now=now)
+    assert seen.refusal({}, body, now=now) == "no delivery id or timestamp"
+    assert seen.refusal(good, body, now=now + WINDOW + 1) == "the timestamp is too old or ahead"
+    assert seen.refusal(good, body, now=now - WINDOW - 1) == "the timestamp is too old or ahead"
+    assert seen.refusal(good, body, now=now) == ""
+    assert seen.refusal(good, body, now=now) == "the delivery came before"
+    assert seen.refusal(good, body, now=now + WINDOW) == "the delivery came before"
+    assert seen.refusal(headers("d3", now, body), body, now=now) == ""
+
+
+# leases
+
+
+@pytest.mark.server
+def test_of_many_who_want_a_lease_at_once_one_gets_it(registry, name):
+    version = registry.log(name)
+    registry.client.set_model_version_tag(name, version, TAG, "dtp-1")
+    got, settle = [], 4.0
+    while not got:  # whoever wrote too late holds nothing: on a busy machine that may be everybody
+        leases = [
+            Lease(registry.client, name, version, holder=f"h{i}", seconds=10 * settle, settle=settle) for i in range(6)
+        ]
+        threads = [threading.Thread(target=lambda one=one: one.take(None) and got.append(one)) for one in leases]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(got) <= 1
+        settle *= 2
+        if not got:
+            registry.client.set_model_version_tag(name, version, TAG, "dtp-1")
+    assert not Lease(registry.client, name, version, holder="late", seconds=40.0, settle=0.1).take(None)
+    got[0].release()
+    assert Request.parse(read(registry.client, name, version)).since
+
+    # who asks again during the work is not forgotten when the work ends
+    again = Lease(registry.client, name, version, holder="again", seconds=10 * settle, settle=settle)
+    assert again.take(None)
+    registry.client.set_model_version_tag(name, version, TAG, "dtp-1,production")
+    again.done()
+    assert read(registry.client, name, version) == "dtp-1,production"
+    registry.client.delete_model_version_tag(name, version, TAG)
+
+
+# the process
+
+
+def model(registry, name, alpha=5.0):
+    """Register a version that dtp-1 approves (alpha 5) or blocks (alpha near 0)."""
+    from sklearn.naive_bayes import CategoricalNB
+
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 3, size=(40, 4))
+    data = TrainingData(
+        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+    )
+    recipe = Recipe(CategoricalNB(alpha=alpha, min_categories=3))
+    made = log_model(recipe, data, registered_model_name=name, tracking_uri=registry.address)
+    return str(made.registered_model_version)
+
+
+class Served:
+    """A running ``privgate serve``."""
+
+    def __init__(self, process, address, log):
+        self.process, self.address, self.log = process, address, log
+
+    def get(self, path, body=None, headers=()):
+        request = urllib.request.Request(self.address + path, data=body, headers=dict(headers))
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as exc:
+            return exc.code, exc.read().decode()
+
+    def kill(self):
+        """Kill the server alone, as kill -9 does; its children must end by themselves."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def serving(registry, folder, *options, sign=True, wait=True):
+    """Run ``privgate serve`` with a signer command that is another program."""
+    folder.mkdir(exist_ok=True)
+    key = folder / "key.pem"
+    key.write_bytes(registry.site.signer.pem())
+    key.chmod(0o600)
+    secret = folder / "secret"
+    secret.write_bytes(SECRET)
+    secret.chmod(0o600)
+    port = registry.free_port()
+    config, where = str(registry.site.config), registry.address
+    signer = (
+        f"{sys.executable} -m privgate sign {{out}} --policy {{policy}} --target={{target}} --config {config} "
+        f"--key {key} --checked-elsewhere --tracking-uri {where}"
+    )
+    command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]
+    command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
+    command += ["--webhook-secret-file", str(secret), *(["--sign-command", signer] if sign else []), *options]
+    environment = {**os.environ, "PRIVGATE_SIGNING_KEY": "must not be passed on", "OMP_NUM_THREADS": "1"}
+    log = (folder / f"serve-{port}.log").open("wb")
+    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
+    served = Served(process, f"http://127.0.0.1:{port}", folder / f"serve-{port}.log")
+    try:
+        if wait:
+            until(lambda: _answers(served), served)
+        yield served
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        log.close()
+
+
+def _answers(served):
+    try:
+        return served.get("/health")[0] in {200, 503}
+    except OSError:
+        return False
+
+
+def until(holds, *served, seconds=200):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if holds():
+            return
+        time.sleep(0.3)
+    pytest.fail("it never came:\n" + "\n".join(s.log.read_text(errors="replace")[-3000:] for s in served))
+
+
+def tags(registry, name, version):
+    return dict(registry.client.get_model_version(name, version).tags)
+
+
+def alias(registry, name, called="production"):
+    return dict(registry.client.get_registered_model(name).aliases).get(called)
+
+
+@pytest.mark.server
+@pytest.mark.timeout(1200)  # two whole checks as processes of their own, beside whatever else runs
+def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, name, tmp_path):
+    approved, blocked = name + "-good", name + "-bad"
+    model(registry, approved)
+    model(registry, blocked, alpha=1e-9)
+    strange = registry.log(name + "-strange")
+    registry.client.set_model_version_tag(name + "-strange", strange, TAG, "/etc/passwd,production")
+    for one in (approved, blocked):
+        registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
+    with serving(registry, tmp_path / "s", "--every", "600", "--sweep", "2", "--", "--jobs", "1") as served:
+        until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served, seconds=600)
+        assert alias(registry, approved) == "1"
+        assert alias(registry, blocked) is None
+        assert tags(registry, blocked, "1")["privgate.outcome"] == "failed"
+        problem = "this server checks by dtp-1"
+        until(lambda: problem in tags(registry, name + "-strange", strange).get("privgate.problem", ""), served)
+        until(lambda: "privgate_aliases_moved_total 1" in served.get("/metrics")[1], served)
+        until(lambda: served.get("/health") == (200, "ok\n"), served)
+        found = served.get("/metrics")[1]
+        assert 'privgate_checks_total{result="approved"} 1' in found
+        assert 'privgate_checks_total{result="blocked"} 1' in found
+
+        # a webhook wakes it, long before its time; a forged or repeated one does not
+        registry.client.set_registered_model_alias(blocked, "candidate", "1")  # already answered: no second check
+        registry.client.set_model_version_tag(approved, "1", TAG, "dtp-1")  # has a statement: no second check
+        body = b"{}"
+        assert served.get("/webhook", body, headers("f", int(time.time()), body, b"forged"))[0] == 403
+        assert TAG in tags(registry, approved, "1")
+        good = headers("d", int(time.time()), body)
+        assert served.get("/webhook", body, good)[0] == 202
+        until(lambda: TAG not in tags(registry, approved, "1"), served)
+        assert served.get("/webhook", body, good)[0] == 403
+        assert 'result="approved"} 1' in served.get("/metrics")[1]
+        assert TAG not in tags(registry, blocked, "1")
+
+        # and so does MLflow itself: it sends and signs this one
+        event = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
+        hook = registry.client.create_webhook("wake", served.address + "/webhook", [event], secret=SECRET.decode())
+        registry.client.set_model_version_tag(approved, "1", TAG, "dtp-1")
+        until(lambda: TAG not in tags(registry, approved, "1"), served)
+        registry.client.delete_webhook(hook.webhook_id)
+
+        # the sweeper sees what changed behind the gate
+        until(lambda: "privgate_released_wrong 0" in served.get("/metrics")[1], served)
+        for path in (p for p in (registry.folder / "artifacts").rglob("model.skops") if p.is_file()):
+            path.write_bytes(path.read_bytes() + b"x")
+        until(lambda: "privgate_released_wrong 1" in served.get("/metrics")[1], served)
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_without_a_signer_it_stops_after_the_check_and_moves_when_somebody_has_signed(registry, name, tmp_path):
+    model(registry, name)
+    registry.client.set_model_version_tag(name, "1", TAG, "dtp-1,production")
+    options = ("--every", "0.5", "--settle", "0.3", "--lease", "20", "--", "--jobs", "1")
+    with serving(registry, tmp_path / "s", *options, sign=False) as served:
+        until(lambda: "privgate.findings" in tags(registry, name, "1"), served)
+        until(lambda: not Request.parse(tags(registry, name, "1")[TAG]).holder, served)
+        decided = tags(registry, name, "1")["privgate.decided_at"]
+        time.sleep(3)
+        assert alias(registry, name) is None
+        (out,) = (tmp_path / "s" / "work").iterdir()
+        command = ["sign", str(out), "--policy", "dtp-1", "--config", str(registry.site.config), "--checked-elsewhere"]
+        command += ["--key", str(tmp_path / "s" / "key.pem"), "--tracking-uri", registry.address]
+        subprocess.run([sys.executable, "-m", "privgate", *command], check=True, capture_output=True)
+        until(lambda: alias(registry, name) == "1", served)
+        until(lambda: TAG not in tags(registry, name, "1"), served)
+        assert tags(registry, name, "1")["privgate.decided_at"] == decided  # one check, once
+
+
+@pytest.mark.server
+def test_a_check_ends_with_the_process_that_started_it(tmp_path):
+    """Kill -9 of the starter closes the pipe; the child and its own children are gone a moment later."""
+    code = (
+        "import subprocess, sys, time\n"
+        "p = subprocess.Popen([sys.executable, '-m', 'privgate.serve.child', 'demo', '--help'],"
+        " stdin=subprocess.PIPE, start_new_session=True)\n"
+        "print(p.wait(), flush=True)\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import threading, time, privgate.serve.child as c;"
+        "threading.Thread(target=c._end_with_starter, daemon=True).start(); time.sleep(600)'],"
+        " stdin=subprocess.PIPE, start_new_session=True)\n"
+        "print(p.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    lines = []
+    while not (lines and lines[-1].strip().isdigit() and int(lines[-1]) > 1):
+        lines.append(starter.stdout.readline())
+        assert lines[-1], "the starter ended"
+    assert "0\n" in lines  # the command line ran through
+    child = int(lines[-1])
+    os.kill(child, 0)
+    starter.kill()
+    starter.wait()
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("the child outlived its starter")
+
+
+def history(registry, name):
+    """Return how often a result was attached to version 1: each decision is one point of the rule's metric."""
+    run = registry.client.get_model_version(name, "1").run_id
+    return len(registry.client.get_metric_history(run, "privgate/dtp"))
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_started_twice_it_attaches_once(registry, name, tmp_path):
+    names = [f"{name}-{i}" for i in range(3)]
+    for one in names:
+        model(registry, one)
+        registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
+    options = ("--every", "0.5", "--settle", "3", "--lease", "60", "--", "--jobs", "1")
+    with (
+        serving(registry, tmp_path / "a", *options, wait=False) as a,
+        serving(registry, tmp_path / "b", *options, wait=False) as b,
+    ):
+        until(lambda: all(alias(registry, n) == "1" and TAG not in tags(registry, n, "1") for n in names), a, b)
+    assert [history(registry, n) for n in names] == [1, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.timeout(900)
+def test_killed_at_any_point_and_the_registry_away_nothing_is_lost(
+    tmp_path, running_mlflow, site, registry_type, free_port
+):
+    """Two reconcilers are killed again and again, the registry twice; in the end all is as if nothing had happened."""
+    rng = np.random.default_rng(int.from_bytes(os.urandom(4), "big"))
+    port = free_port()
+    folder = tmp_path / "server"
+    folder.mkdir()
+    where = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db", "--port", str(port))
+    registry = registry_type(f"http://127.0.0.1:{port}", site)
+    registry.free_port = free_port
+
+    @contextlib.contextmanager
+    def up():
+        with running_mlflow(folder, *where, env=site.env, wait=False):
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
+                    break
+                except OSError:
+                    time.sleep(0.3)
+            yield
+
+    good, bad = [f"good-{i}" for i in range(3)], "bad"
+    options = ("--every", "0.5", "--settle", "1", "--lease", "12", "--", "--jobs", "1")
+    with up():
+        for one in good:
+            model(registry, one)
+        model(registry, bad, alpha=1e-9)
+        for one in (*good, bad):
+            registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
+        for kill in range(6):
+            with serving(registry, tmp_path / "work", *options, wait=False) as served:
+                time.sleep(rng.uniform(4, 25))
+                served.kill()
+            print("killed", kill, {n: tags(registry, n, "1").get(TAG, "-") for n in (*good, bad)})
+    with contextlib.ExitStack() as stack:
+        a = stack.enter_context(serving(registry, tmp_path / "work", *options, wait=False))
+        b = stack.enter_context(serving(registry, tmp_path / "work-b", *options, wait=False))
+        time.sleep(5)  # the registry is away
+        with up():
+            time.sleep(rng.uniform(5, 20))
+        time.sleep(4)
+        stack.enter_context(up())
+
+        def settled():
+            return all(TAG not in tags(registry, n, "1") for n in (*good, bad))
+
+        until(settled, a, b, seconds=500)
+        assert [alias(registry, n) for n in good] == ["1"] * 3
+        assert alias(registry, bad) is None
+        assert all(history(registry, n) >= 1 for n in (*good, bad))
+        time.sleep(3)
+        assert settled()

@@ -1,0 +1,161 @@
+"""What is special about single rules."""
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from privgate.evidence import Measurement
+from privgate.policy.rules import ALL
+from privgate.verdict import Outcome
+from tests.policy.rules.rule_pages import example
+
+
+def measured(rule, low, high=None, **options):
+    high = low if high is None else high
+    return Measurement(rule.request(), low, low, high, **{"n": 1000, "population": 1000, **options})
+
+
+def test_dtp_without_a_certificate_can_fail_but_never_pass():
+    rule = example("dtp")
+
+    assert rule.judge(measured(rule, 0.1, math.inf)).outcome is Outcome.INCONCLUSIVE
+    assert rule.judge(measured(rule, 1.1, math.inf)).outcome is Outcome.FAILED
+    assert "pdtp-1" in rule.cannot_conclude({"certificates": []})
+
+
+def test_an_approval_by_pdtp_says_that_only_direct_queries_were_judged():
+    rule = example("pdtp")
+
+    assert "approved for direct queries only" in rule.judge(measured(rule, 0.3)).message
+    assert "approved" not in rule.judge(measured(rule, 3.0)).message
+
+
+def test_the_n_8_example_of_the_reference_passes_and_the_n_1000_example_is_blocked():
+    # docs/mathematics.md, section 2: DTP 0.5815 (PDTP 0.4759), and DTP 1.3764 (PDTP 0.6932)
+    dtp, pdtp = example("dtp"), example("pdtp")
+
+    assert dtp.judge(measured(dtp, 0.5815)).outcome is Outcome.PASSED
+    assert pdtp.judge(measured(pdtp, 0.6932)).outcome is Outcome.PASSED
+    assert dtp.judge(measured(dtp, 1.3764)).outcome is Outcome.FAILED
+
+
+def test_a_share_is_told_as_a_share():
+    rule = example("dtp", max=0.05, aggregate="share_above", threshold=1.0)
+
+    assert rule.request().options == (("aggregate", "share_above"), ("threshold", 1.0))
+    assert "at most 2 % of the people" in rule.judge(measured(rule, 0.01, 0.02)).meaning
+
+
+def test_a_quantile_speaks_of_most_people_only():
+    rule = example("pdtp", aggregate="quantile", q=0.95)
+
+    assert "95 % of the people" in rule.judge(measured(rule, 0.5)).meaning
+
+
+def test_a_false_positive_rate_that_the_sample_cannot_resolve_is_said_before_training():
+    rule = example("attack_tpr")
+
+    assert "at least 368" in rule.cannot_conclude({"candidates": 367})
+    assert rule.cannot_conclude({"candidates": 368}) == ""
+    assert "no candidates" in rule.cannot_conclude({"candidates": 0})
+
+
+def test_a_claim_is_broken_when_the_audit_exceeds_it():
+    rule = ALL["dp_epsilon_lower_bound"]()
+    claim = {"claimed_epsilon": 2.0}
+
+    broken = rule.judge(measured(rule, 2.5, math.inf, detail=claim))
+    held = rule.judge(measured(rule, 2.0, math.inf, detail=claim))
+    assert (broken.outcome, broken.limit) == (Outcome.FAILED, 2.0)
+    assert "the claim is broken" in broken.message
+    assert held.outcome is Outcome.PASSED
+    assert "no audit can prove" in held.meaning
+
+
+@pytest.mark.parametrize("detail", [{}, {"claimed_epsilon": None}, {"claimed_epsilon": math.nan}])
+def test_an_audit_without_a_claim_concludes_nothing(detail):
+    rule = ALL["dp_epsilon_lower_bound"]()
+
+    assert rule.judge(measured(rule, 0.0, math.inf, detail=detail)).outcome is Outcome.INCONCLUSIVE
+    assert "no differential-privacy claim" in rule.cannot_conclude({"dp": False})
+
+
+def test_a_number_and_the_claim_cannot_replace_one_another():
+    number, claim = example("dp_epsilon_lower_bound"), ALL["dp_epsilon_lower_bound"]()
+
+    assert "max" in claim.loosened(number)
+    assert "max" in number.loosened(claim)
+    assert claim.loosened(claim) == {}
+
+
+def test_a_declared_claim_that_the_policy_accepts_is_said_aloud():
+    rule = example("dp_epsilon", accept_declared_claims=True)
+    finding = rule.judge(measured(rule, 3.0, detail={"declared_only": True}))
+
+    assert finding.outcome is Outcome.PASSED
+    assert "DECLARED ONLY" in finding.message
+    assert rule.request() != example("dp_epsilon").request()
+
+
+def test_capacity_counts_the_lower_end():
+    rule = example("deletion_capacity")
+
+    assert rule.judge(measured(rule, 10, 40)).outcome is Outcome.PASSED
+    assert rule.judge(measured(rule, 9, 40)).outcome is Outcome.INCONCLUSIVE
+    assert rule.judge(measured(rule, 3, 9)).outcome is Outcome.FAILED
+
+
+def test_a_table_names_what_is_violated():
+    rule = example("table")
+    m = Measurement(rule.request(), 1, 1, 1, n=3, detail={"violated": ["pdtp is small: 4 records (0.4 %)"]})
+
+    finding = rule.judge(m)
+    assert finding.outcome is Outcome.FAILED
+    assert "1 of 3 expectations are not met (pdtp is small: 4 records (0.4 %))" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("metric", "changes"),
+    [
+        ("dtp", {"max": math.nan}),
+        ("dtp", {"max": math.inf}),
+        ("dtp", {"max": True}),
+        ("dtp", {"max": "1"}),
+        ("dtp", {"aggregate": "mean"}),
+        ("attack_accuracy", {"max": 0.4}),
+        ("attack_accuracy", {"confidence": 1.0}),
+        ("attack_tpr", {"at_fpr": 0.0}),
+        ("dp_epsilon", {"max": 0.0}),
+        ("deletion_capacity", {"min": 0}),
+        ("table", {"suite": ""}),
+        ("dp_epsilon_lower_bound", {"bound": "upper"}),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(metric, changes):
+    with pytest.raises(ValidationError):
+        example(metric, **changes)
+
+
+def test_a_gap_says_that_a_small_one_proves_nothing():
+    gap = ALL["generalization_gap"](max=0.1)
+    nats = ALL["generalization_gap"](max=0.1, loss="cross_entropy", scope="group", group="sex")
+
+    assert "no proof of safety" in gap.judge(measured(gap, 0.02)).meaning
+    assert "nats of loss" in nats.judge(measured(nats, 0.02)).meaning
+    assert "more candidates" in gap.judge(measured(gap, 0.0, 0.2)).advice
+    assert nats.request().option("group") == "sex"
+
+
+def test_an_unlimited_epsilon_is_told_as_such():
+    rule = example("dp_epsilon", adjacency="add_remove")
+
+    assert rule.request().option("adjacency") == "add_remove"
+    assert "no guarantee limits" in rule.judge(measured(rule, math.inf)).meaning
+
+
+def test_doubt_about_units_asks_for_more_measuring():
+    rule = example("dtp")
+
+    assert "more seeds" in rule.judge(measured(rule, 0.5, 2.0)).advice
+    assert "without any limit" in rule.judge(measured(rule, math.inf)).meaning

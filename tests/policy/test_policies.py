@@ -1,0 +1,105 @@
+"""The policies we stand behind: each loads, gives reasons and sources, and says what it cannot conclude."""
+
+import shutil
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import privgate
+from privgate import Policy
+from privgate.policy import locate, schema, strict_yaml
+from privgate.policy.lint import lint
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted(locate.shipped())
+
+
+def test_the_shipped_policies_are_these_five():
+    assert SHIPPED == ["dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "strict"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_policy_is_named_like_its_file_and_described(name):
+    policy = Policy.load(name)
+
+    assert policy.name == name
+    assert policy.description
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_threshold_has_a_reason_and_a_source(name):
+    for rule in Policy.load(name).rules:
+        assert len(rule.reason) > 40, rule.name
+        assert len(rule.source) > 10, rule.name
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_policy_names_the_schema_and_is_valid_by_it(name):
+    path = locate.shipped()[name]
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    reference = first.removeprefix("# yaml-language-server: $schema=")
+
+    assert (path.parent / reference).resolve() == Path(privgate.__file__).parent / "schemas" / "policy-v1.json"
+    assert list(Draft202012Validator(schema.schema()).iter_errors(strict_yaml.read(path).value)) == []
+
+
+def test_dtp_1_says_before_training_what_it_cannot_conclude_and_names_pdtp_1():
+    (rule,) = Policy.load("dtp-1").rules
+
+    assert rule.limit == 1.0
+    assert "pdtp-1" in rule.cannot_conclude({"certificates": []})
+    assert Policy.load("pdtp-1").rules[0].cannot_conclude({"certificates": []}) == ""
+
+
+def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
+    policy, base = Policy.load("dtp-1-attacks"), Policy.load("dtp-1")
+
+    rules = {r.name: r for r in policy.rules}
+    assert rules["dtp"] == base.rules[0]
+    assert policy.resolved["extends"] == ["dtp-1 1"]
+    rate = rules["attack_tpr"]
+    assert policy.audit.min_candidates >= rate.least
+    facts = {"certificates": ["x"], "candidates": policy.audit.min_candidates}
+    assert [r.cannot_conclude(facts) for r in policy.rules] == [""] * len(policy.rules)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_rule_of_a_shipped_policy_can_fail(name):
+    policy = Policy.load(name)
+
+    assert {r.name: r.vacuous(policy.facts(1000)) for r in policy.rules} == {r.name: "" for r in policy.rules}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_shipped_policy_rests_on_one_attack(name):
+    """A temperature blinds ratios of probabilities, digits that mean nothing blind logits: some attack sees either."""
+    policy = Policy.load(name)
+
+    assert {getattr(r, "attack", "any") for r in policy.rules} == {"any"}
+    assert lint(policy, today=date(2026, 1, 1)) == []
+
+
+def test_strict_is_nowhere_looser_than_dtp_1():
+    strict, base = Policy.load("strict"), Policy.load("dtp-1")
+
+    assert strict.rules[0].loosened(base.rules[0]) == {}
+    assert strict.resolved["extends"] == ["dtp-1 1"]
+
+
+def test_no_shipped_policy_believes_a_claim_that_nobody_observed():
+    for name in SHIPPED:
+        assert not any(getattr(rule, "accept_declared_claims", False) for rule in Policy.load(name).rules)
+
+
+def test_yaml_is_tidy():
+    yamllint = shutil.which("yamllint", path=Path(sys.executable).parent)
+    if yamllint is None:
+        pytest.skip("yamllint is not installed")
+    rules = "{extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: disable}}"
+
+    done = subprocess.run([yamllint, "-s", "-d", rules, ROOT / "policies"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

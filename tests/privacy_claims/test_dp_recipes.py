@@ -1,0 +1,168 @@
+"""The law: every broken training "with differential privacy" is refused or charged, every honest one passes."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+from privgate import Claim, Recipe, Subject, TrainingData
+from privgate.evidence import Observation
+from privgate.privacy_claims import watch_noise
+from privgate.privacy_claims.contradictions import contradictions
+from privgate.privacy_claims.observe import units_of, watched
+from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.watch_noise import Noise
+from privgate.privacy_claims.watch_population import codes, owners
+from privgate.privacy_claims.watch_sampling import Draws, used
+from privgate.training import environment, payload, worker
+from privgate.training.limits import Limits
+from tests.privacy_claims import dp_recipes as recipes
+
+#: what 20 Poisson steps at rate 0.2 and noise 1 give, by the accountant and by the author of the recipe
+TRUE = 6.617
+CLAIM = Claim(
+    "dp-sgd",
+    "add_remove",
+    epsilon=TRUE,
+    delta=1e-5,
+    noise_multiplier=1.0,
+    sample_rate=0.2,
+    steps=20,
+    sampling="poisson",
+)
+#: a few of each kind; the others are slow
+QUICK = (
+    "five_times", "class_means_added", "best_epoch", "mixup_pairs", "noise_halved", "batches_used_twice",
+    "mixup_in_the_loop", "running_statistics", "summed_loss_said_to_be_a_mean", "perceptron", "public_pretraining",
+    "examples_shipped", "seeded_with_the_time", "seed_of_31_bits", "as_in_the_tutorial",
+)  # fmt: skip
+#: honest: four passes without amplification, by the closed form of Gaussian noise; one pass of Poisson batches
+OTHERWISE = {"shuffled_and_said_so": 9.998, "accumulated": 9.998, "private_returned": 3.881}
+
+
+@pytest.fixture(scope="module")
+def process():
+    made = ProcessPoolExecutor(
+        max_workers=1, initializer=worker.start, initargs=(worker.Settings(),), env=environment.blanked(os.environ)
+    )
+    yield made
+    made.shutdown(wait=False, kill_workers=True)
+
+
+def people(groups=None, n=100):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 6)).astype(np.float32)
+    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"), groups=groups)
+
+
+def seen(process, fit, folder, data=None, claim=CLAIM):
+    subject = Subject.local(Recipe(fit, dp=claim), data or people())
+    shipped = payload.write(subject, folder / "subject")
+    return Observation.from_payload(process.submit(watched, shipped, 2, Limits(300.0, 0), units_of(subject)).result())
+
+
+def marked(fits):
+    return [pytest.param(f, id=f.__name__, marks=() if f.__name__ in QUICK else pytest.mark.slow) for f in fits]
+
+
+def refused(found, claim=CLAIM):
+    """Whether nothing passes for what was seen: no finite ε, nothing known, or a claim that is contradicted."""
+    return bool(found.broken or found.problem) or any(p.outcome == "failed" for p in contradictions(claim, found, 100))
+
+
+@pytest.mark.parametrize("fit", marked(recipes.BROKEN))
+def test_a_broken_training_is_refused_or_charged(process, tmp_path, fit):
+    found = seen(process, fit, tmp_path)
+    assert found.library == "opacus"  # watched at work, not lost on the way
+    assert refused(found), found
+
+
+@pytest.mark.parametrize("fit", marked(recipes.HONEST))
+def test_an_honest_training_passes(process, tmp_path, fit):
+    found = seen(process, fit, tmp_path)
+    assert (found.broken, found.problem, found.rows, found.replays) == ("", "", 1, 4)
+    epsilon = Standing(CLAIM, found, found.rows, 100).guarantee(1e-5).epsilon
+    assert epsilon <= OTHERWISE.get(fit.__name__, TRUE)
+
+
+def test_people_with_several_records_are_counted_in_what_is_sampled(process, tmp_path):
+    found = seen(process, recipes.plain, tmp_path, people(np.arange(100) // 2))
+    assert (found.broken, found.problem, found.rows, found.copies) == ("", "", 2, 1)
+    tripled = seen(process, recipes.augmented_three_times, tmp_path / "b", people(np.arange(100) // 2))
+    assert (tripled.rows, tripled.copies) == (6, 3)
+
+
+def test_what_cannot_be_compared_is_inconclusive(process, tmp_path):
+    found = seen(process, recipes.fails_on_others, tmp_path / "a")
+    assert "fails on other records (ValueError)" in found.problem
+    assert "random beyond" in seen(process, recipes.own_random_start, tmp_path / "b").problem
+
+
+def test_a_network_that_carries_gradients_of_single_records_is_told(process, tmp_path):
+    assert seen(process, recipes.plain, tmp_path / "a").leftovers == ""
+    found = seen(process, recipes.private_returned, tmp_path / "b")
+    assert found.leftovers == "rerun"
+    warned = [p for p in contradictions(CLAIM, found, 100) if p.name == "dp_leftovers"]
+    assert [p.outcome for p in warned] == ["warned"]
+    stored = [p for p in contradictions(CLAIM, replace(found, leftovers="stored"), 100) if p.name == "dp_leftovers"]
+    assert [p.outcome for p in stored] == ["failed"]
+    assert "zero_grad" in stored[0].message
+
+
+def noise(rows):
+    half = rows.shape[1] // 2
+    return [
+        Noise(1.0, np.array([r[:half] @ r[:half], r[half:] @ r[half:]]), np.array([half, rows.shape[1] - half]),
+              zero=False, kept=r, seed=2**40) for r in rows
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("steps", "numbers"), [(4, 6), (60, 14), (10, 256)])
+def test_gaussian_noise_is_never_called_anything_else(steps, numbers):
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        made = noise(rng.normal(size=(steps, numbers)))
+        assert watch_noise.defect(made) == ""
+        assert watch_noise.multiplier(made) == 1.0
+
+
+@pytest.mark.parametrize("quiet", [slice(40, 60), slice(0, 1), slice(30, 32)])
+def test_noise_that_is_missing_in_part_is_charged_for_all(quiet):
+    rows = np.random.default_rng(4).normal(size=(60, 200))
+    rows[quiet, 100:] *= 0.3
+    assert watch_noise.multiplier(noise(rows)) <= 0.3
+
+
+def test_noise_of_another_shape_is_named():
+    rng = np.random.default_rng(5)
+    assert "not Gaussian" in watch_noise.defect(noise(rng.uniform(-(3**0.5), 3**0.5, size=(100, 100))))
+    assert "not independent" in watch_noise.defect(noise(np.repeat(rng.normal(size=(30, 1)), 20, axis=1)))
+    fresh = rng.normal(size=(31, 40))
+    assert "not independent" in watch_noise.defect(noise((fresh[1:] - fresh[:-1]) / 2**0.5))
+
+
+@pytest.mark.parametrize(("n", "rate", "steps"), [(100, 0.2, 20), (1000, 0.05, 200), (50, 0.5, 50), (60, 1 / 30, 60)])
+def test_poisson_batches_are_taken_for_what_they_are(n, rate, steps):
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        batches = [np.flatnonzero(rng.random(n) < rate) for _ in range(steps)]
+        sizes = [len(b) for b in batches]
+        assert used(sizes, [Draws(None, "poisson", n, rate, batches=batches)], n).kind == "poisson"
+
+
+def test_words_of_two_units_never_make_the_word_of_a_third():
+    words = codes(50)
+    assert len(np.unique(words, axis=0)) == 50
+    pairs = words[:, None] | words[None]
+    weight = words[0].sum()
+    assert (pairs.sum(axis=2)[~np.eye(50, dtype=bool)] > weight).all()
+    changed = np.vstack([words, words[0] | words[1], np.zeros_like(words[0])])
+    assert owners(changed, words).tolist() == [*range(50), -2, -1]
+
+
+def test_there_are_enough_of_both():
+    assert len(recipes.BROKEN) >= 20
+    assert len(recipes.HONEST) >= 10
+    assert {f.__name__ for f in (*recipes.BROKEN, *recipes.HONEST)} >= set(QUICK)
