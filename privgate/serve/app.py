@@ -22,9 +22,9 @@ class Loop(threading.Thread):
     Parameters
     ----------
     act : callable
-        What is done.
+        What is done; may return the seconds until something is due again.
     every : float
-        Seconds between two times, unless woken.
+        The most seconds between two times, unless woken.
     """
 
     def __init__(self, name: str, act: Callable[[], object], every: float) -> None:
@@ -38,8 +38,9 @@ class Loop(threading.Thread):
         """Act until the process ends."""
         while True:
             self.woken.clear()
+            due: object = None
             try:
-                self.act()
+                due = self.act()
             except PrivgateError as exc:
                 self.problem = str(exc)
                 logger.warning("%s: %s; trying again", self.name, exc)
@@ -48,7 +49,7 @@ class Loop(threading.Thread):
                 logger.exception("%s: a bug in privgate; trying again", self.name)
             else:
                 self.problem, self.fine_at = "", time.monotonic()
-            self.woken.wait(self.every)
+            self.woken.wait(min(self.every, max(due, 1.0)) if isinstance(due, float) else self.every)
 
 
 def metrics(counts: Counts, swept: Swept, loop: Loop) -> str:

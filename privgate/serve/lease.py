@@ -43,21 +43,30 @@ class Lease:
         self.client, self.name, self.version = client, name, version
         self.holder, self.seconds, self.settle = holder, seconds, settle
         self.request = Request()
+        self.free_at = 0.0
         self.lost = threading.Event()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def take(self, asked: Request | None) -> bool:
-        """Take the request if nobody holds it; ``asked`` is what is written where no tag stands (a candidate)."""
+        """Take the request if nobody holds it; ``asked`` is what is written where no tag stands (a candidate).
+
+        Where it was not taken ``free_at`` says when to look again, Unix time.
+        """
         begin = time.monotonic()
         text = read(self.client, self.name, self.version)
         found = asked if text is None else Request.parse(text)
+        self.free_at = time.time() + self.seconds
         if found is None or found.held(time.time()):
             return False
         self.request = found.taken(self.holder, time.time(), self.seconds)
         self._write()
         if time.monotonic() - begin > self.settle / 2:
-            return False  # too late to know who else wrote: our own name now keeps everybody away until it expires
+            # too late to know who else wrote. Whoever did sees that the name is not theirs any more, and gives up
+            time.sleep(self.settle)
+            self.release()
+            self.free_at = time.time() + self.settle
+            return False
         time.sleep(self.settle)
         if read(self.client, self.name, self.version) != self.request.text():
             return False

@@ -5,6 +5,7 @@ check, a result decided since the work began needs no second one, an alias that 
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,9 +111,10 @@ class Reconciler:
         self.client, self.settings, self.lease_for = client, settings, lease_for
         self.counts = Counts()
         self._later: dict[tuple[str, str], tuple[float, float, str]] = {}  # -> (not before, wait, what was asked)
+        self._free_at = math.inf  # Unix time when the first lease ends that kept us from a request
 
-    def look(self) -> None:
-        """Look once.
+    def look(self) -> float:
+        """Look once; return the seconds until something is due that could not be done now, infinity if nothing is.
 
         Raises
         ------
@@ -121,6 +123,7 @@ class Reconciler:
         """
         guard = Guard.load(self.settings.config)
         asking = dict(self._asking())
+        self._free_at = math.inf
         self._later = {k: v for k, v in self._later.items() if k in asking}
         # the oldest version first, so that an alias is moved forward
         for (name, version), asked in sorted(asking.items(), key=lambda item: (item[0][0], int(item[0][1]))):
@@ -134,6 +137,8 @@ class Reconciler:
             else:
                 self._later.pop((name, version), None)
         self.counts.looked_now(len(asking))
+        now, put_off = time.monotonic(), min((when for when, _, _ in self._later.values()), default=math.inf)
+        return min(put_off - now, self._free_at - time.time())
 
     def _asking(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Give (name, version) and the tag's value of everything that asks, candidates with an empty value."""
@@ -151,12 +156,15 @@ class Reconciler:
     def _attend(self, guard: Guard, name: str, version: str, text: str) -> None:
         request = Request.parse(text) if text else Request(target=self.settings.candidate_target)
         if request.held(time.time()):
+            self._free_at = min(self._free_at, request.until)
             return
         job = self._job(guard, name, version, request)
         if self._answered(guard, job) if not text else self._waits_for_a_signer(guard, job):
             return
         lease = self.lease_for(name, version)
         if not lease.take(None if text else request):
+            # somebody was quicker, or the registry too slow to tell
+            self._free_at = min(self._free_at, lease.free_at)
             return
         try:
             # somebody may have worked on it, or asked for something else, since we looked

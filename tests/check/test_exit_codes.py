@@ -132,6 +132,8 @@ def test_3_a_bug_shows_its_traceback_and_approves_nothing():
 def test_130_interrupted_says_that_the_same_command_resumes():
     code = (
         "import sys, os, signal\n"
+        # a shell that started these tests in the background has left the signal ignored
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from privgate.__main__ import run\n"
         "import privgate.cli.report as r\n"
         "r.report.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)\n"

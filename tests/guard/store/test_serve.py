@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.errors import UsageError
+from privgate.serve.app import Loop
 from privgate.serve.lease import Lease, read
 from privgate.serve.request import TAG, Request
 from privgate.serve.webhook import WINDOW, Deliveries
@@ -127,6 +129,45 @@ def test_of_many_who_want_a_lease_at_once_one_gets_it(registry, name):
     again.done()
     assert read(registry.client, name, version) == "dtp-1,production"
     registry.client.delete_model_version_tag(name, version, TAG)
+
+
+class SlowRegistry:
+    """One version's tags; writing takes longer than a lease is open."""
+
+    def __init__(self, seconds):
+        self.tags, self.seconds = {TAG: "dtp-1"}, seconds
+
+    def get_model_version(self, name, version):
+        return SimpleNamespace(tags=dict(self.tags))
+
+    def set_model_version_tag(self, name, version, key, value):
+        self.tags[key] = value
+        time.sleep(self.seconds)
+
+
+def test_who_wrote_too_late_keeps_nobody_away_and_looks_again_soon():
+    slow = SlowRegistry(0.2)
+    lease = Lease(slow, "m", "1", holder="h", seconds=600.0, settle=0.2)
+
+    assert not lease.take(None)
+    assert not Request.parse(slow.tags[TAG]).held(time.time())
+    assert lease.free_at < time.time() + 1
+    slow.seconds = 0.0
+    again = Lease(slow, "m", "1", holder="h", seconds=600.0, settle=0.2)
+    assert again.take(None)
+    again.release()
+    other = Lease(slow, "m", "1", holder="other", seconds=5.0, settle=0.2)
+    assert other.take(None)
+    assert not again.take(None)
+    assert again.free_at > time.time() + 60
+    other.release()
+
+
+def test_a_loop_comes_back_when_something_is_due():
+    looks = []
+    loop = Loop("looks", lambda: looks.append(time.monotonic()) or 0.0, every=600.0)
+    loop.start()
+    until(lambda: len(looks) >= 2, seconds=100)
 
 
 # the process
