@@ -12,6 +12,7 @@ from privgate.families.naive_bayes.contingency_table import ContingencyTable
 from privgate.families.naive_bayes.gaussian_certificate import GaussianNB
 from privgate.families.naive_bayes.multinomial_certificate import MultinomialNB
 from privgate.families.neighbours.smoothed_neighbors import SmoothedNeighbors
+from privgate.families.sharded import ShardedMembers
 from privgate.families.trees.random_trees import RandomTrees
 
 ALL: dict[str, Certificate] = {
@@ -25,6 +26,7 @@ ALL: dict[str, Certificate] = {
         ContingencyTable(),
         SmoothedNeighbors(),
         RandomTrees(),
+        ShardedMembers(),
         LinearSoftmax(),
         Newton(),
         StrongConvexity(),
