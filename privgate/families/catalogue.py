@@ -1,6 +1,6 @@
 """The engines in the order in which they are asked: closed form, certified Newton, tree, batched networks, refit."""
 
-from privgate.families import refit, ridge
+from privgate.families import refit, ridge, sharded
 from privgate.families.discriminants import lda, qda
 from privgate.families.engine import Engine
 from privgate.families.logistic import engine as logistic
@@ -24,6 +24,7 @@ ALL: tuple[Engine, ...] = (
     logistic.ENGINE,
     decision_tree.ENGINE,
     torch_nets.ENGINE,
+    sharded.ENGINE,
     refit.ENGINE,
 )
 

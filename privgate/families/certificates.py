@@ -10,6 +10,7 @@ from privgate.families.naive_bayes.contingency_table import ContingencyTable
 from privgate.families.naive_bayes.gaussian_certificate import GaussianNB
 from privgate.families.naive_bayes.multinomial import MultinomialCertificate
 from privgate.families.neighbours.k_nearest import SmoothedNeighbors
+from privgate.families.sharded import ShardedMembers
 from privgate.families.trees.random_trees import RandomTrees
 
 ALL: dict[str, Certificate] = {
@@ -23,6 +24,7 @@ ALL: dict[str, Certificate] = {
         ContingencyTable(),
         SmoothedNeighbors(),
         RandomTrees(),
+        ShardedMembers(),
         LinearSoftmax(),
         Newton(),
         StrongConvexity(),

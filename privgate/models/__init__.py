@@ -1,59 +1,25 @@
-"""Models that can be certified: three classifiers whose answers one person cannot move far, by a theorem.
+"""Models that can be certified: classifiers whose answers one person cannot move far, by a theorem.
 
 They follow scikit-learn's conventions (``fit``, ``predict_proba``, ``get_params``) without importing it, and are
 recipes like any other estimator. Each exists because the library's own version breaks a hypothesis of its theorem: no
 smoothing, ties that depend on who else is there, a structure that follows the data.
 """
 
-import inspect
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.models.classifier import Classifier
+from privgate.models.sharded import Sharded
+
+__all__ = ["ContingencyTable", "RandomTrees", "Sharded", "SmoothedNeighbors"]
+
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-class _Classifier:
-    """Parameters in and out, by the names of the constructor."""
-
-    classes: Any
-    classes_: NDArray[Any]
-    _estimator_type = "classifier"
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
-        """Return the constructor's arguments."""
-        del deep
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set constructor arguments."""
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
-            setattr(self, name, value)
-        return self
-
-    def predict_proba(self, X: Any) -> Float:
-        """Return probabilities, shape (n, K), in the order of ``classes_``."""
-        raise NotImplementedError
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each record; ties go to the earlier class."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-
-    def _labels(self, y: Any) -> Index:
-        labels = np.asarray(y)
-        self.classes_ = np.unique(labels if self.classes is None else np.asarray(self.classes))
-        unknown = ~np.isin(labels, self.classes_)
-        if unknown.any():
-            raise ValueError(f"{int(unknown.sum())} labels are none of the {len(self.classes_)} declared classes")
-        return np.searchsorted(self.classes_, labels).astype(np.int64)
-
-
-class ContingencyTable(_Classifier):
+class ContingencyTable(Classifier):
     """Shares of labels among records with exactly the same features, smoothed.
 
     Parameters
@@ -92,7 +58,7 @@ def shares(counts: Float, alpha: float) -> Float:
     return np.asarray(np.divide(counts + alpha, total, out=np.full(counts.shape, 1.0 / K), where=total > 0))
 
 
-class SmoothedNeighbors(_Classifier):
+class SmoothedNeighbors(Classifier):
     """k nearest neighbors with additive smoothing; equally distant records count in the order of their own features.
 
     Parameters
@@ -138,7 +104,7 @@ class SmoothedNeighbors(_Classifier):
         return shares(out, self.alpha)
 
 
-class RandomTrees(_Classifier):
+class RandomTrees(Classifier):
     """Decision trees whose splits are drawn before the data are seen; only the leaves count.
 
     Parameters

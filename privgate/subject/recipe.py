@@ -170,6 +170,19 @@ class Recipe:
         made = estimators.decode(self.recorded["estimator"], lambda ref: sources.resolve(ref, None))
         return estimators.set_seed(made, self.seed)
 
+    @property
+    def own_model(self) -> Mapping[str, Any] | None:
+        """The recorded constructor arguments of one of ``privgate.models``, with its name as ``"class"``; else None.
+
+        What it wraps may be anybody's learner and is not imported.
+        """
+        spec = self.payload.get("estimator")
+        if not self.is_estimator or self.payload["predict"] is not None or not isinstance(spec, Mapping):
+            return None
+        home, _, name = str(spec.get("class")).partition(":")
+        mine = any(part.split("/")[0].removesuffix(".py") == "privgate" for part in self.snapshot or ())
+        return {**spec["params"], "class": name} if home == "privgate.models" and not mine else None
+
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
         if self.is_estimator:

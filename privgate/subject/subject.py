@@ -11,6 +11,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.errors import SubjectError
 from privgate.subject import estimators
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -23,6 +24,10 @@ class RegisteredModel(Protocol):
     def load(self) -> Any:
         """Return the native model object (runs stored code; workers only)."""
         ...
+
+
+def _no_import(name: str) -> Any:
+    raise SubjectError(f"labels are declared as {name}, which is no list of labels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +95,9 @@ class Subject:
 
         None where labels are read off the data, as scikit-learn does, or where the data hold others.
         """
-        if not any(
-            r.startswith("privgate.models:") for r in estimators.references(self.recipe.payload.get("estimator"))
-        ):
-            return None
-        stated = getattr(self.recipe.library_estimator, "classes", None)
-        if stated is None or type(self.recipe.library_estimator).__module__ != "privgate.models":
+        own = self.recipe.own_model
+        stated = None if own is None or own.get("classes") is None else estimators.decode(own["classes"], _no_import)
+        if stated is None:
             return None
         declared = np.unique(np.asarray(stated))
         return declared if np.isin(self.data.classes(), declared).all() else None

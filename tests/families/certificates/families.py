@@ -9,9 +9,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+from privgate.models import ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,8 @@ class Instance:
         for rows in self.subject.data.units:
             keep = np.ones(len(y), dtype=bool)
             keep[rows] = False
-            if len(np.unique(y[keep])) < len(np.unique(y)):
+            undeclared = self.subject.declared_classes is None
+            if undeclared and len(np.unique(y[keep])) < len(np.unique(y)):
                 found.append(np.inf)
                 continue
             try:
@@ -179,6 +181,20 @@ def trees(rng):
     return Instance(_subject(rng, estimator, X, y, None), queries)
 
 
+def sharded(rng):
+    X, y, _, queries = _numbers(rng)
+    base = [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2, splitter="random"), GaussianNB()]
+    estimator = Sharded(
+        base[int(rng.integers(3))],
+        shards=int(rng.integers(1, 6)),
+        dtp=float(rng.choice([0.1, 1.0, 3.0])),
+        classes=list(range(int(y.max()) + 1)),
+        combine=str(rng.choice(["log_pool", "mean", "votes"])),
+        random_state=int(rng.integers(100)),
+    )
+    return Instance(_subject(rng, estimator, X, y, None), queries)
+
+
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws
 FAMILIES = {
     "categorical_nb": categorical,
@@ -189,6 +205,7 @@ FAMILIES = {
     "contingency_table": table,
     "smoothed_neighbors": neighbors,
     "random_trees": trees,
+    "sharded": sharded,
     "newton": logistic,
     "strong_convexity": penalised,
     # these two read parameters that an engine leaves behind

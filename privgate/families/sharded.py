@@ -1,0 +1,183 @@
+"""Members that are strangers to one another: leaving somebody out trains one of them again, and a theorem bounds it."""
+
+from typing import Any
+
+import numpy as np
+
+from privgate.families import refit
+from privgate.families.certificate import Certificate, Certified
+from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
+from privgate.models import Sharded
+from privgate.subject import estimators
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+
+#: fewer members than this is clipping, which lowers DTP and leaves attacks as they were
+FEW = 4
+
+
+def declared(subject: Subject) -> Sharded | None:
+    """Return the recipe's ``Sharded`` without its learner, which may be anybody's and is not imported; else None."""
+    own = subject.recipe.own_model
+    if own is None or own["class"] != "Sharded":
+        return None
+    rest = {k: estimators.decode(v, _nothing) for k, v in own.items() if k not in ("class", "base", "public")}
+    return Sharded(public=own["public"], **rest)
+
+
+def _nothing(name: str) -> Any:
+    raise LookupError(name)
+
+
+def shards(made: Sharded, subject: Subject) -> Index:
+    """Return the shard of every pool record, shape (P,)."""
+    X, _ = subject.data.pool()
+    return made.shard_of(X)
+
+
+class ShardedMembers(Certificate):
+    """Whatever the learner does, a person changes the answers of the members that hold them, and those are clipped.
+
+    Holds for every data set with these labels, for a learner that reads nothing but the records it is given: every run
+    compares members with trainings of the whole.
+    """
+
+    name = "sharded"
+    source = "docs/mathematics.md, section 12, Theorems 12.1 and 12.2"
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if declared(subject) is None:
+            return "does not apply, because the recipe is not privgate.models.Sharded released by predict_proba"
+        if subject.declared_classes is None:
+            return "does not apply, because classes= does not declare every label of the training data"
+        if not subject.release.exact:
+            return f"does not apply, because the release is {subject.release.form}; the bound is about probabilities"
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound of each of ``units`` by the number of shards that its records are in."""
+        del retrained, limit
+        made = declared(subject)
+        assert made is not None  # noqa: S101  applies() said so
+        shard = shards(made, subject)
+        held = np.array([len(np.unique(shard[subject.data.units[int(u)]])) for u in units], dtype=np.int64)
+        words = [
+            "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
+        ]
+        if made.shards < FEW:
+            words.append(f"{made.shards} shards are clipping: attacks stay as they were; judge them by an attack rule")
+        return Certified(
+            made.bound(held),
+            np.zeros(len(units)),
+            np.zeros(len(units), dtype=bool),
+            tuple(words),
+            {"shards": made.shards, "dtp": made.dtp, "combine": made.combine, "most_shards": int(held.max(initial=0))},
+        )
+
+
+class ShardedEngine(Engine):
+    """Trains the members again that held the unit, each by a call of the training function on its shard alone.
+
+    A member's clipped answer is read off a model all of whose other members had nothing to learn from and answer
+    nothing. Exact up to rounding; 1/k of a training a person and shard.
+    """
+
+    name = "sharded"
+
+    def supports(self, subject: Subject) -> str:
+        """Return why this engine does not cover the recipe; empty if it does."""
+        made = declared(subject)
+        if made is None:
+            return "the recipe is not privgate.models.Sharded released by predict_proba"
+        if subject.declared_classes is None:
+            return "classes= does not declare every label"
+        if made.public is not None:
+            return "members that share public records answer without records of their own too"
+        return ""
+
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
+        """Return the number of calls, each of one member."""
+        plain = refit.ENGINE.cost(subject, units, seeds)
+        made = declared(subject)
+        return Cost(plain.fits + len(seeds) * (made.shards if made else 0), plain.cpu_seconds, plain.memory_bytes)
+
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return models with and without each unit; a unit whose training failed is handed on to refits."""
+        subject, units, seeds = asked.subject, asked.units, asked.seeds
+        made = declared(subject)
+        assert made is not None  # noqa: S101  supports() said so
+        members, K = subject.data.units, len(subject.classes)
+        shard = shards(made, subject)[: subject.data.n]
+        row_unit, row_query = asked.rows
+        bounds = np.searchsorted(row_unit, np.arange(len(units) + 1))
+        every, place = np.unique(row_query, return_inverse=True)
+        held = [np.flatnonzero(shard == m) for m in range(made.shards)]
+        work = [(u, int(m)) for u in range(len(units)) for m in np.unique(shard[members[units[u]]])]
+        whole = [Fit(seed, every, members=rows) for seed in seeds for rows in held]
+        less = [
+            Fit(seed, row_query[bounds[u] : bounds[u + 1]], members=np.setdiff1d(held[m], members[units[u]]))
+            for seed in seeds
+            for u, m in work
+        ]
+        answers = asked.fleet.fits(subject, whole + less, label="training single members")
+        bad = {work[i % len(work)][0] for i, a in enumerate(answers[len(whole) :]) if a.problem}
+        if any(a.problem for a in answers[: len(whole)]):
+            bad = set(range(len(units)))  # then refits say what is wrong with it
+        each = [np.zeros((0, K)) if a.problem else read(made, a.log_p, K) for a in answers]
+        log_with = np.zeros((len(seeds), len(row_query), K))
+        log_without = np.zeros_like(log_with)
+        for s in range(len(seeds) if len(bad) < len(units) else 0):
+            full = np.stack(each[s * made.shards : (s + 1) * made.shards])[:, place]
+            log_with[s] = pooled(made, full)
+            changed = full.copy()
+            for (u, m), mine in zip(work, each[len(whole) + s * len(work) :], strict=False):
+                if u not in bad:
+                    changed[m, bounds[u] : bounds[u + 1]] = mine
+            log_without[s] = pooled(made, changed)
+        covered = np.array([u not in bad for u in range(len(units))], dtype=bool)
+        found = Retrained(
+            units=np.asarray(units, dtype=np.int64),
+            seeds=seeds,
+            row_unit=row_unit,
+            row_query=row_query,
+            log_with=log_with,
+            log_without=log_without,
+            error=np.full(len(units), rounding(made, K)),
+            status=np.full(len(units), Status.EXACT, dtype=object),
+            engine=np.full(len(units), self.name, dtype=object),
+        )
+        return found.select(covered), np.asarray(units, dtype=np.int64)[~covered]
+
+
+def read(made: Sharded, log_p: Float, K: int) -> Float:
+    """Return one member's part of the answer, shape (n, K), from a model whose other members answer nothing."""
+    if made.combine == "log_pool":
+        return np.asarray(made.shards * (log_p - log_p.max(axis=1, keepdims=True)))
+    alone = np.exp(log_p) * (made.shards + K * made.alpha) - made.alpha
+    return np.asarray(alone - (made.shards - 1) / K)
+
+
+def pooled(made: Sharded, parts: Float) -> Float:
+    """Return log-probabilities of all members together; ``parts`` has shape (members, n, K)."""
+    K = parts.shape[-1]
+    if made.combine == "log_pool":
+        z = parts.mean(axis=0)
+        return np.asarray(z - np.logaddexp.reduce(z, axis=1, keepdims=True))
+    return np.asarray(np.log((parts.sum(axis=0) + made.alpha) / (made.shards + K * made.alpha)))
+
+
+def rounding(made: Sharded, K: int) -> float:
+    """Return how far a log-probability put together here may be from the library's, nats."""
+    unit = np.finfo(np.float64).eps
+    if made.combine == "log_pool":
+        return float(16 * (K + made.shards + 8) * unit)
+    # a member's share comes out of a difference with numbers up to M + K alpha; the answer is at least alpha
+    whole = made.shards + K * made.alpha
+    return float(16 * (K + made.shards + 8) * unit * made.shards * whole / made.alpha)
+
+
+ENGINE = ShardedEngine()

@@ -1,0 +1,329 @@
+"""Any learner, trained once a shard: one person reaches one member's answers, and those are clipped.
+
+A person's shard is a keyed hash of their own id (or own features) and nothing else: nobody else's absence moves them.
+What a member answers is cut to a range that the wanted DTP allows; the theorem then holds whatever the learner does.
+"""
+
+import contextlib
+import hashlib
+import math
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.models.classifier import Classifier
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+#: nats that float64 may move an answer by; the ranges below leave this much of ``dtp`` unused
+_SPARE = 1e-9
+#: clipping further than this cannot be told from not clipping
+_LONGEST = 300.0
+
+
+def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
+    """Return the largest change of any label's log-probability, nats, when a share of the members changes at will.
+
+    Parameters
+    ----------
+    clip : float
+        R: a member's log-probabilities lie within R of their largest, nats.
+    share : float
+        Members that hold the person, of all; at most 1.
+    n_classes : int
+        Declared labels.
+
+    Notes
+    -----
+    ``docs/mathematics.md``, section 12, Theorem 12.1; attained.
+    """
+    if n_classes < 2:
+        return 0.0
+    others = np.log(n_classes - 1)
+    moved = clip * (1 - 2 * min(share, 1.0))
+    return float(np.logaddexp(0.0, others + clip) - np.logaddexp(0.0, others + moved))
+
+
+def votes_bound(alpha: float, memberships: int) -> float:
+    """Return the same for smoothed votes or averaged probabilities: ``ln(1 + r / alpha)`` (Theorem 12.2)."""
+    return float(np.log1p(memberships / alpha)) if alpha > 0 else float("inf")
+
+
+class Sharded(Classifier):
+    """A classifier of members that are strangers to one another, each trained on the records of its own shard.
+
+    Parameters
+    ----------
+    base : estimator
+        Any classifier with ``fit`` and ``predict_proba``: a Pipeline, so that every scaler, encoder, tuning and early
+        stopping happens inside a member, on that member's records alone.
+    shards : int
+        k, members. Fewer than 4 is mere clipping: judge it beside an attack rule.
+    dtp : float
+        What one person in one shard may change any label's log-probability by, nats; decides how far answers are cut.
+    classes : sequence
+        Every label there can be, declared before the data are seen.
+    combine : {"log_pool", "mean", "votes"}
+        Average of clipped log-probabilities, of probabilities, or of votes, the latter two smoothed. The log pool suits
+        shards with enough records, the mean weak members.
+    ids : str or int, optional
+        Column of X that names the person; members do not see it. Without it a record's own features name it, and a
+        person with several different records is in several shards, which the certificate counts.
+    public : tuple (X, y), optional
+        Records of nobody in the training data; every member gets them, without the column ``ids``.
+    key : str
+        Key of the hash; declared, never chosen by looking at the data.
+    random_state : int
+        Each member draws its own seed from this and its number.
+
+    Raises
+    ------
+    ValueError
+        No classes are declared, labels are not among them, a parameter is out of range, or a record has no id.
+
+    Notes
+    -----
+    ``docs/mathematics.md``, section 12. The bound is about answers: whoever gets the file sees every member.
+    """
+
+    __module__ = "privgate.models"  # the name that recipes and stored models keep
+
+    def __init__(  # noqa: PLR0917  scikit-learn clones by keyword
+        self,
+        base: Any = None,
+        shards: int = 10,
+        dtp: float = 1.0,
+        classes: Any = None,
+        combine: Literal["log_pool", "mean", "votes"] = "log_pool",
+        ids: str | int | None = None,
+        public: Any = None,
+        key: str = "privgate",
+        random_state: int = 0,
+    ) -> None:
+        self.base = base
+        self.shards = shards
+        self.dtp = dtp
+        self.classes = classes
+        self.combine = combine
+        self.ids = ids
+        self.public = public
+        self.key = key
+        self.random_state = random_state
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
+        """Return the constructor's arguments, and ``base``'s as ``base__name``."""
+        own = super().get_params(deep=False)
+        if deep and hasattr(self.base, "get_params"):
+            own |= {f"base__{name}": value for name, value in self.base.get_params(deep=True).items()}
+        return own
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments, and ``base``'s by ``base__name``."""
+        inner = {name.removeprefix("base__"): v for name, v in params.items() if name.startswith("base__")}
+        super().set_params(**{name: v for name, v in params.items() if not name.startswith("base__")})
+        if inner:
+            self.base.set_params(**inner)
+        return self
+
+    @property
+    def clip(self) -> float:
+        """R, nats: the largest range with ``log_pool_bound`` at most ``dtp``, rounded down."""
+        low, high, K = 0.0, _LONGEST, len(np.unique(np.asarray(self.classes)))
+        for _ in range(100):
+            middle = (low + high) / 2
+            if log_pool_bound(middle, 1 / self.shards, K) <= self.dtp - _SPARE:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    @property
+    def alpha(self) -> float:
+        """Smoothing of votes and averaged probabilities with ``votes_bound`` at most ``dtp``, rounded up."""
+        return float(1 / np.expm1(self.dtp - _SPARE)) * (1 + 1e-12)
+
+    def bound(self, n_shards: Index) -> Float:
+        """Return the largest change, nats, that somebody in each number of shards can make; for every data set."""
+        if self.combine == "log_pool":
+            K, R = len(np.unique(np.asarray(self.classes))), self.clip
+            return np.array([log_pool_bound(R, s / self.shards, K) for s in n_shards]) + _SPARE
+        return np.array([votes_bound(self.alpha, int(s)) for s in n_shards]) + _SPARE
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
+        self._check()
+        self._labels(y)
+        shard = self.shard_of(X)
+        features, labels = self._features(X), np.asarray(y)
+        self.members_ = [
+            self._member(m, _take(features, rows), labels[rows])
+            for m, rows in ((m, np.flatnonzero(shard == m)) for m in range(self.shards))
+        ]
+        return self
+
+    def _check(self) -> None:
+        if self.classes is None:
+            raise ValueError("Sharded needs classes=[…], every label there can be: labels read off the data can leave")
+        if float(self.shards) % 1 or self.shards < 1:
+            raise ValueError(f"shards must be a whole number from 1, not {self.shards!r}")
+        if not (np.isfinite(self.dtp) and self.dtp > 2 * _SPARE):
+            raise ValueError(f"dtp must be a positive number of nats, not {self.dtp!r}")
+        if self.combine not in ("log_pool", "mean", "votes"):
+            raise ValueError(f"combine must be 'log_pool', 'mean' or 'votes', not {self.combine!r}")
+        if not (hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")):
+            raise ValueError("base must be an estimator with fit and predict_proba, the learner of every member")
+        if self.public is not None and not np.isin(np.asarray(self.public[1]), np.asarray(self.classes)).all():
+            raise ValueError("public records have labels that classes= does not declare")
+
+    def _member(self, number: int, X: Any, y: NDArray[Any]) -> Any:
+        """Return the trained member, or None where training it is not possible: its records alone decide that."""
+        from sklearn.base import clone
+
+        if self.public is not None:
+            X, y = _joined(self.public[0], X), np.concatenate([np.asarray(self.public[1]), y])
+        if not len(y):
+            return None
+        member = clone(self.base)
+        seed = int.from_bytes(self._hash(f"seed {self.random_state} of member {number}".encode()), "big") % 2**31
+        states = [n for n in member.get_params(deep=True) if n == "random_state" or n.endswith("__random_state")]
+        member.set_params(**dict.fromkeys(states, seed))
+        try:
+            with _randomness_of_its_own(seed):
+                return member.fit(X, y)
+        except Exception:  # noqa: BLE001  a learner may refuse its records in any way; the theorem covers it
+            return None
+
+    def shard_of(self, X: Any) -> Index:
+        """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
+        hashes = (int.from_bytes(self._hash(own), "big") for own in _names(X, self.ids))
+        return np.fromiter((h % self.shards for h in hashes), dtype=np.int64)
+
+    def _hash(self, what: bytes) -> bytes:
+        return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()
+
+    def _features(self, X: Any) -> Any:
+        """Return X without the column of ids."""
+        if self.ids is None:
+            return X
+        if hasattr(X, "columns"):
+            return X.drop(columns=[self.ids], errors="ignore")
+        return np.delete(np.asarray(X), int(self.ids), axis=1)
+
+    def predict_proba(self, X: Any) -> Float:
+        """Return what the members agree on, shape (n, K), in the order of ``classes_``."""
+        features, K = self._features(X), len(self.classes_)
+        n = features.shape[0] if hasattr(features, "shape") else len(features)
+        each = [_answers(m, features, n, self.classes_) for m in self.members_]
+        if self.combine == "log_pool":
+            pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
+            p = np.exp(pooled - pooled.max(axis=1, keepdims=True))
+            return np.asarray(p / p.sum(axis=1, keepdims=True))
+        q = [_voted(z) if self.combine == "votes" else _normalised(z) for z in each]
+        return np.asarray((np.sum(q, axis=0) + self.alpha) / (self.shards + K * self.alpha))
+
+
+@contextlib.contextmanager
+def _randomness_of_its_own(seed: int) -> Iterator[None]:
+    """Seed what learners draw from without being told, and put it back: members must not share a stream."""
+    torch = sys.modules.get("torch")
+    kept = np.random.get_state(), random.getstate(), torch.get_rng_state() if torch else None  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+    if torch:
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(kept[0])  # noqa: NPY002
+        random.setstate(kept[1])
+        if torch:
+            torch.set_rng_state(kept[2])
+
+
+def clipped(z: Float, clip: float) -> Float:
+    """Return log-probabilities less their largest, none below ``-clip``; rows without a finite largest become 0."""
+    top = z.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        out = np.maximum(z - top, -clip)
+    return np.where(np.isfinite(top) & ~np.isnan(z).any(axis=1, keepdims=True), out, 0.0)
+
+
+def _normalised(z: Float) -> Float:
+    q = np.exp(clipped(z, np.inf))
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def _voted(z: Float) -> Float:
+    """Return one vote for the likeliest label; a member without an answer gives every label the same share."""
+    q = _normalised(z)
+    vote = np.eye(z.shape[1])[q.argmax(axis=1)]
+    return np.where((q == q[:, :1]).all(axis=1, keepdims=True), q, vote)
+
+
+def _answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
+    """Return a member's log-probabilities of the declared labels, shape (n, K); NaN where it does not answer."""
+    nothing = np.full((n, len(classes)), np.nan)
+    if member is None:
+        return nothing
+    try:
+        p = np.asarray(member.predict_proba(X), dtype=np.float64)
+        place = np.searchsorted(classes, np.asarray(member.classes_))
+        out = np.full((n, len(classes)), -np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out[:, place] = np.log(p)
+    except Exception:  # noqa: BLE001  whatever a member does, it is one member's answer
+        return nothing
+    return np.where(np.isposinf(out).any(axis=1, keepdims=True), np.nan, out)
+
+
+def _names(X: Any, ids: str | int | None) -> Iterator[bytes]:
+    """Yield what names each record: its id, or its own features; numbers by value, everything else as text."""
+    if hasattr(X, "tocsr"):
+        X = X.toarray() if ids is None else X[:, [int(ids)]].toarray()
+    elif hasattr(X, "columns"):
+        if ids is not None and ids not in X.columns:
+            raise ValueError(f"X has no column {ids!r} that would name the person; its columns: {list(X.columns)[:20]}")
+        X = X if ids is None else X[[ids]]
+    elif ids is not None:
+        X = np.asarray(X, dtype=object)[:, [int(ids)]]
+    rows = X.itertuples(index=False, name=None) if hasattr(X, "columns") else iter(X)
+    for row in rows:
+        cells = row if isinstance(row, tuple) else np.asarray(row, dtype=object).ravel().tolist()
+        if ids is not None and _text(cells[0]) == "missing":
+            raise ValueError(f"column {ids!r} holds no id for some record; every record belongs to one person")
+        yield "\x1f".join(_text(cell) for cell in cells).encode()
+
+
+def _text(cell: Any) -> str:
+    """Return one spelling a value, whatever type a table keeps it in: 1, 1.0 and True are the same number."""
+    if isinstance(cell, int | float | np.number | np.bool_):
+        with contextlib.suppress(OverflowError, TypeError):  # whole numbers beyond float64; complex ones
+            number = float(cell)
+            return "missing" if math.isnan(number) else f"number {number!r}"
+    # None, NaT and pandas' NA have no value to be named by
+    if cell is None or type(cell).__name__ in ("NaTType", "NAType"):
+        return "missing"
+    return f"text {cell!r}" if isinstance(cell, str) else f"{type(cell).__name__} {cell!r}"
+
+
+def _take(X: Any, rows: Index) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
+
+
+def _joined(public: Any, own: Any) -> Any:
+    """Return public records, then a member's own."""
+    if hasattr(own, "iloc"):
+        import pandas as pd
+
+        return pd.concat([public, own], ignore_index=True)
+    if hasattr(own, "tocsr"):
+        import scipy.sparse as sp
+
+        return sp.vstack([public, own], format="csr")
+    return np.concatenate([public, own]) if hasattr(own, "shape") else [*public, *own]
