@@ -49,6 +49,11 @@ def of_array(array: NDArray[Any]) -> str:
     return of_bytes(header, np.ascontiguousarray(a).tobytes())
 
 
+def generator(digest: str, *, start: int = 0, digits: int = 16) -> np.random.Generator:
+    """Return randomness that is fixed before anything is looked at: drawn from some hexadecimal digits of a digest."""
+    return np.random.default_rng(int(digest.removeprefix("sha256:")[start : start + digits], 16))
+
+
 def of_file(path: Path) -> str:
     """Return the plain sha256 of a file's bytes, as other tools print it."""
     h = hashlib.sha256()

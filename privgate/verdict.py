@@ -98,6 +98,13 @@ class Finding:
         return cls(**raw)
 
 
+def together(findings: Iterable[Finding]) -> Outcome:
+    """Return the worst outcome of findings; where no rule was judged among them, inconclusive at best."""
+    found = list(findings)
+    judged = any(not f.rule.startswith("precondition:") for f in found)
+    return worst([*(f.outcome for f in found), *([] if judged else [Outcome.INCONCLUSIVE])])
+
+
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """What was decided, and everything it rests on.
@@ -125,10 +132,7 @@ class Verdict:
     @property
     def outcome(self) -> Outcome:
         """The worst finding; no rules judged is inconclusive."""
-        judged = [f for f in self.findings if not f.rule.startswith("precondition:")]
-        if not judged:
-            return worst([Outcome.INCONCLUSIVE, *(f.outcome for f in self.findings)])
-        return worst(f.outcome for f in self.findings)
+        return together(self.findings)
 
     @property
     def approved(self) -> bool:

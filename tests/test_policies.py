@@ -56,15 +56,13 @@ def test_dtp_1_says_before_training_what_it_cannot_conclude_and_names_pdtp_1():
 
 
 def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
-    from privgate.policy.rules.membership import least_non_members
-
     policy, base = Policy.load("dtp-1-attacks"), Policy.load("dtp-1")
 
     rules = {r.name: r for r in policy.rules}
     assert rules["dtp"] == base.rules[0]
     assert policy.resolved["extends"] == ["dtp-1 1"]
     rate = rules["attack_tpr"]
-    assert policy.audit.min_candidates >= least_non_members(rate.at_fpr, rate.confidence)
+    assert policy.audit.min_candidates >= rate.least
     facts = {"certificates": ["x"], "candidates": policy.audit.min_candidates}
     assert [r.cannot_conclude(facts) for r in policy.rules] == [""] * len(policy.rules)
 

@@ -15,8 +15,10 @@ from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Evidence, Measurement, Precondition, Request
 from privgate.influence import as_published, leave_one_out, modes
 from privgate.policy import Policy
+from privgate.policy.rules import METRICS
 from privgate.run import controls, serving
 from privgate.run.changed import MORE
+from privgate.run.needs import Need
 from privgate.run.preconditions import preconditions as data_preconditions
 from privgate.run.recipe_controls import trainings
 from privgate.run.run import Bench, Limits
@@ -101,18 +103,16 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
 def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
     """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
     now = dt.datetime.now(dt.UTC)
-    day = now.date()
-    verdict = Verdict(
-        policy=named(policy), findings=policy.judge(evidence, today=day), evidence=evidence, observed=observe
-    )
+    judged = policy.judge(evidence, today=now.date())
+    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
-        "waivers": [w.payload() for w in policy.waived(evidence, today=day)],
+        "waivers": [w.payload() for w in judged.waivers],
     }
     if not verdict.outcome.releases:
         detail["next_steps"] = list(evidence.detail.get("remedies", ()))
     if verdict.approved:
-        last = dt.datetime.combine(policy.expires(evidence, today=day), dt.time(23, 59, 59), dt.UTC)
+        last = dt.datetime.combine(judged.expires, dt.time(23, 59, 59), dt.UTC)
         detail["expires"] = last.isoformat(timespec="seconds")
     return replace(verdict, detail=detail)
 
@@ -165,7 +165,7 @@ def unit_limits(policy: Policy) -> tuple[float, ...]:
     """Return the limits, in nats, that rules set on single units: where engines and certificates look closer."""
     limits = set()
     for rule in policy.rules:
-        if rule.metric in ("dtp", "pdtp"):
+        if rule.about.per_unit:
             threshold = rule.request().option("threshold")
             limits.add(float(rule.limit if threshold is None else threshold))
     return tuple(sorted(limits))
@@ -175,7 +175,7 @@ def refuting(policy: Policy) -> float:
     """Return the limit, nats, that blocks once one unit is surely above it; infinite where a waiver may excuse."""
     if policy.waivers:
         return float("inf")
-    rules = (r for r in policy.rules if r.metric in ("dtp", "pdtp") and r.mode == "enforce")
+    rules = (r for r in policy.rules if r.about.per_unit and r.mode == "enforce")
     return min((r.limit for r in rules if r.request().option("aggregate", "max") == "max"), default=float("inf"))
 
 
@@ -217,7 +217,7 @@ def stops(precondition: Precondition) -> bool:
 
 def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Measurement:
     """Return the measurement; one that could not be taken says why and never passes."""
-    if request.metric in questions.ABOUT_A_CLAIM and bench.subject.recipe.payload["dp"] is None:
+    if Need.CLAIM in METRICS[request.metric].needs and bench.subject.recipe.payload["dp"] is None:
         problem = (
             "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
             "without this rule"

@@ -29,10 +29,7 @@ def first_engine(bench: Bench) -> Engine:
 
 def cost_of(bench: Bench, units: Index) -> Cost:
     """Return what the first engine that answers for the subject takes for some units, in the mode of this run."""
-    engine = first_engine(bench)
-    if bench.once(modes.used) in getattr(engine, "modes", ()):
-        return engine.cost(bench.subject, units, bench.seeds, mode=bench.once(modes.used))  # type: ignore[call-arg]  # optional
-    return engine.cost(bench.subject, units, bench.seeds)
+    return first_engine(bench).cost(bench.subject, units, bench.seeds, mode=bench.once(modes.used))
 
 
 def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
@@ -84,7 +81,7 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
     cost = cost_of(bench, sample)
     if bench.limits.mode == "max":
         said.append(modes.note(bench))
-    if bench.limits.precision == "mixed" and "mixed" in getattr(engine, "precisions", ()):
+    if bench.limits.precision == "mixed" and "mixed" in engine.precisions:
         said.append(modes.HALF)
     said += [f"{name} does not answer here: {why}" for name, why in families.first(bench.subject)[1].items()]
     pairs = "" if len(bench.seeds) == 1 else f", {len(bench.seeds)} paired seeds each"

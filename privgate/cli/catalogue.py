@@ -29,8 +29,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
 
     for kind, catalogue in (("rule", rules), ("engine", families), ("certificate", certificates), ("attack", attacks)):
         for entry in catalogue.ALL.values() if isinstance(catalogue.ALL, dict) else catalogue.ALL:
-            name = entry.model_fields["metric"].default if kind == "rule" else entry.name
-            reach = f"\n\nThe metric reaches from {entry.reaches}." if kind == "rule" else ""
+            name = entry.about.name if kind == "rule" else entry.name
+            reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
             yield kind, str(name), _documentation(entry) + reach
     for proposition in published.ALL:
         yield "proposition", proposition.name, proposition.page

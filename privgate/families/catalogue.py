@@ -38,13 +38,8 @@ def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
     for engine in ALL:
         if engine.supports(subject):
             continue
-        if why := getattr(engine, "declines", _never)(subject):
+        if why := engine.declines(subject):
             declined[engine.name] = why
             continue
         return engine, declined
     raise LookupError("the last engine covers everything")  # pragma: no cover
-
-
-def _never(subject: Subject) -> str:
-    del subject
-    return ""

@@ -1,7 +1,8 @@
 """What a certificate is: an upper bound on DTP from a theorem whose hypotheses were checked."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,28 +42,28 @@ class Certified:
     questions: Float | None = None
 
 
-class Certificate(Protocol):
-    """A theorem, applied to a recipe. Stateless; one instance in the catalogue."""
+class Certificate(ABC):
+    """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
-    @property
-    def name(self) -> str:
-        """Catalogue key, equal to the file's name."""
-        ...
+    Attributes
+    ----------
+    name : str
+        Catalogue key.
+    source : str
+        Where it is proved, with its number.
+    needs_retrained : bool
+        Whether ``bound`` needs retrained models, or speaks from recipe and data alone.
+    """
 
-    @property
-    def source(self) -> str:
-        """Where it is proved, with its number."""
-        ...
+    name: str
+    source: str
+    needs_retrained: bool = False
 
-    @property
-    def needs_retrained(self) -> bool:
-        """Whether ``bound`` needs retrained models, or speaks from recipe and data alone."""
-        ...
-
+    @abstractmethod
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
-        ...
 
+    @abstractmethod
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
     ) -> Certified:
@@ -71,4 +72,3 @@ class Certificate(Protocol):
         ``retrained`` covers exactly these units, in this order, where it is given. ``limit`` is the policy's, nats:
         a certificate that can trade time for tightness spends it first on units that lie on both sides of it.
         """
-        ...

@@ -2,9 +2,7 @@
 
 from privgate.families.certificate import Certificate
 from privgate.families.logistic.certificate import Newton
-from privgate.families.logistic.linear_softmax import LinearSoftmax
-from privgate.families.logistic.lipschitz import Lipschitz
-from privgate.families.logistic.strong_convexity import StrongConvexity
+from privgate.families.logistic.linear_softmax import LinearSoftmax, Lipschitz, StrongConvexity
 from privgate.families.naive_bayes.bernoulli_certificate import BernoulliNB
 from privgate.families.naive_bayes.categorical_certificate import CategoricalNB
 from privgate.families.naive_bayes.complement_certificate import ComplementNB

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
 from privgate.families import catalogue, complement
-from privgate.families.engine import Declined, Engine
+from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import Asker, recheck
-from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.families.screen import screened
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -79,7 +79,7 @@ class Answered:
 def leave_out(
     subject: Subject,
     units: Index,
-    seeds: tuple[int | None, ...],
+    seeds: Seeds,
     fleet: Fleet,
     queries: tuple[Index, Index] | None = None,
 ) -> Retrained:
@@ -90,7 +90,7 @@ def leave_out(
 def answer(
     subject: Subject,
     units: Index,
-    seeds: tuple[int | None, ...],
+    seeds: Seeds,
     fleet: Fleet,
     *,
     queries: tuple[Index, Index] | None = None,
@@ -141,19 +141,16 @@ def answer(
         if why := engine.supports(subject):
             declined[engine.name] = why
             continue
-        wanted = _wanted(engine, changes=changes, mode=mode, precision=precision)
-        part_queries = _queries_of(queries, units, rest)
+        asked = Asked(subject, rest, seeds, fleet, _queries_of(queries, units, rest), changes, mode, precision)
         try:
-            if mode == "screen" and engine.name == "refit":
-                made, handed_on = screened(engine, subject, rest, seeds, fleet, queries=part_queries)
-            else:
-                made, handed_on = engine.leave_out(subject, rest, seeds, fleet, queries=part_queries, **wanted)
+            by_rank = mode == "screen" and engine.name == "refit"
+            made, handed_on = screened(engine, asked) if by_rank else engine.answers(asked)
         except Declined as exc:
             declined[engine.name] = str(exc)
             shares.append(Share(engine.name, len(rest), 0, {str(exc): len(rest)}))
             continue
         rounded = handed_on[:0]
-        if getattr(engine, "complements", False):
+        if engine.complements:
             made, rounded = complement.as_released(made)
         if engine.name != "refit" and len(made.units):  # refits are the training function itself
             checked = recheck(engine, subject, made, fleet, limits=limits, asker=asker)
@@ -162,8 +159,8 @@ def answer(
                 declined[engine.name] = checked.message
                 shares.append(Share(engine.name, len(rest), 0, {"it disagreed with the training function": len(rest)}))
                 continue
-            if hasattr(engine, "notes"):
-                rechecks[-1] = replace(checked, detail={**checked.detail, "notes": engine.notes(subject)})
+            if notes := engine.notes(subject):
+                rechecks[-1] = replace(checked, detail={**checked.detail, "notes": notes})
         if len(made.units):
             parts.append(made)
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
@@ -175,17 +172,7 @@ def answer(
     return Answered(whole, tuple(rechecks), declined, tuple(shares))
 
 
-def _wanted(engine: Engine, *, changes: bool, mode: Mode, precision: str) -> dict[str, Any]:
-    """Return what of the optional arguments an engine knows."""
-    wanted: dict[str, Any] = {"changes": True} if changes and hasattr(engine, "gives") else {}
-    if mode in getattr(engine, "modes", ()):
-        wanted["mode"] = mode
-    if precision in getattr(engine, "precisions", ()):
-        wanted["precision"] = precision
-    return wanted
-
-
-def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet) -> Shadows:
+def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:
     """Return models trained on subsets of the pool, from the first engine that has a way.
 
     Raises
@@ -220,11 +207,10 @@ def _name(engine: Engine, made: Retrained) -> str:
 
 def _why(engine: Engine, subject: Subject, handed_on: Index) -> dict[str, int]:
     """Return why units were handed on, each reason with its number of units."""
-    usual = getattr(engine, "hands_on", "it could not answer them")
     several = 0
-    if getattr(engine, "single_records", False):
+    if engine.single_records:
         several = sum(len(subject.data.units[int(u)]) > 1 for u in handed_on)
-    counts = {usual: len(handed_on) - several, "they have several records": several}
+    counts = {engine.hands_on: len(handed_on) - several, "they have several records": several}
     return {reason: count for reason, count in counts.items() if count}
 
 

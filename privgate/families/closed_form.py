@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import design
+from privgate.families.engine import Asked, Engine
 from privgate.families.removal import VANISHED, Float, Removal, blocks, removal, vanishing
-from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 NO_VALUE = "every class has probability 0 at one of the queries (0/0)"
 
@@ -49,90 +48,42 @@ class Form:
     undefined: Mapping[int, str] = field(default_factory=dict)
 
 
-class ClosedForm:
+class ClosedForm(Engine):
     """An engine that answers in closed form; it says what it covers and gives the form."""
 
-    name: str
     version = 3
 
     def form(self, subject: Subject) -> Form:
         """Return the closed form; may raise ``Declined``."""
         raise NotImplementedError
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return exact answers, and the units that are handed on; see ``Engine.leave_out``.
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return exact answers, and the units that are handed on."""
+        return self.evaluated(self.form(asked.subject), asked)
 
-        Raises
-        ------
-        Declined
-            Only the work itself shows that the data are not covered.
-        """
-        del fleet
-        return leave_out(self.name, self.form(subject), subject=subject, units=units, seeds=seeds, queries=queries)
-
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return None: refits answer."""
-        return None
-
-
-def leave_out(
-    name: str,
-    form: Form,
-    *,
-    subject: Subject,
-    units: Index,
-    seeds: tuple[int | None, ...],
-    queries: tuple[Index, Index] | None,
-) -> tuple[Retrained, Index]:
-    """Return exact answers for the units that are sure, and the others.
-
-    Notes
-    -----
-    Memory beyond the answer is that of one block of rows.
-    """
-    units, K = np.asarray(units, dtype=np.int64), len(subject.classes)
-    row_unit, row_query = design.unit_rows(subject, units) if queries is None else queries
-    with_, without = np.empty((len(row_query), K)), np.empty((len(row_query), K))
-    sure = np.ones(len(units), dtype=bool)
-    for part, rows in blocks(row_unit, len(units), max(form.width, K)):
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            made = form.joint(removal(subject, units[part]), row_unit[rows] - part.start, row_query[rows])
-        with_[rows] = normalized(made.full) if form.normalize else made.full
-        without[rows] = normalized(made.without) if form.normalize else made.without
-        sure[row_unit[rows][~made.sure | np.isnan(made.without).any(axis=1)]] = False
-    reason = {int(u): VANISHED for u in np.flatnonzero(vanishing(subject, units))}
-    dead = (np.isneginf(with_).all(axis=1) | np.isneginf(without).all(axis=1)) & sure[row_unit]
-    reason |= {int(u): NO_VALUE for u in np.unique(row_unit[dead]) if int(u) not in reason}
-    reason |= form.undefined
-    status = np.full(len(units), Status.EXACT, dtype=object)
-    if reason:
+    def evaluated(self, form: Form, asked: Asked) -> tuple[Retrained, Index]:
+        """Return what a form says of the units that are sure, and the others; block by block."""
+        subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
+        K = len(subject.classes)
+        with_, without = np.empty((len(row_query), K)), np.empty((len(row_query), K))
+        sure = np.ones(len(units), dtype=bool)
+        for part, rows in blocks(row_unit, len(units), max(form.width, K)):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                made = form.joint(removal(subject, units[part]), row_unit[rows] - part.start, row_query[rows])
+            with_[rows] = normalized(made.full) if form.normalize else made.full
+            without[rows] = normalized(made.without) if form.normalize else made.without
+            sure[row_unit[rows][~made.sure | np.isnan(made.without).any(axis=1)]] = False
+        reason = {int(u): VANISHED for u in np.flatnonzero(vanishing(subject, units))}
+        dead = (np.isneginf(with_).all(axis=1) | np.isneginf(without).all(axis=1)) & sure[row_unit]
+        reason |= {int(u): NO_VALUE for u in np.unique(row_unit[dead]) if int(u) not in reason}
+        reason |= form.undefined
         gone = np.fromiter(reason, dtype=np.int64)
-        status[gone], sure[gone] = Status.UNDEFINED, True
-        without[np.isin(row_unit, gone)] = -np.inf
-    without[~sure[row_unit]] = -np.inf  # nothing is said about them
-    result = Retrained(
-        units=units,
-        seeds=seeds[:1],
-        row_unit=row_unit,
-        row_query=row_query,
-        log_with=with_[None],
-        log_without=without[None],
-        error=np.zeros(len(units)),
-        status=status,
-        engine=np.full(len(units), name, dtype=object),
-        reason=reason,
-    )
-    return (result, units[:0]) if sure.all() else (result.select(sure), units[~sure])
+        sure[gone] = True
+        without[np.isin(row_unit, gone) | ~sure[row_unit]] = -np.inf  # nothing is said about those handed on
+        result = Retrained.of(
+            self.name, units, asked.seeds[:1], asked.rows, with_[None], without[None], undefined=reason
+        )
+        return (result, units[:0]) if sure.all() else (result.select(sure), units[~sure])
 
 
 def normalized(joint: Float) -> Float:

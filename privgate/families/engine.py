@@ -1,14 +1,21 @@
 """What an engine is: an accelerated training function, re-checked against the real one in every run."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.retrained import Index, Retrained, Shadows
+from privgate.families import design
+from privgate.families.retrained import Index, Retrained, Seeds, Shadows
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
+
+#: nats that a re-check allows; closed forms agree to 1e-9, and no limit of a policy is stated more finely
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,61 +41,95 @@ class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
     """Raised by ``leave_out`` where only the work itself shows that the recipe is not covered; says why."""
 
 
-class Engine(Protocol):
-    """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What an engine is asked; what it does not know of the last three, it leaves alone.
 
-    ``version`` enters every digest: raise it whenever a number could change. Some attributes are optional: ``gives``
-    names what ``leave_out(..., changes=True)`` puts into ``Retrained.changes`` (``coef`` (S, U, K, d), ``intercept``
-    (S, U, K) without the unit, ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean
-    error of the parameters without the unit); ``modes`` lists what it does with ``leave_out(..., mode=...)``, whose
-    price ``cost(..., mode=...)`` says; ``precisions`` what ``leave_out(..., precision=...)`` knows; ``tolerance``
-    (nats) is what the re-check allows beyond each unit's own error bound; ``hands_on`` says why units are handed on,
-    beside those of several records where ``single_records`` is set; ``complements`` that the model releases 1 - p as
-    the first of two probabilities; ``drawn(subject)`` returns units whose refit the seed decides, so that seeds are
-    compared without them; ``notes(subject)`` returns JSON values for the report; and ``declines(subject)`` says
-    beforehand why ``leave_out`` will raise ``Declined``.
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``.
+    seeds : tuple
+        Paired seeds; closed forms of training without randomness ignore them and answer for one.
+    fleet : Fleet
+        Runs and remembers calls of the training function; closed forms do not use it.
+    queries : (row_unit, row_query), optional
+        As in ``Retrained``; each unit's own records if absent. ``row_query`` names pool rows.
+    changes : bool
+        Whether ``Retrained.changes`` is wanted: ``coef`` (S, U, K, d) and ``intercept`` (S, U, K) without the unit,
+        ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean error of those without.
+    mode, precision : str
+        As in ``chain.answer``.
     """
 
-    @property
-    def name(self) -> str:
-        """Catalogue key, equal to the file's name."""
-        ...
+    subject: Subject
+    units: Index
+    seeds: Seeds
+    fleet: Fleet
+    queries: tuple[Index, Index] | None = None
+    changes: bool = False
+    mode: str = "all"
+    precision: str = "full"
 
-    @property
-    def version(self) -> int:
-        """Raised whenever a number could change."""
-        ...
+    @cached_property
+    def rows(self) -> tuple[Index, Index]:
+        """The rows, (row_unit, row_query), asked about."""
+        return design.unit_rows(self.subject, self.units) if self.queries is None else self.queries
 
+
+class Engine(ABC):
+    """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
+
+    Attributes
+    ----------
+    name : str
+        Catalogue key.
+    version : int
+        Enters every digest: raise it whenever a number could change.
+    modes, precisions : tuple of str
+        What it does with ``leave_out(..., mode=...)`` and ``leave_out(..., precision=...)`` beyond the usual.
+    tolerance : float
+        Nats that the re-check allows beyond each unit's own error bound.
+    hands_on : str
+        Why units are handed on, beside those of several records where ``single_records`` is set.
+    complements : bool
+        Whether the model releases 1 - p as the first of two probabilities.
+    """
+
+    name: str
+    version: int = 1
+    modes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    tolerance: float = TOLERANCE
+    hands_on: str = "it could not answer them"
+    single_records: bool = False
+    complements: bool = False
+
+    @abstractmethod
     def supports(self, subject: Subject) -> str:
         """Return why this engine does not cover the recipe and data; empty if it does."""
-        ...
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    @abstractmethod
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return what ``leave_out`` would take."""
-        ...
+
+    @abstractmethod
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return what it can answer, and the units handed on; see ``leave_out``."""
 
     def leave_out(
         self,
         subject: Subject,
         units: Index,
-        seeds: tuple[int | None, ...],
+        seeds: Seeds,
         fleet: Fleet,
         *,
         queries: tuple[Index, Index] | None = None,
+        changes: bool = False,
+        mode: str = "all",
+        precision: str = "full",
     ) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the units that it hands on to the next engine.
-
-        Parameters
-        ----------
-        subject : Subject
-        units : int64 array of shape (U,)
-            Positions in ``subject.data.units``.
-        seeds : tuple
-            Paired seeds; closed forms of training without randomness ignore them and answer for one.
-        fleet : Fleet
-            Runs and remembers calls of the training function; closed forms do not use it.
-        queries : (row_unit, row_query), optional
-            As in ``Retrained``; each unit's own records if absent. ``row_query`` names pool rows.
+        """Return what it can answer, and the units that it hands on to the next engine; ``Asked`` has the parameters.
 
         Returns
         -------
@@ -96,11 +137,31 @@ class Engine(Protocol):
             Of the units that it covers.
         int64 array
             Units handed on (ties, leverage near 1, …), with nothing said about them. The last engine hands on none.
-        """
-        ...
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return models trained on subsets of the pool, or None where this engine has no fast way."""
-        ...
+        Raises
+        ------
+        Declined
+            Only the work itself shows that the recipe or data are not covered.
+        """
+        units = np.asarray(units, dtype=np.int64)
+        return self.answers(Asked(subject, units, seeds, fleet, queries, changes, mode, precision))
+
+    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
+        """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""
+        del subject, masks, seeds, fleet
+        return None
+
+    def declines(self, subject: Subject) -> str:
+        """Return beforehand why ``leave_out`` will raise ``Declined``; the subject must be supported."""
+        del subject
+        return ""
+
+    def drawn(self, subject: Subject) -> Index:
+        """Return units whose refit the seed decides, so that seeds are compared without them."""
+        del subject
+        return np.zeros(0, dtype=np.int64)
+
+    def notes(self, subject: Subject) -> Mapping[str, Any]:
+        """Return JSON values for the report."""
+        del subject
+        return {}

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import digest
 from privgate.evidence import Precondition
 from privgate.families.engine import Engine
 from privgate.families.retrained import Float, Index, Retrained, Status
@@ -21,8 +22,6 @@ from privgate.training.fleet import Fleet
 
 RANDOM = 59
 WORST = 5
-#: nats; closed forms agree to 1e-9, and no limit of a policy is stated more finely
-TOLERANCE = 1e-6
 #: exp(-700) is the last probability that float64 holds in full; below it a released 0 and a tiny number are one
 UNDERFLOW = -700.0
 
@@ -70,7 +69,7 @@ def recheck(
     The units depend on the training digest only, so that an interrupted run finds its fits again in the ledger.
     """
     chosen = choose(subject, made, limits)
-    tolerance = float(getattr(engine, "tolerance", TOLERANCE))
+    tolerance = engine.tolerance
     rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
     alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
     everything = np.unique(made.row_query[alive])
@@ -151,7 +150,7 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
 def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = ()) -> Index:
     """Return positions in ``made.units`` to be refitted: random ones, the worst, and those nearest each limit."""
     claimed = np.flatnonzero(made.status != Status.SCREENED)  # a ranking claims nothing
-    rng = np.random.default_rng(int(subject.training_digest.removeprefix("sha256:")[:16], 16))
+    rng = digest.generator(subject.training_digest)
     some = rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False)
     sure = np.isin(made.status[claimed], (Status.EXACT, Status.CONVERGED))
     live, dead = claimed[sure], claimed[~sure]

@@ -4,16 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.families.engine import Cost
-from privgate.families.retrained import Float, Index, Retrained, Shadows, Status, direct_rows
+from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.removal import vanishing
+from privgate.families.retrained import Float, Index, Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
-Seeds = tuple[int | None, ...]
 
-
-class Refit:
+class Refit(Engine):
     """Trains again without the unit, in a worker process, and evaluates.
 
     Covers every recipe, hands nothing on. Exact by definition: same seed, same order of the remaining records, all
@@ -21,36 +20,26 @@ class Refit:
     """
 
     name = "refit"
-    version = 1
 
     def supports(self, subject: Subject) -> str:
         """Return an empty text: any recipe can be run again."""
-        del subject
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: Seeds) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the number of calls; their time is unknown until one was made (``retrain.plan`` times a sample)."""
         size = getattr(subject.data.X, "nbytes", 0)
         return Cost(fits=len(seeds) * (len(units) + 1), cpu_seconds=float("nan"), memory_bytes=2 * int(size))
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: Seeds,
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
-        """Return models with and without each unit; see ``Engine.leave_out``. No unit is handed on.
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return models with and without each unit; no unit is handed on.
 
         Raises
         ------
         MeasurementError
             The training function fails on the complete data: then there is nothing to compare with.
         """
-        members = subject.data.units
-        row_unit, row_query = direct_rows(units, members) if queries is None else queries
+        subject, units, seeds = asked.subject, asked.units, asked.seeds
+        members, (row_unit, row_query) = subject.data.units, asked.rows
         bounds = np.searchsorted(row_unit, np.arange(len(units) + 1)).tolist()
         gone = vanishing(subject, units)
         tried = np.flatnonzero(~gone)
@@ -59,33 +48,31 @@ class Refit:
             for s, seed in enumerate(seeds)
             for u in tried
         ]
-        log_with = full(subject, seeds, fleet)[:, row_query]
-        answers = fleet.fits(subject, without, label="retraining without single units")
+        log_with = full(subject, seeds, asked.fleet)[:, row_query]
+        answers = asked.fleet.fits(subject, without, label="retraining without single units")
         log_without = np.full_like(log_with, np.nan)
-        status = np.full(len(units), Status.EXACT, dtype=object)
-        status[gone] = Status.UNDEFINED
-        reason = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
+        status, failed = np.full(len(units), Status.EXACT, dtype=object), dict[int, str]()
         for i, answer in enumerate(answers):
             s, u = divmod(i, len(tried))
             unit = int(tried[u])
             if answer.problem:
                 status[unit] = Status.FAILED
-                reason.setdefault(unit, answer.problem)
+                failed.setdefault(unit, answer.problem)
             else:
                 log_without[s, bounds[unit] : bounds[unit + 1]] = answer.log_p
-        result = Retrained(
-            units=np.asarray(units, dtype=np.int64),
-            seeds=seeds,
-            row_unit=row_unit,
-            row_query=row_query,
-            log_with=log_with,
-            log_without=log_without,
-            error=np.zeros(len(units)),
+        vanished = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
+        made = Retrained.of(
+            self.name,
+            units,
+            seeds,
+            asked.rows,
+            log_with,
+            log_without,
             status=status,
-            engine=np.full(len(units), self.name, dtype=object),
-            reason=reason,
+            undefined=vanished,
+            reason=failed,
         )
-        return result, np.zeros(0, dtype=np.int64)
+        return made, units[:0]
 
     def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:
         """Return models trained on subsets of the pool, evaluated on all of it.
@@ -142,19 +129,6 @@ def full_fits(subject: Subject, seeds: Seeds) -> list[Fit]:
     size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
     pool, nobody = np.arange(size, dtype=np.int64), np.zeros(0, dtype=np.int64)
     return [Fit(seed, pool, left_out=nobody, repeat=_repeat(seed, s)) for s, seed in enumerate(seeds)]
-
-
-def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
-    """Return which units take the last record of some class with them, shape (U,); a declared class stays."""
-    if subject.declared_classes is not None:
-        return np.zeros(len(units), dtype=bool)
-    codes, members = subject.label_codes, subject.data.units
-    counts = np.bincount(codes, minlength=len(subject.classes))
-    if (counts > max(len(m) for m in members)).all():
-        return np.zeros(len(units), dtype=bool)
-    return np.array(
-        [(counts == np.bincount(codes[members[u]], minlength=len(counts))).any() for u in units], dtype=bool
-    )
 
 
 def _repeat(seed: int | None, position: int) -> int:

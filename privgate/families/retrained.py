@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
+Seeds = tuple[int | None, ...]
 
 
 class Status(StrEnum):
@@ -58,7 +59,7 @@ class Retrained:
     """
 
     units: Index
-    seeds: tuple[int | None, ...]
+    seeds: Seeds
     row_unit: Index
     row_query: Index
     log_with: Float
@@ -84,6 +85,40 @@ class Retrained:
             raise FloatingPointError(
                 f"NaN log-probabilities for units {bad[:5].tolist()}: an engine failure, not a zero"
             )
+
+    @classmethod
+    def of(  # noqa: PLR0917  the columns, in the order of the fields
+        cls,
+        engine: str | NDArray[Any],
+        units: Index,
+        seeds: Seeds,
+        rows: tuple[Index, Index],
+        log_with: Float,
+        log_without: Float,
+        *,
+        status: Status | NDArray[Any] = Status.EXACT,
+        error: float | Float = 0.0,
+        undefined: Mapping[int, str] | None = None,
+        reason: Mapping[int, str] | None = None,
+        changes: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Self:
+        """Return an engine's answer; what is one value stands for every unit, ``undefined`` says why units are."""
+        U, gone = len(units), dict(undefined or {})
+        each = np.full(U, status, dtype=object)
+        each[list(gone)] = Status.UNDEFINED
+        return cls(
+            units=np.asarray(units, dtype=np.int64),
+            seeds=seeds,
+            row_unit=rows[0],
+            row_query=rows[1],
+            log_with=log_with,
+            log_without=log_without,
+            error=np.full(U, error, dtype=np.float64),
+            status=each,
+            engine=np.full(U, engine, dtype=object),
+            reason={**(reason or {}), **gone},
+            changes=changes or {},
+        )
 
     @classmethod
     def concatenate(cls, parts: "list[Retrained]") -> "Retrained":
@@ -148,23 +183,7 @@ class Shadows:
 
     masks: NDArray[np.bool_]
     log_p: Float
-    seeds: tuple[int | None, ...]
+    seeds: Seeds
     status: NDArray[Any]
     engine: str
     reason: Mapping[int, str] = field(default_factory=dict)
-
-
-def direct_rows(units: Index, members: tuple[Index, ...]) -> tuple[Index, Index]:
-    """Return (row_unit, row_query) of direct queries: each unit's own records.
-
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``members``.
-    members : tuple of int64 arrays
-        ``TrainingData.units``.
-    """
-    sizes = np.array([len(members[u]) for u in units], dtype=np.int64)
-    row_unit = np.repeat(np.arange(len(units), dtype=np.int64), sizes)
-    row_query = np.concatenate([members[u] for u in units]) if len(units) else np.zeros(0, dtype=np.int64)
-    return row_unit, row_query

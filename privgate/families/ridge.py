@@ -10,7 +10,7 @@ from privgate.families import design
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined
 from privgate.families.removal import Float, Removal, spread
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject import estimators
 from privgate.subject.subject import Subject
 
@@ -57,7 +57,7 @@ class Ridge(ClosedForm):
             return "a regression is released as a probability for labels 0 and 1 only"
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one factorisation."""
         n, d = subject.data.n, int(subject.data.X.shape[1])
         return Cost(0, 2 * n * min(n, d) * d / 2e10 + 1e-6 * n, 24 * n * d)

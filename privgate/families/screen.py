@@ -4,15 +4,16 @@ Worth it for boosting and other learners without a fast engine, where the units 
 top 5 to 10 %; it fails for forests, whose ranking is noise. The units not retrained are labelled screened.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import design
-from privgate.families.engine import Engine
+from privgate import digest
+from privgate.families.engine import Asked, Engine
 from privgate.families.retrained import Float, Index, Retrained, Status
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
-from privgate.training.fleet import Fleet
 
 MODELS = 64
 SHARE = 0.1
@@ -26,54 +27,46 @@ def retrained(units: int) -> int:
     return min(units, max(LEAST, int(np.ceil(SHARE * units))))
 
 
-def screened(
-    engine: Engine,
-    subject: Subject,
-    units: Index,
-    seeds: tuple[int | None, ...],
-    fleet: Fleet,
-    *,
-    queries: tuple[Index, Index] | None = None,
-) -> tuple[Retrained, Index]:
+def screened(engine: Engine, asked: Asked) -> tuple[Retrained, Index]:
     """Return the units most affected in shadow models, retrained by ``engine``, and the others by an estimate.
 
     A shadow model is trained on a random half of the units. A unit's score is the largest change of a label's mean
     log-probability, at its own records, between models trained with and without it (Carlini et al. 2022 use the same
     contrast). Units beyond the top 10 % get status ``screened``, an estimate and no error bound.
     """
+    subject, units, seeds, fleet = asked.subject, asked.units, asked.seeds, asked.fleet
     masks = halves(subject)
     shadows = engine.subsets(subject, masks, seeds[:1], fleet)
     if shadows is None:
-        return engine.leave_out(subject, units, seeds, fleet, queries=queries)
+        return engine.answers(asked)
     live = shadows.status != Status.FAILED
     if live.sum() < 4:  # nothing to rank by: every unit is retrained
-        return engine.leave_out(subject, units, seeds, fleet, queries=queries)
-    row_unit, row_query = design.unit_rows(subject, units) if queries is None else queries
-    effect = _effect(np.maximum(shadows.log_p[live], FLOOR), masks[live], subject, units, (row_unit, row_query))
+        return engine.answers(asked)
+    row_unit, row_query = asked.rows
+    effect = _effect(np.maximum(shadows.log_p[live], FLOOR), masks[live], subject, units, asked.rows)
     score = np.zeros(len(units))
     np.maximum.at(score, row_unit, np.abs(effect).max(axis=1))
     top = np.zeros(len(units), dtype=bool)
     top[np.argsort(-score, kind="stable")[: retrained(len(units))]] = True
-    made, handed_on = engine.leave_out(subject, units[top], seeds, fleet, queries=_part(top, (row_unit, row_query)))
+    made, handed_on = engine.answers(replace(asked, units=units[top], queries=_part(top, asked.rows)))
     if top.all():
         return made, handed_on
     full = fleet.fits(
         subject, [Fit(seed, row_query, left_out=np.zeros(0, dtype=np.int64)) for seed in seeds], label="screening"
     )
     if any(answer.problem for answer in full):
-        return engine.leave_out(subject, units, seeds, fleet, queries=queries)
+        return engine.answers(asked)
     with_ = np.stack([np.maximum(answer.log_p, FLOOR) for answer in full])
-    rest = Retrained(
-        units=np.asarray(units, dtype=np.int64),
-        seeds=seeds,
-        row_unit=row_unit,
-        row_query=row_query,
-        log_with=with_,
-        log_without=with_ - effect,
-        error=np.full(len(units), np.nan),
-        status=np.full(len(units), Status.SCREENED, dtype=object),
-        engine=np.full(len(units), "screen", dtype=object),
-        reason={int(k): "ranked by shadow models, not retrained" for k in range(len(units))},
+    rest = Retrained.of(
+        "screen",
+        units,
+        seeds,
+        asked.rows,
+        with_,
+        with_ - effect,
+        status=Status.SCREENED,
+        error=np.nan,
+        reason=dict.fromkeys(range(len(units)), "ranked by shadow models, not retrained"),
     )
     return Retrained.concatenate([made, rest.select(~top)]), handed_on
 
@@ -81,7 +74,7 @@ def screened(
 def halves(subject: Subject) -> NDArray[np.bool_]:
     """Return which pool records each shadow is trained on: every unit is in exactly half of the models, whole."""
     members = subject.data.units
-    rng = np.random.default_rng(int(subject.training_digest.removeprefix("sha256:")[16:32], 16))
+    rng = digest.generator(subject.training_digest, start=16)
     drawn = np.argsort(np.argsort(rng.random((MODELS, len(members))), axis=0), axis=0) < MODELS // 2
     size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
     masks = np.zeros((MODELS, size), dtype=bool)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import digest
 from privgate.families import questions
 from privgate.families.certificate import Certificate
 from privgate.families.retrained import Retrained
@@ -58,8 +59,7 @@ class Witness:
         chosen : int64 array
             Positions in ``made.units``, ascending.
         """
-        key = int(subject.training_digest.removeprefix("sha256:")[16:32], 16)
-        rng = np.random.default_rng(key)
+        rng = digest.generator(subject.training_digest, start=16)
         others = np.sort(rng.choice(subject.data.n, min(questions.RANDOM, subject.data.n), replace=False)).astype(
             np.int64
         )

@@ -22,11 +22,11 @@ from privgate.guard.config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.trust import Row, Signer
-from privgate.policy import Policy
+from privgate.policy import Judged, Policy
 from privgate.registry import layout
 from privgate.registry.client import answering, connect, download, named, upload
 from privgate.registry.stored_files import FolderFiles, StoredFiles
-from privgate.verdict import Finding, Outcome, worst
+from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
 
 TAG = "privgate.statement"
@@ -167,7 +167,7 @@ def _sign(
     advisory: bool,
 ) -> Signed:
     document = _document(content)
-    findings = _judged_again(document, policy)
+    judged = _judged_again(document, policy)
     subject = document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
@@ -199,9 +199,9 @@ def _sign(
         passed=outcome.releases,
         decided=decided,
         signed=statement.now().replace(microsecond=0),
-        expires=_expires(document, policy, decided),
+        expires=_expires(document, judged, policy, decided),
         targets=targets,
-        levels=_levels(policy, findings),
+        levels=_levels(policy, judged.findings),
         advisory=advisory,
     )
     evidence = seal(claims.evidence_statement(document), signer)
@@ -222,8 +222,8 @@ def _document(content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
-def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ...]:
-    """Return the findings that the report's own numbers give under the signer's policy.
+def _judged_again(document: dict[str, Any], policy: Policy) -> Judged:
+    """Return what the report's own numbers give under the signer's policy.
 
     Raises
     ------
@@ -241,20 +241,18 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ..
         k: document["subject"].get(k) for k in ("name", "version", "digests")
     }:
         raise StatementError("the report's evidence is about another model than the report")
-    findings = policy.judge(evidence, today=decided.date())
+    again = policy.judge(evidence, today=decided.date())
     said = [(f["rule"], f["outcome"]) for f in document["findings"]]
-    if [(f.rule, str(f.outcome)) for f in findings] != said:
+    if [(f.rule, str(f.outcome)) for f in again.findings] != said:
         raise StatementError("the report says something else than its own numbers give under this policy; check again")
-    judged = [f for f in findings if not f.rule.startswith("precondition:")]
-    if str(worst(f.outcome for f in findings) if judged else Outcome.INCONCLUSIVE) != document["outcome"]:
+    if str(together(again.findings)) != document["outcome"]:
         raise StatementError("the report's outcome is not the worst of its findings; check again")
-    return findings
+    return again
 
 
-def _expires(document: dict[str, Any], policy: Policy, decided: datetime) -> datetime:
+def _expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: datetime) -> datetime:
     """Return the end of the last day on which the approval counts: never later than what it rests on."""
-    evidence = Evidence.from_payload(document["evidence"])
-    last = datetime.combine(policy.expires(evidence, today=decided.date()), time.max, UTC)
+    last = datetime.combine(judged.expires, time.max, UTC)
     stated = str(document.get("expires") or "")
     if stated:
         moment = datetime.fromisoformat(stated)

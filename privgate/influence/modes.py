@@ -28,7 +28,7 @@ def used(bench: Bench) -> Mode:
         return wanted
     if not bench.subject.release.exact:
         return "all"
-    return "max" if "max" in getattr(families.first(bench.subject)[0], "modes", ()) else "all"
+    return "max" if "max" in families.first(bench.subject)[0].modes else "all"
 
 
 def payload(bench: Bench) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import families
-from privgate.families import recheck, refit
+from privgate.families import refit
 from privgate.families.chain import Share
+from privgate.families.engine import TOLERANCE
 from privgate.families.retrained import Float, Retrained, Status
 from privgate.run.run import Bench
 from privgate.subject import released
@@ -21,7 +22,7 @@ from privgate.subject.release import Release
 #: why a fast engine's units are handed on after all
 WHY = "what is released lies on an edge within the engine's error"
 
-_TOLERANCE = {e.name: float(getattr(e, "tolerance", recheck.TOLERANCE)) for e in families.ALL}
+_TOLERANCE = {e.name: e.tolerance for e in families.ALL}
 
 
 def error(found: Retrained) -> Float:
@@ -30,7 +31,7 @@ def error(found: Retrained) -> Float:
     A re-check lets a fast engine pass that is off by its tolerance beyond its stated error; only a real model has none.
     """
     real = found.engine == refit.ENGINE.name
-    slack = np.array([_TOLERANCE.get(str(name), recheck.TOLERANCE) for name in found.engine])
+    slack = np.array([_TOLERANCE.get(str(name), TOLERANCE) for name in found.engine])
     return np.asarray(np.where(real, 0.0, np.nan_to_num(found.error, nan=np.inf) + slack))
 
 

@@ -61,36 +61,6 @@ def as_advantage(accuracy: Limits) -> Limits:
     return Limits(2 * accuracy.value - 1, 2 * accuracy.low - 1, 2 * accuracy.high - 1)
 
 
-def any_threshold(scores: Float, members: Bool, *, alpha: float) -> Limits:
-    """Return the balanced accuracy of the best threshold in either direction, valid however it was chosen.
-
-    Parameters
-    ----------
-    scores : float64 array of shape (n,)
-        Each score uses one target model only.
-    members : bool array of shape (n,)
-    alpha : float
-        Probability that the truth lies outside both limits together.
-
-    Returns
-    -------
-    Limits
-        ``(1 + D) / 2 -+ (e1 + e0) / 2`` with D the two-sample Kolmogorov-Smirnov distance and
-        ``e_i = sqrt(ln(4 / alpha) / (2 n_i))`` (Dvoretzky-Kiefer-Wolfowitz with Massart's constant, a side each).
-
-    References
-    ----------
-    docs/mathematics.md, section 9.3.
-    """
-    s, m = checked(scores, members)
-    inside, outside = np.sort(s[m]), np.sort(s[~m])
-    at = np.unique(s)
-    gap = np.searchsorted(inside, at, "right") / len(inside) - np.searchsorted(outside, at, "right") / len(outside)
-    distance = float(np.abs(gap).max())
-    error = float(np.sqrt(np.log(4 / alpha) / 2) * (len(inside) ** -0.5 + len(outside) ** -0.5))
-    return Limits((1 + distance) / 2, max(0.5, (1 + distance - error) / 2), min(1.0, (1 + distance + error) / 2))
-
-
 def untied(scores: Float, rng: Generator) -> Float:
     """Return ranks of the scores, 0 for the smallest; equal scores are put in an order drawn by chance.
 

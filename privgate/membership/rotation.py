@@ -44,8 +44,10 @@ def rotate(attack: Attack, signals: Signals, rng: Generator, *, turns: int = TUR
     count = len(signals.shadow)
     inside = signals.shadow_members
     paired = count >= 6 and count % 2 == 0 and bool((inside[::2] ^ inside[1::2]).all())
-    if paired and hasattr(attack, "each_in_turn") and not np.isnan(signals.shadow).any():
-        return np.asarray(attack.each_in_turn(signals.shadow, inside, signals.labels), dtype=np.float64)
+    if paired and not np.isnan(signals.shadow).any():
+        together = attack.each_in_turn(signals.shadow, inside, signals.labels)
+        if together is not None:
+            return together
     turn = np.arange(count) // 2 % min(turns, max(2, count // 2))
     out = np.full(signals.shadow.shape[:2], np.nan)
     for t in range(int(turn.max()) + 1):

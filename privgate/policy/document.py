@@ -1,13 +1,15 @@
 """What a policy file may say; the JSON Schema for editors is made from these models."""
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
+from pydantic import BaseModel, Field, PositiveInt, StringConstraints, model_validator
 
 from privgate.policy import people
+from privgate.policy.part import Audit, Part
 from privgate.policy.rules import AnyRule
-from privgate.policy.rules.base import Fraction, wrong
+from privgate.policy.rules.base import wrong
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
@@ -20,27 +22,11 @@ WAIVER_DAYS = 90
 WARNING_DAYS = 14
 
 
-class Part(BaseModel):
-    """A closed, frozen part of a policy: unknown keys, text for numbers, NaN and infinity are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
 class AppliesTo(Part):
     """For which registered models and aliases this policy is meant; used for another, it is refused before training."""
 
     models: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Names; * and ? stand for any text.")
     aliases: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Aliases that a promotion may set.")
-
-
-class Audit(Part):
-    """The least effort that counts; less is inconclusive, however good the numbers look."""
-
-    min_coverage: Fraction = Field(default=0.0, description="Share of all units that leave-one-out must have measured.")
-    min_units: PositiveInt = Field(default=1, description="Units that leave-one-out must have measured.")
-    min_seeds: PositiveInt = Field(default=1, description="Paired seeds, where training depends on its seed.")
-    min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
-    min_candidates: PositiveInt = Field(default=1, description="Non-members behind every attack rule.")
 
 
 class Data(Part):
@@ -112,9 +98,23 @@ class Document(Part):
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise wrong("rules", f"two rules are called {twice[0]!r}; give each an 'id' of its own")
-        if not any(r.mode == "enforce" and r.required for r in self.rules):
+        if not any(r.binding for r in self.rules):
             raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
         return self
+
+    def powerless(self, facts: Mapping[str, Any]) -> str:
+        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
+
+        Parameters
+        ----------
+        facts : mapping
+            What is known of subject and suites, see ``Rule.vacuous``.
+        """
+        why = {r.name: r.vacuous(facts) for r in self.rules if r.binding}
+        if not all(why.values()):
+            return ""
+        told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())
+        return f"policy {self.name!r} approves nothing, because nothing it enforces can fail ({told})"
 
 
 def plain(model: BaseModel) -> dict[str, Any]:

@@ -52,10 +52,10 @@ def _policy(policy: Policy) -> Iterator[str]:
 
 
 def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
-    yield f"{rule.name}: {rule.title}"
+    yield f"{rule.name}: {rule.about.title}"
     yield f"  {_sentence(rule)}"
-    yield f"  {_outcomes(rule)}"
-    yield f"  the metric reaches from {rule.reaches}"
+    yield f"  {rule.outcomes()}"
+    yield f"  the metric reaches from {rule.about.reaches}"
     if why := rule.vacuous(policy.facts()):
         yield f"  CANNOT FAIL: {why}; it counts for nothing"
     for key in type(rule).model_fields:
@@ -76,17 +76,3 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
 
 def _sentence(rule: Rule) -> str:
     return " ".join((type(rule).__doc__ or "").split("\n\n", maxsplit=1)[0].split())
-
-
-def _outcomes(rule: Rule) -> str:
-    """Return what passes, what blocks and what happens in between."""
-    if rule.metric == "dp_epsilon_lower_bound":
-        return "blocks if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"
-    side = "at most" if rule.direction == "max" else "at least"
-    beyond = "above" if rule.direction == "max" else "below"
-    doubt = "a warning" if rule.bound == "lower" else "inconclusive, which blocks"
-    effect = "warns" if rule.mode == "warn" else "blocks"
-    return (
-        f"passes if the whole interval is {side} {rule.limit:g}, {effect} if all of it is {beyond}; anything else is "
-        f"{'a warning' if rule.mode == 'warn' else doubt}"
-    )

@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from privgate.errors import UsageError
 from privgate.evidence import Evidence, Measurement, Precondition
-from privgate.policy.document import Part
+from privgate.policy.part import Part
 from privgate.policy.policy import Policy
 from privgate.policy.strict_yaml import read
 from privgate.verdict import Outcome, Verdict
@@ -127,7 +127,7 @@ def load_evidence(path: Path) -> Evidence:
 
 def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Verdict:
     """Return the verdict of a policy on evidence that is already there."""
-    return Verdict({"name": policy.name}, policy.judge(evidence, today=today), evidence)
+    return Verdict({"name": policy.name}, policy.judge(evidence, today=today).findings, evidence)
 
 
 def _judged(policy: Policy, case: Case, folder: Path) -> Result:

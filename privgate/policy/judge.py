@@ -1,65 +1,58 @@
 """Judging: evidence in, findings out; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date
-from typing import Any, Protocol
+from datetime import date, timedelta
+from typing import Any
 
 from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy import waive
-from privgate.policy.document import Audit, Waiver
+from privgate.policy.document import Document
+from privgate.policy.part import Audit
 from privgate.policy.rules.base import Rule
-from privgate.policy.rules.leave_one_out import LeaveOneOutRule
-from privgate.policy.rules.membership import MembershipRule
-from privgate.policy.rules.table import Table
+from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome, worst
-
-
-class Judging(Protocol):
-    """What judging reads of a policy."""
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """In the policy's order."""
-        ...
-
-    @property
-    def waivers(self) -> Sequence[Waiver]:
-        """What is excused."""
-        ...
-
-    @property
-    def audit(self) -> Audit:
-        """The least effort."""
-        ...
-
-    @property
-    def lines(self) -> Mapping[str, int]:
-        """Where each rule stands in its file."""
-        ...
-
-    def facts(self, n_units: int) -> Mapping[str, Any]:
-        """Return what is known of the subject for rules that cannot fail."""
-        ...
-
-    def powerless(self, facts: Mapping[str, Any]) -> str:
-        """Return why nothing that is enforced can fail; empty if something can."""
-        ...
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Findings, and what became of every waiver of the policy."""
+    """Findings, what became of every waiver of the policy, and the last day of an approval made today.
+
+    Parameters
+    ----------
+    findings : tuple of Finding
+        Preconditions first, then one a rule, in the policy's order.
+    waivers : tuple of Waived
+        Applied, not needed, above ceiling, expired, not yet, other model.
+    expires : date
+        Never later than a waiver that the approval rests on.
+    """
 
     findings: tuple[Finding, ...]
     waivers: tuple[waive.Waived, ...]
+    expires: date
 
 
-def judge(policy: Judging, evidence: Evidence, today: date) -> Judged:
-    """Return one finding a precondition, then one a rule; nothing can go missing."""
+def judge(
+    policy: Document, evidence: Evidence, *, facts: Mapping[str, Any], lines: Mapping[str, int], today: date
+) -> Judged:
+    """Return one finding a precondition, then one a rule; nothing can go missing.
+
+    Parameters
+    ----------
+    policy : Document
+        Resolved.
+    evidence : Evidence
+        All that was found out.
+    facts : mapping
+        What is known of subject and suites, for ``Rule.vacuous``.
+    lines : mapping
+        Line of each rule in its file, by id.
+    today : date
+        For waivers.
+    """
     findings = [_precondition(p) for p in evidence.preconditions]
     waivers: list[waive.Waived] = []
-    facts = policy.facts(int(evidence.subject.get("n_units") or 0))
     powerless = policy.powerless(facts)
     for rule in policy.rules:
         measurement = _measurement(rule, evidence)
@@ -71,9 +64,10 @@ def judge(policy: Judging, evidence: Evidence, today: date) -> Judged:
                 )
                 waivers.append(became)
         # after the waivers: they excuse a number, not too little effort behind it
-        finding = _enough(policy, rule, finding, measurement, evidence)
-        findings.append(replace(finding, line=policy.lines.get(rule.name, 0)))
-    return Judged(tuple(findings), tuple(waivers))
+        finding = _enough(policy.audit, rule, finding, measurement, evidence)
+        findings.append(replace(finding, line=lines.get(rule.name, 0)))
+    ends = [w.expires for w in waivers if w.state == "applied"]
+    return Judged(tuple(findings), tuple(waivers), min([today + timedelta(days=policy.valid_days), *ends]))
 
 
 def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
@@ -110,28 +104,29 @@ def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
     return found if found is not None else Measurement(request, problem=f"{request.key} was not measured")
 
 
-def _enough(policy: Judging, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
+def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
     """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
     missing = measurement.problem or measurement.detail.get("applicable") is False
     if missing or not finding.outcome.releases:
         return finding
-    short = shortfall(policy.audit, rule, measurement, evidence)
+    short = shortfall(audit, rule, measurement, evidence)
     return rule.finding(Outcome.INCONCLUSIVE, f"{short}: inconclusive", measurement) if short else finding
 
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
     """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
-    if isinstance(rule, LeaveOneOutRule):
+    needs = rule.about.needs
+    if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0
         if measurement.n < audit.min_units:
             return f"{measurement.n} units were measured, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
-    if isinstance(rule, LeaveOneOutRule | Table):
+    if Need.LEAVE_ONE_OUT in needs:
         seeds = _seeds(evidence.detail)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
             return f"{seeds:g} paired seeds were used, the policy wants {audit.min_seeds}"
-    if isinstance(rule, MembershipRule):
+    if Need.SHADOWS in needs:
         shadows = measurement.detail.get("shadow_models", 0)
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"

@@ -1,8 +1,7 @@
 """The policy as it is judged: resolved, frozen, named by digest."""
 
-import json
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +11,13 @@ from pydantic import PrivateAttr
 
 from privgate import digest
 from privgate.evidence import Evidence, Precondition
-from privgate.policy import judge, locate, read
+from privgate.policy import locate, read
 from privgate.policy.document import Document, plain
+from privgate.policy.judge import Judged, judge
 from privgate.policy.problems import PolicyFileError, Problem
 from privgate.policy.strict_yaml import Mark
-from privgate.policy.waive import Waived
 from privgate.run import suites
 from privgate.subject.data import TrainingData
-from privgate.verdict import Finding
 
 
 class Policy(Document):
@@ -29,7 +27,7 @@ class Policy(Document):
     """
 
     _path: Path = PrivateAttr(default=Path())
-    _source: read.Resolved = PrivateAttr()
+    _source: read.Resolved[Self] = PrivateAttr()
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Self:
@@ -46,8 +44,8 @@ class Policy(Document):
             The file cannot be used; the message names line, key and what was expected. Nothing was trained.
         """
         path = locate.find(name_or_path)
-        source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name)
-        made = cls.model_validate_json(json.dumps(source.tree.value))
+        source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
+        made = source.document
         made._path = path  # noqa: SLF001  its own class
         made._source = source  # noqa: SLF001  our own class
         if why := made.powerless(made.facts()):
@@ -104,21 +102,6 @@ class Policy(Document):
         """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown), expectations a suite."""
         return {"n_units": n_units, "expectations": read.expected_of(self.suites)}
 
-    def powerless(self, facts: Mapping[str, Any]) -> str:
-        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
-
-        Parameters
-        ----------
-        facts : mapping
-            From ``facts``.
-        """
-        enforced = [r for r in self.rules if r.mode == "enforce" and r.required]
-        why = {r.name: r.vacuous(facts) for r in enforced}
-        if not all(why.values()):
-            return ""
-        told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())
-        return f"policy {self.name!r} approves nothing, because nothing it enforces can fail ({told})"
-
     def refusal(self, model: str, alias: str | None = None) -> str:
         """Return why this policy is not for a model, or not for setting an alias; empty if it is.
 
@@ -156,8 +139,8 @@ class Policy(Document):
             found.append(suites.check(data, suite, file=file, min_rows=least))
         return found
 
-    def judge(self, evidence: Evidence, *, today: date | None = None) -> tuple[Finding, ...]:
-        """Return the findings: preconditions first, then one a rule, in the policy's order.
+    def judge(self, evidence: Evidence, *, today: date | None = None) -> Judged:
+        """Return the findings, what became of every waiver, and until when an approval would hold.
 
         Parameters
         ----------
@@ -166,18 +149,5 @@ class Policy(Document):
         today : date, optional
             For waivers; the present day (UTC) if absent.
         """
-        return judge.judge(self, evidence, today or _today()).findings
-
-    def waived(self, evidence: Evidence, *, today: date | None = None) -> tuple[Waived, ...]:
-        """Return what became of every waiver: applied, not needed, above ceiling, expired, not yet, other model."""
-        return judge.judge(self, evidence, today or _today()).waivers
-
-    def expires(self, evidence: Evidence, *, today: date | None = None) -> date:
-        """Return the last day of an approval made today: never later than a waiver that it rests on."""
-        day = today or _today()
-        ends = [w.expires for w in self.waived(evidence, today=day) if w.state == "applied"]
-        return min([day + timedelta(days=self.valid_days), *ends])
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
+        facts = self.facts(int(evidence.subject.get("n_units") or 0))
+        return judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())

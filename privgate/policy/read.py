@@ -6,21 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from privgate.errors import PolicyError
 from privgate.membership import attacks
-from privgate.policy import extend, locate, shape
+from privgate.policy import extend, locate, rules, shape
 from privgate.policy.document import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
 from privgate.policy.strict_yaml import Place, Tree, dotted, read
 from privgate.run import suites
 
+D = TypeVar("D", bound=Document)
 _DEEPEST = 8  # files that extend one another; more is a mistake
 
 
 @dataclass(frozen=True)
-class Resolved:
+class Resolved(Generic[D]):
     """A policy with everything it extends.
 
     Parameters
@@ -38,13 +39,13 @@ class Resolved:
     """
 
     tree: Tree
-    document: Document
+    document: D
     conditions: tuple[AppliesTo, ...]
     chain: tuple[str, ...] = ()
     suites: dict[str, str] = field(default_factory=dict)
 
 
-def resolve(path: Path, name: str, above: tuple[Path, ...] = ()) -> Resolved:
+def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) -> Resolved[D]:
     """Return the file's policy, with everything it extends.
 
     Parameters
@@ -53,6 +54,8 @@ def resolve(path: Path, name: str, above: tuple[Path, ...] = ()) -> Resolved:
         The file.
     name : str
         How messages call it.
+    kind : type of Document
+        What is made of it, in the one validation that there is.
     above : tuple of Path
         Files that led here by ``extends``.
 
@@ -65,11 +68,11 @@ def resolve(path: Path, name: str, above: tuple[Path, ...] = ()) -> Resolved:
     found = _read_suites(tree, path.parent)
     parent = _parent(tree, path, above)
     if parent is None:
-        document = shape.validated(tree)
+        document = shape.validated(tree, kind)
         _refuse(_cross_checks(document, tree, found))
         return Resolved(tree, document, (document.applies_to,), suites=found)
     merged = extend.lay_over(tree, parent.tree)
-    document = shape.validated(merged)
+    document = shape.validated(merged, kind)
     found = {**parent.suites, **found}
     _refuse([*extend.weakened(document, parent.document, merged), *_cross_checks(document, merged, found)])
     chain = (f"{parent.document.name} {parent.document.version}", *parent.chain)
@@ -77,7 +80,7 @@ def resolve(path: Path, name: str, above: tuple[Path, ...] = ()) -> Resolved:
     return Resolved(merged, document, conditions, chain, found)
 
 
-def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved | None:
+def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Document] | None:
     """Return what the file extends, if anything."""
     base = tree.value.get("extends")
     if base is None:
@@ -98,7 +101,7 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved | None:
         )
     if len(here) > _DEEPEST:
         raise PolicyFileError(Problem(*mark, "extends", f"more than {_DEEPEST} policies deep", "a shorter chain"))
-    return resolve(target, base, here)
+    return resolve(target, base, Document, here)
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -205,5 +208,7 @@ def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:
                 if isinstance(one, str):
                     yield data["suite"], i, ("data", "suite", i)
     for i, rule in enumerate(tree.value.get("rules") or []):
-        if isinstance(rule, dict) and rule.get("metric") == "table" and isinstance(rule.get("suite"), str):
-            yield rule, "suite", ("rules", i, "suite")
+        kind = rules.ALL.get(str(rule.get("metric"))) if isinstance(rule, dict) else None
+        for key in kind.files if kind else ():
+            if isinstance(rule.get(key), str):
+                yield rule, key, ("rules", i, key)

@@ -1,7 +1,7 @@
 """The shape of a policy file: pydantic's errors, translated into line, key, what was expected and the nearest name."""
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -32,10 +32,13 @@ _PATTERNS = {
 }
 
 
-def validated(tree: Tree) -> Document:
+D = TypeVar("D", bound=Document)
+
+
+def validated(tree: Tree, kind: type[D]) -> D:
     """Return the document, or raise with every mistake that its shape has."""
     try:
-        return Document.model_validate_json(json.dumps(tree.value))
+        return kind.model_validate_json(json.dumps(tree.value))
     except ValidationError as exc:
         errors = exc.errors(include_url=False)
         # a list whose items are wrong is also reported as too short; the item is the news

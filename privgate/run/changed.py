@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from privgate.subject.choice import generator
 from privgate.subject.data import take
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit, Index
@@ -61,7 +60,7 @@ def people(subject: Subject) -> list[int]:
     codes, members = subject.label_codes, subject.data.units
     counts = np.bincount(codes, minlength=len(subject.classes))
     found: list[int] = []
-    for u in generator(subject, "people left out by controls").permutation(len(members)).tolist():
+    for u in subject.generator("people left out by controls").permutation(len(members)).tolist():
         left = counts - np.bincount(codes[members[u]], minlength=len(counts))
         if left[counts > 0].all() and left.sum() > 1:  # a declared label may have no record to begin with
             found.append(u)

@@ -36,14 +36,13 @@ def trained(bench: Bench) -> list[Precondition]:
 def choose_seeds(bench: Bench) -> None:
     """Set the bench's paired seeds: one where training has no randomness."""
     n_units = bench.limits.max_retrains or bench.n_units
-    knowing = [e for e in families.ALL if hasattr(e, "drawn") and not e.supports(bench.subject)]
-    drawn = knowing[0].drawn(bench.subject) if knowing else ()
+    drawn = {int(u) for e in families.ALL if not e.supports(bench.subject) for u in e.drawn(bench.subject)}
     chosen = paired_seeds.choose(
         bench.subject,
         bench.fleet,
         n_units=min(n_units, bench.n_units),
         count=bench.limits.seeds,
-        drawn=[int(u) for u in drawn],
+        drawn=sorted(drawn),
     )
     bench.seeds, bench.more_seeds = chosen.seeds, chosen.more
     bench.detail["seeds"] = {

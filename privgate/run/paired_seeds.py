@@ -11,7 +11,6 @@ from privgate.run import changed
 from privgate.run.recipe_controls import DETERMINISTIC
 from privgate.statistics.leakage import label_changes
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
-from privgate.subject.choice import generator
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -92,7 +91,7 @@ def choose(
     own = subject.recipe.seed
     tried = max(TRIED, 0 if count is None else count - 1)
     wanted = max(SEEDS_FOR_A_LIMIT, tried + 1, MOST)
-    others = [int(s) for s in generator(subject, "seeds").choice(2**31, size=wanted, replace=False) if s != own]
+    others = [int(s) for s in subject.generator("seeds").choice(2**31, size=wanted, replace=False) if s != own]
     moved, compared = _moved(subject, fleet, others[:tried], drawn)
     if moved <= DETERMINISTIC:
         text = f"{compared} seeds gave the same models, on all data and with one person left out; one seed is used"

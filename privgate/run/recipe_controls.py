@@ -9,7 +9,6 @@ import numpy as np
 from privgate.evidence import Precondition
 from privgate.run import changed
 from privgate.run.changed import Probe
-from privgate.subject.choice import generator
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit, Float, Index
 from privgate.training.fleet import Fleet
@@ -254,7 +253,7 @@ class _Asked:
 
 def _probes(subject: Subject, queries: Index) -> tuple[list[Probe], list[Probe], list[Probe], list[Probe]]:
     """Return (whole, one person out, blocks, singles), drawn by digest."""
-    rng = generator(subject, "depends_on_data")
+    rng = subject.generator("depends_on_data")
     return (
         changed.whole(subject, rng, queries),
         changed.one_out(subject, rng),
@@ -284,7 +283,7 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     Each comparison is an exact permutation test over runs at ``LEVEL``: a recipe that ignores its data passes one with
     probability 5.8e-4.
     """
-    rng = generator(subject, "depends_on_data")
+    rng = subject.generator("depends_on_data")
     asked = changed.pool(subject)
     everybody = np.arange(subject.data.n, dtype=np.int64)
     people = changed.people(subject)
@@ -350,7 +349,7 @@ def _compared(subject: Subject) -> tuple[Index, str]:
     n = subject.data.n
     if n <= COMPARED:
         return np.arange(n, dtype=np.int64), f"all {n} training records"
-    chosen = generator(subject, "compared").choice(n, COMPARED, replace=False)
+    chosen = subject.generator("compared").choice(n, COMPARED, replace=False)
     return np.sort(chosen).astype(np.int64), f"{COMPARED} of {n} training records, chosen by digest"
 
 

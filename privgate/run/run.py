@@ -111,7 +111,7 @@ class Bench:
     def generator(self, purpose: str) -> np.random.Generator:
         """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
         key = digest.of_json([self.subject.training_digest, purpose])
-        return np.random.default_rng(int(key.removeprefix("sha256:")[:16], 16))
+        return digest.generator(key)
 
     @property
     def n_units(self) -> int:

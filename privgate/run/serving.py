@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import Precondition
-from privgate.subject.choice import generator
 from privgate.subject.release import Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
@@ -36,7 +35,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
-        rows = np.sort(generator(subject, "served").choice(size, ASKED, replace=False)).astype(np.int64)
+        rows = np.sort(subject.generator("served").choice(size, ASKED, replace=False)).astype(np.int64)
     native, served = fleet.registered(subject, rows), fleet.registered(subject, rows, served=True)
     problem = native.problem or served.problem
     if problem:

@@ -145,9 +145,3 @@ def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
         return None
     enough = np.flatnonzero(bdtr(np.arange(m, dtype=np.float64), m, q) >= 1 - _level(alpha))
     return int(enough[0]) + 1 if len(enough) else None
-
-
-def quantile_upper(values: Float, q: float, *, alpha: float) -> float:
-    """Return an upper limit of the ``q``-quantile of the population that ``values`` were sampled from; inf if none."""
-    rank = quantile_rank(len(values), q, alpha=alpha)
-    return float("inf") if rank is None else float(np.sort(values)[rank - 1])

@@ -44,12 +44,3 @@ def label_changes(log_with: Float, log_without: Float) -> Float:
 def largest_change(log_with: Float, log_without: Float) -> Float:
     """Return max over labels of |ln p - ln p'|, shape (...,): PDTP of each query; nats, larger is worse."""
     return np.asarray(np.abs(label_changes(log_with, log_without)).max(axis=-1), dtype=np.float64)
-
-
-def log_odds_change(log_with: Float, log_without: Float) -> Float:
-    """Return O(x), the largest change of a pairwise log-odds, shape (...,).
-
-    ``O/2 <= largest_change <= O`` for two distributions of equal support (Lemma 0 of docs/mathematics.md).
-    """
-    change = label_changes(log_with, log_without)
-    return np.asarray(change.max(axis=-1) - change.min(axis=-1), dtype=np.float64)

@@ -1,11 +1,13 @@
 """The subject: what is judged, named by digests."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate import digest
@@ -102,6 +104,11 @@ class Subject:
     def training_digest(self) -> str:
         """Digest of recipe and data together: what a retrained model depends on."""
         return digest.of_json([self.recipe.digest, self.data.digest])
+
+    def generator(self, purpose: str) -> Generator:
+        """Return randomness that is the same for the same recipe, data and purpose, on every machine."""
+        key = hashlib.sha256(f"{self.training_digest}:{purpose}".encode())
+        return digest.generator(key.hexdigest(), digits=32)
 
     def with_data(self, data: TrainingData) -> Self:
         """Return the same recipe on other data, without a stored model."""

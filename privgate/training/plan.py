@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from privgate.errors import MeasurementError, UsageError
-from privgate.subject.choice import generator
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit, Index
 from privgate.training.fleet import Fleet
@@ -99,7 +98,7 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> Plan:
     missing = [f for f, k in zip(different.values(), known, strict=True) if not k]
     if not missing:
         return Plan(len(different), len(different), 0.0, fleet.workers, 0)
-    rng = generator(subject, "timed")
+    rng = subject.generator("timed")
     sample = [missing[i] for i in rng.choice(len(missing), size=min(TIMED, len(missing)), replace=False)]
     answers = fleet.fits(subject, sample, label="timing a few retrains")
     good = [a.seconds for a in answers if not a.problem]
@@ -150,7 +149,7 @@ def select(
     docs/mathematics.md, section 9.1: below full coverage nothing can be said about the maximum.
     """
     n = len(subject.data.units)
-    order = generator(subject, "units").permutation(n)
+    order = subject.generator("units").permutation(n)
     affordable = n
     if max_retrains is not None:
         affordable = max_retrains // len(seeds)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import entropy, norm
 
-from privgate.membership.attacks import BY_NAME, perceptron, yeom_threshold_known
+from privgate.membership.attacks import BY_NAME, perceptron
 from privgate.statistics.roc import Decisions
 
 
@@ -38,14 +38,21 @@ def test_a_loss_equal_to_the_training_loss_counts_as_a_members(leaking):
 
 
 @pytest.mark.parametrize("ratio", [1.2, 1.5, 2.0, 5.0, 10.0])
-def test_theorem_3_in_simulation(ratio):
-    rng = np.random.default_rng(int(ratio * 10))
-    at = yeom_threshold_known.equal_density(1.0, ratio)
-    inside, outside = np.abs(rng.normal(0, 1, 400_000)), np.abs(rng.normal(0, ratio, 400_000))
+def test_theorem_3_accuses_below_the_error_where_both_normal_densities_are_equal(leaking, ratio):
+    inside, outside = 0.09, 0.09 * ratio  # errors of members and of others
+    error = np.where(leaking.shadow_members, inside, outside)
+    own = np.arange(3) == leaking.labels[:, None]
+    shadow = np.log(np.where(own, 1 - error[..., None], error[..., None] / 2))
+    score = BY_NAME["yeom_threshold_known"].fit(replace(leaking, shadow=shadow), np.random.default_rng(0))
+    at = outside * np.sqrt(2 * np.log(ratio) / (ratio**2 - 1))
 
-    assert norm.pdf(at, 0, 1) == pytest.approx(norm.pdf(at, 0, ratio))
-    seen = (inside <= at).mean() - (outside <= at).mean()
-    assert seen == pytest.approx(yeom_threshold_known.normal_advantage(1.0, ratio), abs=0.004)  # 4 standard errors
+    def told(error):
+        return score(np.log(np.where(own, 1 - error, error / 2)))
+
+    assert norm.pdf(at, 0, inside) == pytest.approx(norm.pdf(at, 0, outside))
+    assert told(at) == pytest.approx(np.zeros(len(own)), abs=1e-9)
+    assert (told(0.99 * at) > 0).all()
+    assert (told(1.01 * at) < 0).all()
 
 
 def test_distance_is_the_difference_of_two_divergences(leaking):

@@ -60,7 +60,7 @@ def test_the_largest_change_of_log_odds_equals_enumeration(kind):
             continue
         models = [kind(alpha=1.0).fit(X[r], y[r]) for r in (keep | True, keep)]
         queries = np.array([q for q in itertools.product(range(M + 1), repeat=d) if sum(q) <= M])
-        truth = leakage.log_odds_change(*(m.predict_log_proba(queries) for m in models)).max()
+        truth = np.ptp(leakage.label_changes(*(m.predict_log_proba(queries) for m in models)), axis=-1).max()
         bias = [m.class_log_prior_ if kind is MultinomialNB else np.zeros(len(m.classes_)) for m in models]
         D = bias[0] - bias[1], models[0].feature_log_prob_ - models[1].feature_log_prob_
         made = Reach.of(Domain(max_length=M), d)

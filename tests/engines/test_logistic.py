@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from privgate.families import answer
 from privgate.families.engine import Declined
 from privgate.families.logistic.engine import ENGINE
+from privgate.families.refit import ENGINE as REFIT
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
@@ -98,7 +99,7 @@ def test_a_solver_that_may_stop_anywhere_is_refitted_and_told_so(direct, fleet, 
 
     with pytest.raises(Declined, match=said):
         ENGINE.leave_out(subject, np.arange(300), (None,), fleet)
-    got = answer(subject, np.arange(3), (None,), fleet, engines=(ENGINE, Refits()))
+    got = answer(subject, np.arange(3), (None,), fleet, engines=(ENGINE, REFIT))
 
     assert set(got.retrained.engine) == {"refit"}
     assert said in got.declined["logistic"]
@@ -130,20 +131,6 @@ def test_records_of_single_precision_are_refitted_even_beside_candidates_of_doub
     subject = direct.subject(LogisticRegression(**TIGHT), X.astype(np.float32), y, candidates=(X + 0.5, y))
 
     assert "single precision" in ENGINE.supports(subject)
-
-
-class Refits:
-    """Refits without a fleet of processes."""
-
-    name, version = "refit", 1
-
-    def supports(self, subject):
-        return ""
-
-    def leave_out(self, subject, units, seeds, fleet, *, queries=None):
-        from privgate.families.refit import ENGINE as REFIT
-
-        return REFIT.leave_out(subject, units, seeds, fleet, queries=queries)
 
 
 def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):

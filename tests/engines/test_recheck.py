@@ -8,56 +8,37 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
 from privgate.families import ALL, answer
 from privgate.families.recheck import choose, recheck
-from privgate.families.retrained import Retrained, Status, direct_rows
+from privgate.families.refit import Refit
+from privgate.families.retrained import Retrained, Status
+from privgate.training.fit import Fit
 
 BY_NAME = {engine.name: engine for engine in ALL}
 
 
-class Slow:
+class Slow(Refit):
     """Answers by the fleet alone: stands in for the refit engine."""
 
-    name = "refit"
-    version = 1
-
-    def supports(self, subject):
-        return ""
-
-    def leave_out(self, subject, units, seeds, fleet, *, queries=None):
-        from privgate.training.fit import Fit
-
-        row_unit, row_query = queries or direct_rows(units, subject.data.units)
-        fits = [Fit(seeds[0], row_query[row_unit == k], left_out=subject.data.units[u]) for k, u in enumerate(units)]
-        full = fleet.fits(subject, [Fit(seeds[0], row_query, left_out=np.zeros(0, dtype=np.int64))])[0]
-        got = fleet.fits(subject, fits)
-        made = Retrained(
-            units,
-            seeds,
-            row_unit,
-            row_query,
-            full.log_p[None],
-            np.concatenate([a.log_p for a in got])[None],
-            np.zeros(len(units)),
-            np.full(len(units), Status.EXACT, dtype=object),
-            np.full(len(units), self.name, dtype=object),
-        )
-        return made, np.zeros(0, dtype=np.int64)
+    def answers(self, asked):
+        subject, (row_unit, row_query) = asked.subject, asked.rows
+        own = [subject.data.units[u] for u in asked.units]
+        fits = [Fit(None, row_query[row_unit == k], left_out=rows) for k, rows in enumerate(own)]
+        (full,) = asked.fleet.fits(subject, [Fit(None, row_query, left_out=np.zeros(0, dtype=np.int64))])
+        without = np.concatenate([a.log_p for a in asked.fleet.fits(subject, fits)])
+        made = Retrained.of(self.name, asked.units, asked.seeds, asked.rows, full.log_p[None], without[None])
+        return made, asked.units[:0]
 
 
-class Wrong:
+class Wrong(Refit):
     """The real engine, altered after it has answered."""
 
     name = "wrong"
-    version = 1
 
     def __init__(self, alter):
         self.alter = alter
-        self.engine = BY_NAME["bernoulli_nb"]
+        self.supports = BY_NAME["bernoulli_nb"].supports
 
-    def supports(self, subject):
-        return self.engine.supports(subject)
-
-    def leave_out(self, subject, units, seeds, fleet, *, queries=None):
-        made, rest = self.engine.leave_out(subject, units, seeds, fleet, queries=queries)
+    def answers(self, asked):
+        made, rest = BY_NAME["bernoulli_nb"].answers(asked)
         return self.alter(made), rest
 
 

@@ -5,9 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from privgate.families.logistic import binary_sweeps, objective, sweeps
-from privgate.families.logistic.anderson import Accelerated
 from privgate.families.logistic.binary import Binary
 from privgate.families.logistic.softmax import Softmax, hessian
+from privgate.families.logistic.sweeps import Accelerated
 
 
 def solver(direct, n, d, K, C=1.0, seed=0, strength=4.0):

@@ -190,7 +190,7 @@ def test_a_waiver_for_a_pattern_is_for_a_model_of_that_name_only(load, name):
     found = {rule.request(): Measurement(rule.request(), 1.4, 1.4, 1.4, n=9, population=9)}
     evidence = Evidence({"name": "credit", "digests": {"model": DIGEST}}, (), found)
 
-    assert policy.judge(evidence, today=TODAY)[0].outcome is Outcome.FAILED
+    assert policy.judge(evidence, today=TODAY).findings[0].outcome is Outcome.FAILED
 
 
 # -- policies that nothing can break ---------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_beside_a_rule_that_can_fail_it_is_marked_everywhere_and_counts_for_noth
         r.request(): Measurement(r.request(), 0.0, 0.0, 0.0, n=9, population=9, detail={"shadow_models": 9})
         for r in policy.rules
     }
-    found = {f.rule: f for f in policy.judge(Evidence({"n_candidates": 9}, (), good))}
+    found = {f.rule: f for f in policy.judge(Evidence({"n_candidates": 9}, (), good)).findings}
     assert found["vain"].outcome is Outcome.WARNED
     assert found["vain"].meaning.startswith("Cannot fail: ")
     assert found["vain"].message.startswith("this rule cannot fail: ")
@@ -255,7 +255,9 @@ def test_a_delta_of_one_in_all_people_is_seen_when_their_number_is_known(load):
 def test_an_infinite_influence_still_fails_a_rule_that_cannot_fail_otherwise(load):
     policy = load("rules:\n  - id: vain\n    metric: dtp\n    max: 900\n  - metric: pdtp\n    max: 1.0\n")
     asked = policy.rules[0].request()
-    found = policy.judge(Evidence({}, (), {asked: Measurement(asked, math.inf, math.inf, math.inf, n=1, population=1)}))
+    found = policy.judge(
+        Evidence({}, (), {asked: Measurement(asked, math.inf, math.inf, math.inf, n=1, population=1)})
+    ).findings
 
     assert found[0].outcome is Outcome.FAILED
 
@@ -288,5 +290,7 @@ def test_ways_to_say_less_than_it_looks(load, text, words):
 def test_an_expired_waiver_is_expired_by_the_day_that_statements_use(load, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Pago_Pago")  # eleven hours behind
     policy = load(f"{DTP}waivers:\n{waiver(begins=-31, days=30)}")
-    assert policy.waived(Evidence({"name": "credit", "digests": {"model": DIGEST}}, (), {}))[0].state == "expired"
-    assert policy.expires(Evidence({}, (), {}), today=date(2026, 1, 1)) == date(2027, 1, 1)
+    assert (
+        policy.judge(Evidence({"name": "credit", "digests": {"model": DIGEST}}, (), {})).waivers[0].state == "expired"
+    )
+    assert policy.judge(Evidence({}, (), {}), today=date(2026, 1, 1)).expires == date(2027, 1, 1)

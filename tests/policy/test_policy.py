@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import date
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,12 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from privgate import Policy, TrainingData
+from privgate.check import gate
 from privgate.errors import PolicyError
 from privgate.evidence import Evidence, Measurement, Precondition
+from privgate.policy import policy as policies
 from privgate.policy import schema, strict_yaml
-from privgate.policy.document import Audit
+from privgate.policy.document import Audit, Document
 from privgate.policy.judge import shortfall
 from privgate.policy.rules.table import Table
 from privgate.verdict import Outcome, Verdict
@@ -55,7 +58,7 @@ def evidence(policy, low=0.2, high=None, *, preconditions=(), subject=None, told
 
 
 def outcome(policy, found, **options):
-    return Verdict({}, policy.judge(found, **{"today": DAY, **options}), found).outcome
+    return Verdict({}, policy.judge(found, **{"today": DAY, **options}).findings, found).outcome
 
 
 # -- loading and resolving --------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
     policy = Policy.load("strict")
     found = evidence(policy, preconditions=[Precondition("reproduces", "passed", "it does")])
 
-    findings = policy.judge(found, today=DAY)
+    findings = policy.judge(found, today=DAY).findings
     assert [f.rule for f in findings] == ["precondition:reproduces", *(r.name for r in policy.rules)]
     assert [f.line for f in findings[1:]] == list(policy.lines.values())
 
@@ -182,7 +185,7 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
 def test_a_request_without_a_measurement_is_inconclusive():
     policy = Policy.load("dtp-1")
 
-    (finding,) = policy.judge(Evidence({}, (), {}))
+    (finding,) = policy.judge(Evidence({}, (), {})).findings
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert "was not measured" in finding.message
 
@@ -218,7 +221,7 @@ def test_less_than_the_audit_minimum_is_inconclusive(load, audit, options, words
     rules = "  - metric: pdtp\n    max: 1.0\n  - metric: attack_accuracy\n    max: 0.6\n"
     policy = load(f"audit: {{{audit}}}\nrules:\n{rules}")
 
-    findings = policy.judge(evidence(policy, **options), today=DAY)
+    findings = policy.judge(evidence(policy, **options), today=DAY).findings
     assert any(words in f.message and f.outcome is Outcome.INCONCLUSIVE for f in findings)
 
 
@@ -248,6 +251,20 @@ def test_a_suite_over_the_table_needs_the_seeds_that_the_policy_wants_as_well():
     assert "the policy wants 20" in shortfall(audit, rule, seen, few)
 
 
+def test_a_verdict_judges_once_and_a_file_is_validated_once(load, monkeypatch):
+    judge, validate = policies.judge, Document.model_validate_json.__func__
+    judged = Mock(wraps=judge)
+    validated = Mock(wraps=validate)
+    monkeypatch.setattr(policies, "judge", judged)
+    monkeypatch.setattr(Document, "model_validate_json", classmethod(validated))
+
+    policy = load("rules:\n  - metric: dtp\n    max: 1.0\n" + waivers())
+    assert gate.judged(policy, evidence(policy), observe=False).detail["expires"]
+
+    assert judged.call_count == 1
+    assert [call.args[0] for call in validated.call_args_list] == [Policy]
+
+
 # -- waivers ----------------------------------------------------------------------------------------------------------
 
 
@@ -261,8 +278,9 @@ def waivers(*, rule="dtp", ceiling=1.5, version=DIGEST, model="credit", granted=
 def waived(load, low, high=None, *, day=DAY, **options):
     policy = load("rules:\n  - metric: dtp\n    max: 1.0\n" + waivers(**options))
     found = evidence(policy, low, high)
-    (state,) = policy.waived(found, today=day)
-    return policy.judge(found, today=day)[0], state, policy.expires(found, today=day)
+    judged = policy.judge(found, today=day)
+    (state,) = judged.waivers
+    return judged.findings[0], state, judged.expires
 
 
 def test_a_waiver_turns_a_failure_below_its_ceiling_into_a_warning_and_shortens_the_approval(load):

@@ -3,37 +3,19 @@
 import importlib
 import math
 import pkgutil
-import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
-from privgate.evidence import Measurement, Request
+from privgate.check import questions
+from privgate.evidence import COLUMNS, Measurement, Request
 from privgate.policy import rules
-from privgate.policy.rules import ALL
+from privgate.policy.rules import ALL, METRICS
 from privgate.policy.rules.base import Rule
+from privgate.run.needs import Need
 from privgate.verdict import Outcome
-
-#: one complete rule of each metric, as keyword arguments
-EXAMPLES = {
-    "dtp": {"max": 1.0},
-    "pdtp": {"max": 1.0},
-    "attack_accuracy": {"max": 0.6},
-    "attack_advantage": {"max": 0.2},
-    "attack_tpr": {"max": 0.05, "at_fpr": 0.01},
-    "generalization_gap": {"max": 0.05},
-    "dp_epsilon": {"max": 8.0},
-    "dp_attack_accuracy_bound": {"max": 0.75},
-    "dp_epsilon_lower_bound": {"max": 4.0, "delta": 1e-5},
-    "deletion_capacity": {"min": 10, "rho": 0.9, "prior": 0.01},
-    "table": {"suite": "units.json@sha256:0"},
-}
-
-
-def example(metric, **changes):
-    return ALL[metric](**{**EXAMPLES[metric], **changes})
+from tests.rules.rule_pages import EXAMPLES, example, page
 
 
 def measured(rule, low, high=None, **options):
@@ -75,23 +57,33 @@ def test_every_file_that_holds_a_rule_is_in_the_catalogue():
             if own and thing is not Rule and "metric" in vars(thing).get("__annotations__", {}):
                 assert module.name == thing.model_fields["metric"].default
                 found.add(module.name)
-    assert found == set(ALL) == set(EXAMPLES)
+    assert found == set(ALL) == set(METRICS)
 
 
 def test_its_page_ends_with_an_example_that_is_a_rule(rule):
-    page = importlib.import_module(type(rule).__module__).__doc__
-    block = page[page.index("    - metric:") :]
-    (example_rule,) = YAML(typ="safe").load(textwrap.dedent(block))
+    assert EXAMPLES[rule.metric]["metric"] == rule.metric
+    assert type(rule).model_validate(EXAMPLES[rule.metric])
 
-    assert type(rule).model_validate(example_rule).metric == rule.metric
+
+def test_its_metric_says_how_it_is_measured_and_what_it_reaches(rule):
+    about = rule.about
+
+    assert callable(questions.measuring(about))
+    assert about.name == rule.metric
+    assert about.title
+    assert about.reaches
+    assert about.needs
+    assert math.isnan(about.worst) == (not about.unit)
+    assert about.per_unit == bool(about.columns)
+    assert set(about.columns) <= set(COLUMNS)
 
 
 def test_its_page_says_what_it_requests(rule):
-    page = importlib.import_module(type(rule).__module__).__doc__
+    text = page(type(rule))
 
-    assert f"Request: ``{rule.metric}(" in " ".join(page.split())
+    assert f"Request: ``{rule.metric}(" in " ".join(text.split())
     for name, _ in rule.request().options:
-        assert f"{name}=" in page
+        assert f"{name}=" in text
 
 
 def test_every_field_is_described(rule):
@@ -173,7 +165,9 @@ def test_not_applicable_is_a_warning_only_where_the_policy_allows_it(rule):
 
 def test_says_before_training_what_can_never_pass(rule):
     assert rule.cannot_conclude(dict(RICH)) == ""
-    if rule.metric in ("pdtp", "table") or (rule.metric == "dp_epsilon_lower_bound" and rule.max != "claim"):
+    if not rule.about.needs & {Need.CANDIDATES, Need.CLAIM, Need.EVERY_QUERY}:
+        return
+    if rule.metric == "dp_epsilon_lower_bound" and rule.max != "claim":
         return
     assert rule.name in rule.cannot_conclude(dict(FACTS))
 

@@ -11,39 +11,30 @@ from privgate.policy.rules import ALL, reach
 from privgate.privacy_claims.bounds import accuracy
 from privgate.privacy_claims.capacity import deletion_capacity
 from privgate.verdict import Outcome
+from tests.rules.rule_pages import EXAMPLES
 
-#: metric -> (a complete rule's other keys, the worst value that can be measured at all)
-WORST = {
-    "dtp": ({}, math.inf),
-    "pdtp": ({}, math.inf),
-    "attack_accuracy": ({}, 1.0),
-    "attack_advantage": ({}, 1.0),
-    "attack_tpr": ({"at_fpr": 0.01}, 1.0),
-    "generalization_gap": ({}, 1.0),
-    "dp_epsilon": ({}, math.inf),
-    "dp_attack_accuracy_bound": ({}, 1.0),
-    "dp_epsilon_lower_bound": ({"delta": 1e-5}, math.inf),
-    "deletion_capacity": ({"rho": 0.9, "prior": 0.01}, 0.0),
-    "table": ({"suite": "s.json@sha256:0"}, 3.0),
-}
-FACTS = {"n_units": 1000, "expectations": {"s.json@sha256:0": 3}}
+#: a suite of three expectations, which is as many as can be violated
+SUITE = "s.json@sha256:0"
+FACTS = {"n_units": 1000, "expectations": {SUITE: 3}}
 
 
-def test_every_metric_has_its_worst_value_here_and_says_what_it_reaches():
-    assert set(WORST) == set(ALL)
-    assert all(rule.reaches for rule in ALL.values())
+def with_limit(metric, number):
+    """Return a rule as its page shows it, but with another limit, and the worst value that can be measured at all."""
+    about = ALL[metric].about
+    whole = about.unit in ("people", "expectations")
+    number = max(0, round(number)) if whole else number
+    others = {"suite": SUITE} if "suite" in EXAMPLES[metric] else {}
+    rule = ALL[metric].model_validate({**EXAMPLES[metric], **others, about.direction: number})
+    return rule, {"expectations": 3.0, "": 1.0}.get(about.unit, about.worst)
 
 
 @given(
-    metric=st.sampled_from(sorted(WORST)),
+    metric=st.sampled_from(sorted(ALL)),
     limit=st.sampled_from([0.5, 0.6, 1 - 1e-12, 1.0, 2.0, 3.0, 22.0, 23.0, 700.0, 1e308]) | st.floats(0.5, 40),
 )
 def test_what_is_not_vacuous_fails_on_the_worst_value_there_is(metric, limit):
-    others, worst = WORST[metric]
-    key = ALL[metric].direction
-    number = max(0, round(limit)) if metric in ("table", "deletion_capacity") else limit
     try:
-        rule = ALL[metric](**others, **{key: number})
+        rule, worst = with_limit(metric, limit)
     except ValueError:
         return  # outside the range that a policy may name at all
 
@@ -77,7 +68,7 @@ def test_what_is_not_vacuous_fails_on_the_worst_value_there_is(metric, limit):
         ("dp_epsilon_lower_bound", {"max": 1e6, "delta": 1e-5}),
         ("dp_epsilon_lower_bound", {"max": 4.0, "delta": 0.7}),
         ("deletion_capacity", {"min": 1, "rho": 1e-9, "prior": 1e-12}),
-        ("table", {"suite": "s.json@sha256:0", "max": 3}),
+        ("table", {"suite": SUITE, "max": 3}),
     ],
 )
 def test_limits_that_limit_nobody_are_named(metric, keys):
@@ -85,13 +76,10 @@ def test_limits_that_limit_nobody_are_named(metric, keys):
 
 
 @given(
-    metric=st.sampled_from(sorted(set(WORST) - {"table", "deletion_capacity"})), a=st.floats(0, 60), b=st.floats(0, 60)
+    metric=st.sampled_from(sorted(set(ALL) - {"table", "deletion_capacity"})), a=st.floats(0, 60), b=st.floats(0, 60)
 )
 def test_a_wider_limit_is_vacuous_where_a_narrower_one_is(metric, a, b):
-    others, _ = WORST[metric]
-    low, high = sorted([a, b])
-    narrow, wide = (ALL[metric].model_construct(**others, max=x) for x in (low, high))
-    narrow, wide = (r.model_copy(update={"metric": metric, "loss": "zero_one"}) for r in (narrow, wide))
+    narrow, wide = (ALL[metric].model_construct(**{**EXAMPLES[metric], "max": x}) for x in sorted([a, b]))
 
     assert not narrow.vacuous(FACTS) or wide.vacuous(FACTS)
 

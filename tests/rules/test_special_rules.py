@@ -8,21 +8,7 @@ from pydantic import ValidationError
 from privgate.evidence import Measurement
 from privgate.policy.rules import ALL
 from privgate.verdict import Outcome
-
-LIMITS = {
-    "dtp": {"max": 1.0},
-    "pdtp": {"max": 1.0},
-    "attack_accuracy": {"max": 0.6},
-    "attack_tpr": {"max": 0.05, "at_fpr": 0.01},
-    "dp_epsilon": {"max": 8.0},
-    "dp_epsilon_lower_bound": {"max": 4.0, "delta": 1e-5},
-    "deletion_capacity": {"min": 10, "rho": 0.9, "prior": 0.01},
-    "table": {"suite": "units.json@sha256:0"},
-}
-
-
-def example(metric, **changes):
-    return ALL[metric](**{**LIMITS[metric], **changes})
+from tests.rules.rule_pages import example
 
 
 def measured(rule, low, high=None, **options):

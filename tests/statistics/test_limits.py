@@ -88,16 +88,3 @@ def test_limits_without_one_side_are_open():
     assert got.low < 0.15
     assert got.high > 0.85
     assert np.isnan(got.value)
-
-
-@pytest.mark.parametrize("shift", [0.0, 0.8])
-def test_the_any_threshold_limits_cover_the_best_of_all_thresholds(shift):
-    rng = np.random.default_rng(6)
-    members = np.arange(400) < 200
-    truth = norm.cdf(shift / 2)
-    inside = 0
-    for _ in range(300):
-        got = limits.any_threshold(rng.normal(size=400) + shift * members, members, alpha=0.05)
-        inside += got.low <= truth <= got.high
-
-    assert inside / 300 >= 0.95 - margin(300, 0.05)

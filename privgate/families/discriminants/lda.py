@@ -9,7 +9,7 @@ from privgate.families.discriminants import discriminant
 from privgate.families.discriminants.discriminant import Moments
 from privgate.families.engine import Cost, Declined
 from privgate.families.removal import Float
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 #: leverage left over, below which the downdated covariance has lost eight digits
@@ -43,7 +43,7 @@ class Lda(ClosedForm):
             return "shrinkage, fixed priors and the eigen solver have formulas of their own"
         return "covariance_estimator is set" if estimator.covariance_estimator is not None else ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one factorisation and a few products."""
         n, d = discriminant.moments(subject).X.shape
         return Cost(0, 4 * n * d * d / 2e10 + 1e-6 * n, 32 * n * d)

@@ -10,7 +10,7 @@ from privgate.families.discriminants import discriminant
 from privgate.families.discriminants.discriminant import Moments
 from privgate.families.engine import Cost, Declined
 from privgate.families.removal import Float
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 KEPT = 1e-8
@@ -41,7 +41,7 @@ class Qda(ClosedForm):
         d = int(subject.data.X.shape[1])
         return "a class has no more records than features" if counts.min() <= d + 1 else ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one factorisation a class."""
         n, d = discriminant.moments(subject).X.shape
         return Cost(0, 3 * n * d * d * len(subject.classes) / 2e10 + 1e-6 * n, 32 * n * d)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.logistic import downdate, minimum
 from privgate.families.logistic.downdate import Downdate
 from privgate.families.logistic.minimum import MARGIN, Metric, Problem
@@ -29,12 +29,11 @@ _DECIDE, _TIDY, _MINIMISE = 4e10, 1e10, 3e10
 _CHUNK = 4_000_000
 
 
-class Newton:
+class Newton(Certificate):
     """Section 6.3 (ii), about minimisers; how far a training may stop from its own follows from its gradient test."""
 
     name = "newton"
     source = "docs/mathematics.md, section 6.3 (ii)"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""

@@ -3,10 +3,9 @@
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.engine import Cost, Declined
+from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import objective, stopping
 from privgate.families.logistic.answers import (
     TOLERANCE,
@@ -20,16 +19,15 @@ from privgate.families.logistic.answers import (
 )
 from privgate.families.logistic.objective import Float, Objective
 from privgate.families.logistic.stopping import Stopping
-from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.removal import VANISHED, vanishing
+from privgate.families.retrained import Index, Retrained, Seeds, Status
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 #: nats; where both trainings together may stop further than this from their minima, leave-one-out measures the solver
 STOPPED_SHORT = 0.05
-VANISHED = "without the unit one class has no record left"
 
 
-class Logistic:
+class Logistic(Engine):
     """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
 
     Every unit's answer is within a certified distance of the exact minimiser without the unit (docs/mathematics.md,
@@ -44,7 +42,6 @@ class Logistic:
     hands_on = "no sweep and no Newton step could certify them, or the solver's tolerance is too coarse"
     complements = True
     modes = ("max",)
-    gives = ("coef", "intercept", "coef_with", "intercept_with", "coef_error")
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -54,7 +51,7 @@ class Logistic:
         """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
         return _declines(subject)
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...], *, mode: str = "all") -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of four sweeps over all units; for two classes and ``mode="max"``, over 64 of them."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
         width = d * (1 if K == 2 else K)
@@ -62,17 +59,7 @@ class Logistic:
         flops = 16 * n * width * close + 20 * n * width**2
         return Cost(0, flops / 2e10 + 2e-8 * n * close * K, 24 * n * width + 16 * width**2)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-        changes: bool = False,
-        mode: str = "all",
-    ) -> tuple[Retrained, Index]:
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return every unit that can be certified; the others are handed on.
 
         With ``mode="max"`` (two classes, records, their own queries) only the units that could hold the largest PDTP
@@ -83,9 +70,9 @@ class Logistic:
         Declined
             The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
         """
+        subject, units, mode, (row_unit, row_query) = asked.subject, asked.units, asked.mode, asked.rows
         problem = objective.objective(subject)
         solver, stops, whole = _solved(subject, problem)
-        row_unit, row_query = design.unit_rows(subject, units) if queries is None else queries
         full = log_softmax(problem, problem.X @ solver.u.T)
         reach = np.full(len(units), 1e-300)
         np.maximum.at(reach, row_unit, solver.reach[row_query])
@@ -98,12 +85,12 @@ class Logistic:
             reach,
             np.full(len(units), np.inf),
             np.full(len(units), np.inf),
-            np.zeros((len(units), *solver.u.shape)) if changes else None,
+            np.zeros((len(units), *solver.u.shape)) if asked.changes else None,
             np.full(len(units), np.inf),
         )
-        gone = _vanishing(subject, units)
+        gone = vanishing(subject, units)
         todo = np.flatnonzero(~gone)
-        if mode == "max" and queries is None and subject.data.groups is None and isinstance(solver, LargestFirst):
+        if mode == "max" and asked.queries is None and subject.data.groups is None and isinstance(solver, LargestFirst):
             fill_largest(solver, problem, subject, answers, todo, full)
             todo = todo[:0]
         fill_records(solver, problem, subject, answers, todo, np.full(len(todo), TOLERANCE))
@@ -111,25 +98,22 @@ class Logistic:
         slow = ~np.isfinite(answers.error) if mode == "max" else ~(answers.error <= TOLERANCE * (1 + 1e-9))
         fill_slowly(solver, problem, subject, answers, np.flatnonzero(~gone & (slow | coarse)))
         error = answers.error + answers.stop + whole * reach
-        status = np.full(len(units), Status.CONVERGED, dtype=object)
-        status[gone] = Status.UNDEFINED
-        made = Retrained(
-            units=np.asarray(units, dtype=np.int64),
-            seeds=seeds[:1],
-            row_unit=row_unit,
-            row_query=row_query,
-            log_with=full[row_query][None],
-            log_without=answers.log_without[None],
+        made = Retrained.of(
+            self.name,
+            units,
+            asked.seeds[:1],
+            asked.rows,
+            full[row_query][None],
+            answers.log_without[None],
+            status=Status.CONVERGED,
             error=np.where(gone, 0.0, error),
-            status=status,
-            engine=np.full(len(units), self.name, dtype=object),
-            reason={int(k): VANISHED for k in np.flatnonzero(gone)},
-            changes=_changes(problem, solver, answers) if changes else {},
+            undefined={int(k): VANISHED for k in np.flatnonzero(gone)},
+            changes=_changes(problem, solver, answers) if asked.changes else {},
         )
         # with mode="max" a certificate may be wide, but not what a training may miss of the minimum
         sure = np.isfinite(error) & (~coarse | (error <= STOPPED_SHORT)) if mode == "max" else error <= STOPPED_SHORT
         kept = gone | sure
-        return (made, np.zeros(0, dtype=np.int64)) if kept.all() else (made.select(kept), np.asarray(units)[~kept])
+        return (made, units[:0]) if kept.all() else (made.select(kept), units[~kept])
 
     def notes(self, subject: Subject) -> dict[str, float]:
         """Return how far the delivered model is from its own minimum (docs/mathematics.md, section 6.4).
@@ -148,12 +132,6 @@ class Logistic:
             "allowed": float(whole * solver.reach.max()),
             "seen": float(stops.seen),
         }
-
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return None: refits answer."""
-        return None
 
 
 def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, float]:
@@ -185,16 +163,6 @@ def _declines(subject: Subject) -> str:
     except Declined as exc:
         return str(exc)
     return ""
-
-
-def _vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
-    """Return which units hold every record of some class, shape (U,)."""
-    labels, K = subject.label_codes, len(subject.classes)
-    totals = np.bincount(labels, minlength=K)
-    unit, rows = design.unit_rows(subject, units)
-    lost = np.zeros((len(units), K), dtype=np.int64)
-    np.add.at(lost, (unit, labels[rows]), 1)
-    return np.asarray((lost == totals).any(axis=1))
 
 
 def _changes(problem: Objective, solver: Solver, answers: Answers) -> dict[str, Float]:

@@ -1,12 +1,18 @@
-"""Linear softmax models from two parameter vectors: exact for two classes on a box, ODTP for more."""
+"""Logistic regression by classical bounds: what parameters with and without a unit say of all queries.
+
+Two of them read the parameters that an engine leaves behind, the third needs the penalty only.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.logistic import minimum
+from privgate.families.logistic.minimum import Problem
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.discrete import attained
+from privgate.families.over_all_queries.reach import Reach
+from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained, Status
 from privgate.subject.subject import Subject
 
@@ -16,7 +22,17 @@ Float = NDArray[np.float64]
 _CHUNK = 4_000_000
 
 
-class LinearSoftmax:
+def _known(subject: Subject) -> tuple[Problem, Reach, float]:
+    """Return the problem, the declared domain, and what a training on all records may miss of its minimum, nats."""
+    problem, reach = minimum.agreed(subject), applies.reach(subject)
+    return (
+        problem,
+        reach,
+        minimum.delivered(problem, reach, minimum.whole(minimum.Metric.of(problem, reach, problem.X))),
+    )
+
+
+class LinearSoftmax(Certificate):
     """The difference of two linear models is linear, so its largest value over a box is a sum over features."""
 
     name = "linear_softmax"
@@ -32,9 +48,7 @@ class LinearSoftmax:
     ) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
         del limit
-        reach = applies.reach(subject)
-        problem = minimum.agreed(subject)
-        stop = minimum.delivered(problem, reach, minimum.whole(minimum.Metric.of(problem, reach, problem.X)))
+        problem, reach, stop = _known(subject)
         found = parameters(retrained, subject)
         upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
         if found is not None:
@@ -51,6 +65,78 @@ class LinearSoftmax:
                     )
                     upper[part], lower[part] = high + error[part], np.maximum(low - error[part], 0.0)
         return Certified(upper, lower, attained(lower, upper), (reach.words(), minimum.assumption(problem)))
+
+
+class Lipschitz(Certificate):
+    """Log-probabilities move by at most L times the largest change of a parameter: loose by a factor of 5 to hundreds.
+
+    L is derived; a constant that somebody states is not asked for: nobody checks it, so it could not approve.
+    """
+
+    name = "lipschitz"
+    source = "Long et al. (2017), Theorem 6.9; constant of docs/mathematics.md, section 6.1"
+    needs_retrained = True
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        return minimum.short_of_minimum(subject)
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
+        del limit
+        problem, reach, stop = _known(subject)
+        found = parameters(retrained, subject)
+        upper = np.full(len(units), np.inf)
+        if found is not None:
+            with_, without, error, known = found
+            K, d = without[1].shape[1:]
+            moved = np.maximum(
+                np.abs(with_[1] - without[1]).max(axis=(1, 2)), np.abs(with_[0] - without[0]).max(axis=1)
+            )
+            constant = (1.0 if K == 2 else 2.0) * (1.0 + reach.longest(d)[0])
+            lost = minimum.rounding(problem, *without, reach, constant * error)
+            upper[known] = (constant * (moved + error) + lost + stop)[known]
+        derived = "the Lipschitz constant is derived from the domain, not stated"
+        assumptions = (reach.words(), minimum.assumption(problem), derived)
+        return Certified(upper, np.zeros(len(units)), np.zeros(len(units), dtype=bool), assumptions)
+
+
+class StrongConvexity(Certificate):
+    """The gradient that a unit leaves behind, divided by the penalty, bounds how far the minimiser moves."""
+
+    name = "strong_convexity"
+    source = "docs/mathematics.md, section 6.3 (i)"
+
+    def applies(self, subject: Subject) -> str:
+        """Return "does not apply, because …" or an empty text."""
+        if problem := minimum.short_of_minimum(subject):
+            return problem
+        if not (minimum.agreed(subject).lam > 0).all():
+            return "does not apply, because the intercept is not penalised"
+        return ""
+
+    def bound(
+        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
+    ) -> Certified:
+        """Return the bound for each of ``units``."""
+        del retrained, limit
+        problem, reach, stop = _known(subject)
+        residual, _ = problem.at(problem.u)
+        members = (subject.data.units[int(u)] for u in units)
+        left = np.array([np.linalg.norm(residual[rows].T @ problem.X[rows]) for rows in members])
+        d = problem.X.shape[1] - int(problem.intercept)
+        longest = float(np.hypot(reach.longest(d)[1], float(problem.intercept)))
+        # two vectors of a softmax may move apart by sqrt(2) of their joint length; one vector moves alone
+        apart = longest * (1.0 if problem.C == 1 else np.sqrt(2.0)) / problem.lam.min()
+        rest = float(np.linalg.norm(problem.gradient))
+        # a refit's own gradient moves it as the unit's does
+        upper = apart * (left + rest + np.linalg.norm(problem.allowed) * np.sqrt(problem.C)) * (1 + minimum.MARGIN)
+        upper += minimum.rounding(problem, *problem.softmax(problem.u[None]), reach, upper) + stop
+        gone = vanishing(subject, units)
+        lower = np.where(gone, np.inf, 0.0)
+        return Certified(np.where(gone, np.inf, upper), lower, gone, (reach.words(), minimum.assumption(problem)))
 
 
 def parameters(

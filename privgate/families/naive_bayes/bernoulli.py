@@ -1,6 +1,5 @@
 """Bernoulli naive Bayes without a unit, in closed form."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,12 @@ from privgate.families import design
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(counts.ClassModel):
     """Counts of ones of each (class, feature)."""
 
     X: Float  # pool, zeros and ones, (P, d)
@@ -28,14 +27,11 @@ class _Model:
     def width(self) -> int:
         return int(self.X.shape[1]) * 4
 
-    def prepare(self, removal: Removal) -> None:
-        return None
-
-    def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
+    def scores(self, queries: Index, unit: Index, prepared: Any) -> tuple[Float, None]:
         weight, constant = _linear(self.ones, self.totals, self.alpha)
         return self.X[queries] @ weight.T + constant, None
 
-    def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> Float:
         if removal.single:
             return self._without_record(queries, removal.rows[pair], removal.label[pair])
         label, lost = removal.label[pair], removal.lost[pair].astype(np.float64)
@@ -67,12 +63,6 @@ class _Model:
                 out[at] = xs @ (weight[c] - neither[c]) - ts @ neither[c] + (xs * ts) @ (both[c] + neither[c])
             out[at] += shift[c]
         return out
-
-    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
-        return {}
-
-    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
-        return None
 
 
 def _linear(ones: Float, totals: Float, alpha: float) -> tuple[Float, Float]:
@@ -113,7 +103,7 @@ class BernoulliNb(counts.CountingEngine):
             return "binarize is off and the records hold other numbers than 0 and 1"
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + BLOCK * 24)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.naive_bayes.counts_certificate import Counts
 from privgate.families.over_all_queries import applies, count_rounding
 from privgate.families.over_all_queries.discrete import certify
@@ -14,12 +14,11 @@ from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
 
-class BernoulliNB:
+class BernoulliNB(Certificate):
     """The library's smoothing (alpha, 2 alpha) is the categorical formula with V_j = 2."""
 
     name = "bernoulli_nb"
     source = "docs/mathematics.md, section 3.1 (V_j = 2)"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""

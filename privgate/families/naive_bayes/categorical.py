@@ -11,7 +11,7 @@ from privgate.families import design
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 SHRUNK = (
@@ -21,7 +21,7 @@ UNKNOWN = "a query holds a category beyond those that the model knows"
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(counts.ClassModel):
     """Counts of each (feature, category, class), scikit-learn's convention: V_j = max(highest code + 1, declared)."""
 
     codes: NDArray[np.int64]  # pool, (P, d)
@@ -35,10 +35,7 @@ class _Model:
     def width(self) -> int:
         return int(self.codes.shape[1]) * 2
 
-    def prepare(self, removal: Removal) -> None:
-        return None
-
-    def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
+    def scores(self, queries: Index, unit: Index, prepared: Any) -> tuple[Float, None]:
         out = np.zeros((len(queries), len(self.totals)))
         for j, table in enumerate(self.tables):
             V = len(table)
@@ -48,7 +45,7 @@ class _Model:
             out += log[np.where((code >= 0) & (code < V), code, V)]
         return out, None
 
-    def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> Float:
         out = np.zeros(len(queries))
         label, lost = removal.label[pair], removal.lost[pair].astype(np.float64)
         for j, table in enumerate(self.tables):
@@ -158,7 +155,7 @@ class CategoricalNb(counts.CountingEngine):
             "" if np.ndim(estimator.alpha) == 0 and float(estimator.alpha) >= 0 else "alpha is not one number above 0"
         )
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one pass over the data."""
         n, K = len(units), len(subject.classes)
         return Cost(0, 4e-7 * subject.data.n, 48 * n * K + BLOCK * 24)

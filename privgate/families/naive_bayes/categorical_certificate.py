@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.naive_bayes.counts_certificate import Counts
 from privgate.families.over_all_queries import applies
 from privgate.families.over_all_queries.discrete import certify
@@ -10,12 +10,11 @@ from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 
 
-class CategoricalNB:
+class CategoricalNB(Certificate):
     """Removing a unit changes a few counts; the posterior's change is a sum over features and can be maximised."""
 
     name = "categorical_nb"
     source = "docs/mathematics.md, section 3.1, bounds (A) to (D); section 3.2 for two classes"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""

@@ -1,6 +1,5 @@
 """Complement naive Bayes without a unit, in closed form."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,12 @@ from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
 from privgate.families.naive_bayes.tokens import Tokens
 from privgate.families.removal import BLOCK, Float, Removal, rows_of
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(counts.ClassModel):
     """Token counts of everything but each class, smoothed."""
 
     X: Tokens  # pool, (P, d)
@@ -29,9 +28,6 @@ class _Model:
     @property
     def width(self) -> int:
         return int(self.X.X.shape[1])
-
-    def prepare(self, removal: Removal) -> Removal:
-        return removal
 
     def scores(self, queries: Index, unit: Index, prepared: Removal) -> tuple[Float, Float]:
         """Return scores; records of one class belong to the complement of every other class."""
@@ -62,15 +58,6 @@ class _Model:
         at = np.arange(len(record)), label
         score[at] = full[at]
         return np.asarray(score)
-
-    def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> None:
-        return None
-
-    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
-        return {}
-
-    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
-        return None
 
 
 def _weights(complement: Float, *, norm: bool) -> Float:
@@ -118,7 +105,7 @@ class ComplementNb(counts.CountingEngine):
             return "with one feature every weight is ln 1 = 0"
         return "there is one class only" if len(subject.classes) < 2 else ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of n d K logarithms."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 8e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 32)

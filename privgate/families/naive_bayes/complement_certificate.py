@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies, linear, rounding
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.rounding import LOG, U
+from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 
@@ -18,12 +19,11 @@ _CHUNK = 4_000_000
 _ASKED = 100
 
 
-class ComplementNB:
+class ComplementNB(Certificate):
     """Scores are linear in the document; the pairwise change is maximised over the declared domain."""
 
     name = "complement_nb"
     source = "docs/mathematics.md, section 3.4"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
@@ -54,9 +54,8 @@ class ComplementNB:
             raise ValueError("bound() without applies(): the features are not numbers")
         labels, K = subject.label_codes, len(subject.classes)
         table = np.array([X[labels == c].sum(axis=0) for c in range(K)])
-        n = np.bincount(labels, minlength=K)
         members = [subject.data.units[int(u)] for u in units]
-        fine = np.flatnonzero([bool((n - np.bincount(labels[r], minlength=K) > 0).all()) for r in members])
+        fine = np.flatnonzero(~vanishing(subject, units))
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         reach, alpha, norm = applies.reach(subject), applies.smoothings(estimator), bool(estimator.norm)
         questions = np.full((len(units), X.shape[1]), np.nan) if len(units) <= _ASKED else None

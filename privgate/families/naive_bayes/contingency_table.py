@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.over_all_queries.discrete import attained
+from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained
 from privgate.models import shares
 from privgate.subject.subject import Subject
 
 
-class ContingencyTable:
+class ContingencyTable(Certificate):
     """Theorem 1: the largest label change over the affected cells, with and without the unit."""
 
     name = "contingency_table"
     source = "docs/mathematics.md, section 1, Theorem 1"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
@@ -32,10 +32,8 @@ class ContingencyTable:
         cell = cell.ravel()
         table = np.bincount(cell * K + labels, minlength=(int(cell.max()) + 1) * K).reshape(-1, K).astype(np.float64)
         value = np.full(len(units), np.inf)
-        for k, unit in enumerate(units):
-            rows = subject.data.units[int(unit)]
-            if applies.vanishes(subject, rows):
-                continue
+        for k in np.flatnonzero(~vanishing(subject, units)):
+            rows = subject.data.units[int(units[k])]
             left = table[cell[rows]].copy()
             for c, y in zip(cell[rows], labels[rows], strict=True):
                 left[cell[rows] == c, y] -= 1

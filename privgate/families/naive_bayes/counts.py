@@ -5,17 +5,18 @@ in the classes that the unit's records have: one for a record, a few for a perso
 full model.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import closed_form
 from privgate.families.closed_form import NO_VALUE, ClosedForm, Form, Joint, Scores, normalized
+from privgate.families.engine import Asked
 from privgate.families.removal import VANISHED, Float, Removal
-from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -74,39 +75,39 @@ def smoothing(estimator: Any) -> Any:
     return alpha if estimator.force_alpha else np.maximum(alpha, 1e-10)
 
 
-class ClassModel(Protocol):
+class ClassModel(ABC):
     """A log-likelihood of features given the class, with and without the records of a unit."""
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """Numbers that one row touches: sets the block size."""
-        ...
 
     def prepare(self, removal: Removal) -> Any:
         """Return whatever the other two methods share for the units of one block."""
-        ...
+        return removal
 
+    @abstractmethod
     def scores(self, queries: Index, unit: Index, prepared: Any) -> tuple[Float, Float | None]:
         """Return log p(x | c) of the full model at pool rows, shape (Q, K), and the same without each row's unit.
 
         The second is None where only the classes that lose records change. ``unit`` (Q,) indexes ``removal.first``.
         """
-        ...
 
     def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> Float | None:
         """Return log p(x | c) without the records of each pair, shape (C,); None where ``scores`` said it all.
 
         ``pair`` (C,) indexes ``removal``.
         """
-        ...
+        return None
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
         """Return position in ``units`` -> why the model without that unit has no value."""
-        ...
+        return {}
 
     def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
         """Return (first, inverse) of training records that share one answer; None where looking costs more."""
-        ...
+        return None
 
 
 class OnSubsets(NamedTuple):
@@ -125,15 +126,7 @@ class CountingEngine(ClosedForm):
         """Return the log-likelihoods and the prior."""
         raise NotImplementedError
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return every unit, exactly; nothing is handed on.
 
         The posterior without a unit of a class c that loses m of its N_c records is ``prior(N_c - m) p'(x | c)``,
@@ -144,15 +137,14 @@ class CountingEngine(ClosedForm):
         Time O(R (d + K)) for R (unit, query) rows. Equal records of one class share one answer (the contingency-table
         route) where the model can name them cheaply.
         """
-        del fleet
+        subject, units = asked.subject, asked.units
         model, prior = self.model(subject)
-        units, width = np.asarray(units, dtype=np.int64), model.width
         shared = None
-        if queries is None and subject.data.groups is None:
+        if asked.queries is None and subject.data.groups is None:
             shared = model.representatives(units, subject.label_codes)
         kept = units if shared is None else units[shared[0]]
-        form = Form(_joint(model, prior), width, undefined=model.missing(subject, kept))
-        made, _ = closed_form.leave_out(self.name, form, subject=subject, units=kept, seeds=seeds, queries=queries)
+        form = Form(_joint(model, prior), model.width, undefined=model.missing(subject, kept))
+        made, _ = self.evaluated(form, replace(asked, units=kept))
         return (made if shared is None else _repeated(made, units, shared[1])), units[:0]
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> OnSubsets | None:
@@ -167,9 +159,7 @@ class CountingEngine(ClosedForm):
         """
         raise NotImplementedError
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models on subsets of the pool; None if a candidate has a label that no training record has."""
         del fleet
         classes = subject.classes
@@ -207,16 +197,15 @@ def _repeated(made: Retrained, units: Index, of: Index) -> Retrained:
     if made.reason:
         for u in np.flatnonzero(np.isin(of, list(made.reason))).tolist():
             reason[u] = made.reason[int(of[u])]
-    return Retrained(
-        units=units,
-        seeds=made.seeds,
-        row_unit=np.arange(len(units), dtype=np.int64),
-        row_query=units,
-        log_with=made.log_with[:, of],
-        log_without=made.log_without[:, of],
-        error=made.error[of],
+    return Retrained.of(
+        made.engine[of],
+        units,
+        made.seeds,
+        (np.arange(len(units), dtype=np.int64), units),
+        made.log_with[:, of],
+        made.log_without[:, of],
         status=made.status[of],
-        engine=made.engine[of],
+        error=made.error[of],
         reason=reason,
     )
 
@@ -251,9 +240,7 @@ def by_class(joint: Float, *, axis: int) -> Float:
     return joint
 
 
-def _shadows(
-    name: str, made: OnSubsets, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], totals: Float
-) -> Shadows:
+def _shadows(name: str, made: OnSubsets, masks: NDArray[np.bool_], seeds: Seeds, totals: Float) -> Shadows:
     """Return models on subsets; where training would raise they are FAILED."""
     log_p = made.log_p
     reason = {} if made.failed is None else {int(i): made.why for i in np.flatnonzero(made.failed)}

@@ -1,6 +1,5 @@
 """Gaussian naive Bayes without a unit, in closed form: means, variances and the variance floor go back."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
 from privgate.families.removal import BLOCK, Float, Removal, rows_of
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 #: taking records off a sum of squares loses digits where little is left of it: there, compute anew from the records
@@ -30,7 +29,7 @@ class _Prepared(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(counts.ClassModel):
     X: Float  # pool, centred at the mean of the training records, (P, d)
     labels: Index  # (n,)
     totals: Float  # (K,)
@@ -163,12 +162,6 @@ class _Model:
                 out[k] = _log_density((self.X[queries[k]] - mean)[None], square[None] / left + floor[k])[0]
         return out
 
-    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
-        return {}
-
-    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
-        return None
-
 
 def _log_density(away: Float, variance: Float) -> Float:
     """Return log densities of independent normal features, row by row; overwrites ``away``."""
@@ -226,7 +219,7 @@ class GaussianNb(counts.CountingEngine):
                 return "priors do not list one probability for each class"
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of a few passes over n d K numbers."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 6e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 64)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
@@ -27,12 +27,11 @@ _OWN = 4
 _EXPANDED = 16
 
 
-class GaussianNB:
+class GaussianNB(Certificate):
     """The change of a pairwise log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
 
     name = "gaussian_nb"
     source = "docs/mathematics.md, section 3.5"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""

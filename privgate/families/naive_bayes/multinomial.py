@@ -1,6 +1,5 @@
 """Multinomial naive Bayes without a unit, in closed form."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,12 @@ from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.tokens import Tokens
 from privgate.families.removal import BLOCK, Float, Removal, rows_of
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(counts.ClassModel):
     """Token counts of each (class, feature)."""
 
     X: Tokens  # pool, (P, d)
@@ -28,13 +27,10 @@ class _Model:
     def width(self) -> int:
         return int(self.X.X.shape[1]) * 3
 
-    def prepare(self, removal: Removal) -> None:
-        return None
-
-    def scores(self, queries: Index, unit: Index, prepared: None) -> tuple[Float, None]:
+    def scores(self, queries: Index, unit: Index, prepared: Any) -> tuple[Float, None]:
         return rows_of(self.X.X, queries) @ _weights(self.counts, self.alpha).T, None
 
-    def without(self, queries: Index, pair: Index, removal: Removal, prepared: None) -> Float:
+    def without(self, queries: Index, pair: Index, removal: Removal, prepared: Any) -> Float:
         totals = self.counts.sum(axis=1) + self.alpha.sum()
         if removal.single and np.array_equal(queries, removal.rows[pair]):
             return self._without_itself(queries, removal.label[pair], totals)
@@ -49,12 +45,6 @@ class _Model:
         length = rows_of(self.X.X, record).sum(axis=1)
         out = self.X.own_logs(record, self.counts + self.alpha, label)
         return np.asarray(out - length * np.log(totals[label] - length))
-
-    def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
-        return {}
-
-    def representatives(self, rows: Index, labels: Index) -> tuple[Index, Index] | None:
-        return None
 
 
 def _weights(tokens: Float, alpha: Float) -> Float:
@@ -90,7 +80,7 @@ class MultinomialNb(counts.CountingEngine):
             return "alpha is not above 0 for each feature"
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products and n d logarithms."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10 + n * d * 8e-9, 16 * n * d + 48 * len(units) * K + BLOCK * 24)

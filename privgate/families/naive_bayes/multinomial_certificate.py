@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies, linear, rounding
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import LOG, U
+from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 
@@ -21,12 +22,11 @@ _CHUNK = 4_000_000
 _ASKED = 100
 
 
-class MultinomialNB:
+class MultinomialNB(Certificate):
     """A class's scores are linear in the document, so a document repeats the one word that tells most."""
 
     name = "multinomial_nb"
     source = "docs/mathematics.md, section 3.3; section 3.4 where several classes change"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
@@ -43,7 +43,7 @@ class MultinomialNB:
         reach = applies.reach(subject)
         members = [subject.data.units[int(u)] for u in units]
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
-        fine = np.array([not counts.undefined(rows) for rows in members], dtype=bool)
+        fine = ~vanishing(subject, units)
         single = fine & np.array([len(rows) == 1 for rows in members], dtype=bool)
         step = max(1, _CHUNK // max(1, counts.table.size))
         for c in range(len(counts.n)):
@@ -91,10 +91,6 @@ class _Counts:
         n = np.bincount(codes, minlength=K).astype(np.float64)
         alpha = np.broadcast_to(applies.smoothings(estimator), X.shape[1:])
         return cls(X, codes, table, n, alpha, *applies.prior(estimator))
-
-    def undefined(self, rows: Index) -> bool:
-        """Whether a class vanishes without these records."""
-        return bool((self.n - np.bincount(self.labels[rows], minlength=len(self.n)) <= 0).any())
 
     def _prior(self, n: Float) -> Float:
         if self.learnt_prior:

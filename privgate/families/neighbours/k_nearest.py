@@ -6,7 +6,7 @@ from privgate.families import design
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined
 from privgate.families.removal import Removal
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 #: relative difference of squared distances below which two neighbours may change places by rounding
@@ -44,7 +44,7 @@ class KNearest(ClosedForm):
             return "there are hardly more records than neighbours"
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one search over all records."""
         n, d = subject.data.n, int(subject.data.X.shape[1])
         return Cost(0, 2e-10 * n * len(units) * d + 2e-5 * len(units), 64 * n)

@@ -7,7 +7,7 @@ from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.discriminants import discriminant
 from privgate.families.engine import Cost, Declined
 from privgate.families.removal import Float, Removal, rows_of
-from privgate.families.retrained import Index
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 #: share of a feature's within-class sum of squares that a unit may hold: beyond, too few digits are left
@@ -40,7 +40,7 @@ class NearestCentroid(ClosedForm):
             return "other metrics and shrunken centroids have formulas of their own"
         return "" if estimator.priors in ("uniform", "empirical") else "priors are fixed one by one"
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of a few passes over n d K numbers."""
         n, d = discriminant.moments(subject).X.shape
         return Cost(0, 4e-9 * n * d * len(subject.classes), 32 * n * d)

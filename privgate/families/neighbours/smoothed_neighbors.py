@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies
+from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 
 
-class SmoothedNeighbors:
+class SmoothedNeighbors(Certificate):
     """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor.
 
     Or is lost, where nobody is left to vote: with e of r lost votes replaced, a label's share grows by at most
@@ -17,7 +18,6 @@ class SmoothedNeighbors:
 
     name = "smoothed_neighbors"
     source = "docs/mathematics.md, section 5: order by (distance, record); section 12.3"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
@@ -33,11 +33,10 @@ class SmoothedNeighbors:
         """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""
         del retrained, limit
         estimator = applies.own_estimator(subject, "SmoothedNeighbors")
-        members = [subject.data.units[int(u)] for u in units]
-        size = np.array([len(rows) for rows in members], dtype=np.int64)
+        size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
         votes = np.minimum(size, estimator.n_neighbors)
         upper = np.log1p(votes / float(estimator.alpha)) + applies.own_error(subject, float(estimator.alpha), 1)
-        gone = np.array([applies.vanishes(subject, rows) for rows in members], dtype=bool)
+        gone = vanishing(subject, units)
         upper[gone] = np.inf
         assumption = (
             "any query is allowed; neighbors are ordered by distance and, where equal, by their own features and label"

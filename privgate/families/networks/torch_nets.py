@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.engine import Cost
-from privgate.families.removal import VANISHED
-from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.removal import VANISHED, vanishing
+from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.models.record_keyed import n_batches, record_keys, stand_ins
 from privgate.subject.subject import Subject
 from privgate.torch_recipe import NO_GPU, TorchTraining, resolve_device
@@ -23,7 +23,7 @@ ROUNDING = 1e-3
 MIXED = 1e-2
 
 
-class TorchNets:
+class TorchNets(Engine):
     """Leave-one-out for ``privgate.torch_recipe.TorchTraining`` with its built-in perceptron.
 
     Equal to training without the unit, but for the order of single-precision sums: 1e-6 to 1e-5 nats were seen, and the
@@ -31,7 +31,6 @@ class TorchNets:
     """
 
     name = "torch_nets"
-    version = 1
     precisions = ("mixed",)
 
     def supports(self, subject: Subject) -> str:
@@ -53,7 +52,7 @@ class TorchNets:
             return NO_GPU
         return ""
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of training one model a unit and seed at the speed of matrix products."""
         recipe = recipe_of(subject)
         n, d = subject.data.n, int(subject.data.X.shape[1])
@@ -61,59 +60,42 @@ class TorchNets:
         flops = 6.0 * n * (recipe.epochs if recipe else 1) * sum(a * b for a, b in pairwise(sizes))
         return Cost(0, flops * len(units) * len(seeds) / 4e10, 400_000_000)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-        precision: str = "full",
-    ) -> tuple[Retrained, Index]:
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return every unit for every seed; nothing is handed on.
 
         With ``precision="mixed"`` models that miss one record are trained as differences in bfloat16, where that covers
         the recipe and pays (``perceptron_differences``); their error is then ``MIXED`` of the largest change as well.
         """
-        units = np.asarray(units, dtype=np.int64)
-        row_unit, row_query = design.unit_rows(subject, units) if queries is None else queries
+        subject, units, seeds, (row_unit, row_query) = asked.subject, asked.units, asked.seeds, asked.rows
         unit, rows = design.unit_rows(subject, units)
-        gone = _vanishing(subject, unit, rows, len(units))
+        gone = vanishing(subject, units)
         shape = len(seeds), len(row_query), len(subject.classes)
         with_, without = np.empty(shape), np.full(shape, -np.inf)
         everyone = np.ones((1, subject.data.n), dtype=bool)
         for s, seed in enumerate(seeds):
-            job = _Job(subject, seed, mixed=precision == "mixed")
+            job = _Job(subject, seed, mixed=asked.precision == "mixed")
             with_[s] = job.answers(everyone, np.zeros(len(row_query), dtype=np.int64), row_query)
             keep = np.ones((len(units), subject.data.n), dtype=bool)
             keep[unit, rows] = False
             live = ~gone[row_unit]
             order = np.cumsum(~gone) - 1
             without[s, live] = job.answers(keep[~gone], order[row_unit[live]], row_query[live])
-        status = np.full(len(units), Status.EXACT, dtype=object)
-        status[gone] = Status.UNDEFINED
         single = np.bincount(unit, minlength=len(units)) == 1
         low = np.full(len(units), bool(seeds) and job.by_differences) & single & ~gone
-        made = Retrained(
-            units=units,
-            seeds=seeds,
-            row_unit=row_unit,
-            row_query=row_query,
-            log_with=with_,
-            log_without=without,
-            error=np.where(
-                gone, 0.0, np.maximum(ROUNDING, low * MIXED * _largest_change(with_, without, row_unit, gone))
-            ),
-            status=status,
-            engine=np.where(low, f"{self.name}, mixed precision", self.name).astype(object),
-            reason={int(k): VANISHED for k in np.flatnonzero(gone)},
+        change = low * MIXED * _largest_change(with_, without, row_unit, gone)
+        made = Retrained.of(
+            np.where(low, f"{self.name}, mixed precision", self.name).astype(object),
+            units,
+            seeds,
+            asked.rows,
+            with_,
+            without,
+            error=np.where(gone, 0.0, np.maximum(ROUNDING, change)),
+            undefined={int(k): VANISHED for k in np.flatnonzero(gone)},
         )
         return made, units[:0]
 
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
+    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models on subsets of the pool if one seed serves all: models of different seeds share no batches."""
         each = tuple(seeds) * len(masks) if len(seeds) == 1 else tuple(seeds)
         X, y = design.matrix(subject), subject.data.pool()[1]
@@ -227,13 +209,6 @@ def _largest_change(
     live = ~gone[row_unit]
     np.maximum.at(change, row_unit[live], np.abs(with_[:, live] - without[:, live]).max(axis=(0, 2)))
     return change
-
-
-def _vanishing(subject: Subject, unit: Index, rows: Index, count: int) -> NDArray[np.bool_]:
-    totals = np.bincount(subject.label_codes, minlength=len(subject.classes))
-    lost = np.zeros((count, len(totals)), dtype=np.int64)
-    np.add.at(lost, (unit, subject.label_codes[rows]), 1)
-    return np.asarray((lost == totals).any(axis=1))
 
 
 ENGINE = TorchNets()

@@ -184,11 +184,3 @@ def reach(subject: Subject) -> Reach:
     if isinstance(made, str):
         raise TypeError(f"bound() without applies(): {made}")
     return made
-
-
-def vanishes(subject: Subject, rows: Index) -> bool:
-    """Return whether a class has no record left without these, and is not declared either."""
-    if subject.declared_classes is not None:
-        return False
-    totals = np.bincount(subject.label_codes)
-    return bool((totals <= np.bincount(subject.label_codes[rows], minlength=len(totals))).any())

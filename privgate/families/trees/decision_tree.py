@@ -3,16 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.engine import Cost
-from privgate.families.removal import VANISHED, Float
-from privgate.families.retrained import Index, Retrained, Shadows, Status
+from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.removal import VANISHED, Float, vanishing
+from privgate.families.retrained import Index, Retrained, Seeds
 from privgate.families.trees.tree_paths import Falls, falls
 from privgate.families.trees.tree_splits import Growth
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 #: scikit-learn draws no threshold between neighbouring values closer than this, added in single precision
 SAME_VALUE = np.float32(1e-7)
@@ -29,7 +27,7 @@ PLAIN = {
 }
 
 
-class DecisionTree:
+class DecisionTree(Engine):
     """Leave-one-out for ``DecisionTreeClassifier`` (CART: Gini, best splits of all features); exact without ties.
 
     Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits
@@ -57,27 +55,18 @@ class DecisionTree:
             return "min_samples_split or min_samples_leaf is a share of the records"
         return design.refusal(subject)
 
-    def cost(self, subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> Cost:
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of about ten levels of sorting."""
         n, d = subject.data.n, int(subject.data.X.shape[1])
         return Cost(0, 2e-7 * n * d * np.log2(max(n, 2)) + 1e-3 * len(units), 40 * n * d)
 
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: tuple[int | None, ...],
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-    ) -> tuple[Retrained, Index]:
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return the records without tied splits; ties, people with several records and other queries are handed on."""
-        units = np.asarray(units, dtype=np.int64)
-        members = subject.data.units
+        subject, units, members = asked.subject, asked.units, asked.subject.data.units
         single = np.array([len(members[u]) == 1 for u in units], dtype=bool)
         record = np.array([members[u][0] for u in units], dtype=np.int64)
-        row_unit, row_query = (np.arange(len(units)), record) if queries is None else queries
-        if queries is not None:
+        row_unit, row_query = asked.queries or (np.arange(len(units)), record)
+        if asked.queries is not None:
             single[row_unit[row_query != record[row_unit]]] = False
         growth = growth_of(subject)
         single &= ~growth.squeezed[record]
@@ -86,7 +75,7 @@ class DecisionTree:
         place = np.cumsum(kept) - 1
         rows = kept[row_unit]
         at = row_query[rows]
-        made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), seeds)
+        made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), asked.seeds)
         return made, units[~kept]
 
     def drawn(self, subject: Subject) -> Index:
@@ -97,38 +86,16 @@ class DecisionTree:
         fine = ~growth.squeezed[record]
         return alone[fine][falls(growth, record[fine]).tied[record[fine]]]
 
-    def _made(
-        self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: tuple[int | None, ...]
-    ) -> Retrained:
-        labels = subject.label_codes
-        row_unit, row_query = rows
-        record = np.array([subject.data.units[u][0] for u in units], dtype=np.int64)
-        gone = np.bincount(labels)[labels[record]] == 1
+    def _made(self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: Seeds) -> Retrained:
+        row_query = rows[1]
         counts = found.counts[row_query]
         with np.errstate(divide="ignore", invalid="ignore"):
             without = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
             # ties of the tree on everybody are broken by the seed, though those on a record's own path may be gone
             with_ = np.log(np.stack([_full(subject, seed)[row_query] for seed in seeds]))
-        status = np.full(len(units), Status.EXACT, dtype=object)
-        status[gone] = Status.UNDEFINED
-        return Retrained(
-            units=units,
-            seeds=seeds,
-            row_unit=row_unit,
-            row_query=row_query,
-            log_with=with_,
-            log_without=np.repeat(without[None], len(seeds), axis=0),
-            error=np.zeros(len(units)),
-            status=status,
-            engine=np.full(len(units), self.name, dtype=object),
-            reason={int(k): VANISHED for k in np.flatnonzero(gone)},
-        )
-
-    def subsets(
-        self, subject: Subject, masks: NDArray[np.bool_], seeds: tuple[int | None, ...], fleet: Fleet
-    ) -> Shadows | None:
-        """Return None: refits answer."""
-        return None
+        both = np.repeat(without[None], len(seeds), axis=0)
+        gone = {int(k): VANISHED for k in np.flatnonzero(vanishing(subject, units))}
+        return Retrained.of(self.name, units, seeds, rows, with_, both, undefined=gone)
 
 
 def growth_of(subject: Subject) -> Growth:

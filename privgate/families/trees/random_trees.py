@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
+from privgate.families.certificate import Certificate, Certified
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.over_all_queries.discrete import attained
+from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained
 from privgate.models import shares
 from privgate.subject.subject import Subject
@@ -13,12 +14,11 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 
 
-class RandomTrees:
+class RandomTrees(Certificate):
     """Geometric mean: ODTP in closed form. Arithmetic mean: the largest ratio of sums, by Dinkelbach's iteration."""
 
     name = "random_trees"
     source = "docs/mathematics.md, sections 4.2 and 4.3"
-    needs_retrained = False
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
@@ -39,10 +39,8 @@ class RandomTrees:
         leaves, counts, alpha = model.leaves(X), model.counts_, float(estimator.alpha)
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         tree = np.arange(counts.shape[0])
-        for k, unit in enumerate(units):
-            rows = subject.data.units[int(unit)]
-            if applies.vanishes(subject, rows):
-                continue
+        for k in np.flatnonzero(~vanishing(subject, units)):
+            rows = subject.data.units[int(units[k])]
             left = counts.copy()
             for row in rows:
                 left[tree, leaves[row], labels[row]] -= 1

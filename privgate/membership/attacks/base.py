@@ -1,8 +1,9 @@
 """What an attack is: signals in, membership scores out. It trains no target and no shadow model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -27,8 +28,6 @@ class Signals:
         Which records each shadow model was trained on.
     members : bool array of shape (P,), optional
         Ground truth for the target. Attacks never read it; statistics do.
-    groups : mapping name -> int64 array of shape (P,)
-        Group codes for group-wise statistics.
     features : array of shape (P, d), optional
         Numeric features of every pool record, for attacks whose adversary knows the whole record.
     training_loss : float, optional
@@ -40,7 +39,6 @@ class Signals:
     shadow: Float
     shadow_members: NDArray[np.bool_]
     members: NDArray[np.bool_] | None = None
-    groups: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     features: Any = None
     training_loss: float | None = None
 
@@ -53,49 +51,36 @@ class Signals:
 Scorer = Callable[[Float], Float]
 
 
-class Attack(Protocol):
-    """Turns what an adversary sees into membership scores. Stateless; one instance in the catalogue."""
+class Attack(ABC):
+    """Turns what an adversary sees into membership scores. Stateless; one instance in the catalogue.
 
-    @property
-    def name(self) -> str:
-        """Catalogue key, equal to the file's name."""
-        ...
+    Attributes
+    ----------
+    name : str
+        Catalogue key, equal to the file's name.
+    title : str
+        Plain name for the report.
+    source : str
+        Paper and section.
+    threat_model : str
+        What the adversary sees and knows, one sentence for the report.
+    min_shadows : int
+        Least number of shadow models on either side of a record; 0 for attacks without shadows.
+    per_record : bool
+        Whether a record is judged by what other models answer on this very record, and not by one common cut.
+    cut : float or None
+        Above this score the paper's adversary says "member"; None where the paper leaves it open.
+    """
 
-    @property
-    def title(self) -> str:
-        """Plain name for the report."""
-        ...
+    name: str
+    title: str
+    source: str
+    threat_model: str
+    min_shadows: int = 0
+    per_record: bool = False
+    cut: float | None = None
 
-    @property
-    def source(self) -> str:
-        """Paper and section."""
-        ...
-
-    @property
-    def needs_probabilities(self) -> bool:
-        """Whether it needs more than labels from the target."""
-        ...
-
-    @property
-    def min_shadows(self) -> int:
-        """Least number of shadow models on either side of a record; 0 for attacks without shadows."""
-        ...
-
-    @property
-    def per_record(self) -> bool:
-        """Whether a record is judged by what other models answer on this very record, and not by one common cut."""
-        ...
-
-    @property
-    def threat_model(self) -> str:
-        """What the adversary sees and knows, one sentence for the report."""
-        ...
-
-    @property
-    def cut(self) -> float | None:
-        """Above this score the paper's adversary says "member"; None where the paper leaves it open."""
-        ...
-
+    @abstractmethod
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Learn from the shadow models once and return what scores any number of targets.
 
@@ -104,7 +89,6 @@ class Attack(Protocol):
         MeasurementError
             It cannot run on these signals.
         """
-        ...
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return one score a pool record, shape (P,); higher means "more likely a member".
@@ -114,4 +98,19 @@ class Attack(Protocol):
         MeasurementError
             It cannot run on these signals.
         """
-        ...
+        return self.fit(signals, rng)(signals.target)
+
+    def each_in_turn(self, log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64]) -> Float | None:
+        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
+
+        None where an attack knows no faster way than to ``fit`` on all but one pair, again and again.
+
+        Parameters
+        ----------
+        log_p : float64 array of shape (N, P, K)
+            No NaN; models 2j and 2j + 1 are trained on complementary halves.
+        inside : bool array of shape (N, P)
+        labels : int64 array of shape (P,)
+        """
+        del log_p, inside, labels
+        return None

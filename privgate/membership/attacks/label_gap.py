@@ -4,12 +4,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 
 Float = NDArray[np.float64]
 
 
-class LabelGap:
+class LabelGap(Attack):
     """Say "member" of everybody whom the model classifies rightly.
 
     Threat model: black box that returns a label and nothing else; one query; the adversary knows the record and its
@@ -24,16 +24,9 @@ class LabelGap:
     title = "Label-only gap attack"
     source = "Yeom et al. (2020), Adversary 1 with 0-1 loss"
     threat_model = "the label for the record, nothing else; trains nothing"
-    needs_probabilities = False
-    min_shadows = 0
-    per_record = False
     cut = 0.5
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Learn nothing."""
         del rng
         return lambda target: (target.argmax(axis=-1) == signals.labels).astype(np.float64)
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return 1 where the most probable label is the record's own, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

@@ -4,13 +4,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import moments, own_logit, resolution, usable_shadows
 
 Float = NDArray[np.float64]
 
 
-class LiraOffline:
+class LiraOffline(Attack):
     """How far a record's confidence lies above what models without it give.
 
     Threat model: black box with probabilities; one query. The adversary knows the record and its label, the training
@@ -28,10 +28,8 @@ class LiraOffline:
     title = "Likelihood ratio, offline"
     source = "Carlini et al. (2022), section V.B"
     threat_model = "probabilities for the record; trains shadow models that never hold it"
-    needs_probabilities = True
     min_shadows = 2
     per_record = True
-    cut = None
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Take the moments over the shadow models without each record."""
@@ -41,7 +39,3 @@ class LiraOffline:
         learned = moments(own_logit(log_p, signals.labels, step=step), inside)
         spread = np.sqrt(learned.var_out)
         return lambda target: (own_logit(target, signals.labels, step=step) - learned.mean_out) / spread
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return standard deviations above the mean of models without the record, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
 
 Float = NDArray[np.float64]
@@ -36,7 +36,7 @@ def turns(figure: Float, inside: Bool) -> Float:
     return np.asarray(out, dtype=np.float64)
 
 
-class LiraOnline:
+class LiraOnline(Attack):
     """The likelihood ratio of a record's confidence under "trained with it" and "trained without it".
 
     Threat model: black box with probabilities; one query, the record's own features. The adversary knows the record and
@@ -55,7 +55,6 @@ class LiraOnline:
     title = "Likelihood ratio, online"
     source = "Carlini et al. (2022), Algorithm 1"
     threat_model = "probabilities for the record; trains shadow models with and without it"
-    needs_probabilities = True
     min_shadows = 2
     per_record = True
     cut = 0.0
@@ -69,23 +68,9 @@ class LiraOnline:
         return lambda target: log_ratio(own_logit(target, signals.labels, step=step), learned)
 
     def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
-        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
+        """Return the same numbers as ``fit`` on all but one pair, by subtracting it from sums over all: O(N P).
 
-        Parameters
-        ----------
-        log_p : float64 array of shape (N, P, K)
-            No NaN; models 2j and 2j + 1 are trained on complementary halves.
-        inside : bool array of shape (N, P)
-        labels : int64 array of shape (P,)
-
-        Notes
-        -----
-        The same numbers as ``fit`` on all but one pair, by subtracting the pair from sums over all: O(N P). The step
-        of the logits, one number, is read off all models together.
+        The step of the logits, one number, is read off all models together.
         """
         step = resolution(log_p, labels)
         return turns(np.stack([own_logit(p, labels, step=step) for p in log_p]), inside)
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the log-likelihood ratio of every record, shape (P,), nats."""
-        return self.fit(signals, rng)(signals.target)

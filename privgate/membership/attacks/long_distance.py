@@ -4,13 +4,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import FLOOR, usable_shadows
 
 Float = NDArray[np.float64]
 
 
-class LongDistance:
+class LongDistance(Attack):
     """Kullback-Leibler distance of the answer to the average answer with, and without, the record.
 
     Threat model: black box with probabilities; one query, the record's own features. The adversary knows the record,
@@ -28,7 +28,6 @@ class LongDistance:
     title = "Distance-based targeted attack"
     source = "Long et al. (2017), section 5.3"
     threat_model = "probabilities for the record; knows the candidate set and trains models with and without the record"
-    needs_probabilities = True
     min_shadows = 1
     per_record = True
     cut = 0.0
@@ -44,7 +43,3 @@ class LongDistance:
         # KL(q|out) - KL(q|in) = sum_k q_k (ln in_k - ln out_k): the entropy of q cancels
         slope = np.log(np.maximum(with_it, FLOOR)) - np.log(np.maximum(without, FLOOR))
         return lambda target: np.einsum("pk,pk->p", np.exp(target), slope)
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return ``KL(q || mean out) - KL(q || mean in)`` of every record, shape (P,), nats."""
-        return self.fit(signals, rng)(signals.target)

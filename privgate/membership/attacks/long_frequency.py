@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
 
 Float = NDArray[np.float64]
@@ -18,7 +18,7 @@ def bins(log_p: Float) -> NDArray[np.int64]:
     return np.minimum(np.floor(np.exp(log_p) / WIDTH + 1e-12).astype(np.int64), round(1 / WIDTH) - 1)
 
 
-class LongFrequency:
+class LongFrequency(Attack):
     """How much oftener models with the record fall into the answer's bins than models without it.
 
     Threat model: black box with probabilities, binned to 0.01; one query. The adversary knows the record, the candidate
@@ -36,7 +36,6 @@ class LongFrequency:
     title = "Frequency-based targeted attack"
     source = "Long et al. (2017), section 5.3"
     threat_model = "binned probabilities for the record; knows the candidate set and trains models with and without it"
-    needs_probabilities = True
     min_shadows = 1
     per_record = True
     cut = 0.0
@@ -56,7 +55,3 @@ class LongFrequency:
             return np.asarray(np.log(ratio).sum(axis=-1), dtype=np.float64)
 
         return score
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the summed log-ratio of frequencies of every record, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

@@ -5,7 +5,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.membership.attacks import perceptron
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
 
 Float = NDArray[np.float64]
@@ -14,7 +14,7 @@ Float = NDArray[np.float64]
 MOST_ROWS = 40_000
 
 
-class LongUntargeted:
+class LongUntargeted(Attack):
     """One classifier of "in" against "out" for all records, on features, label and answer together.
 
     Threat model: black box with probabilities; one query, the record's own features. The adversary knows the candidate
@@ -32,7 +32,6 @@ class LongUntargeted:
     title = "Untargeted attack model"
     source = "Long et al. (2017), section 5.3, Algorithm 1"
     threat_model = "probabilities for the record; knows features and labels of all candidates, trains shadow models"
-    needs_probabilities = True
     min_shadows = 1
     per_record = True
     cut = 0.0
@@ -46,10 +45,6 @@ class LongUntargeted:
         rows = np.hstack([known[record], np.exp(log_p[model, record])])
         network = perceptron.train(rows, inside[model, record], rng, hidden=32, epochs=30)
         return lambda target: perceptron.log_odds(network, np.hstack([known, np.exp(target)]))
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the attack model's log-odds for every record, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)
 
 
 def describe(signals: Signals) -> Float:

@@ -113,6 +113,13 @@ def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
     return log_p, inside
 
 
+def mean_over(figure: Float, models: Bool) -> Float:
+    """Return means of ``figure`` over the chosen ``models`` of each record, both (N, P); NaN where there is none."""
+    w = models.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.einsum("np,np->p", figure, w) / w.sum(axis=0), dtype=np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Mean and variance of a figure over the shadow models with and without each record.
@@ -146,13 +153,9 @@ def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
 
 def moments(figure: Float, inside: Bool) -> Moments:
     """Return moments of ``figure`` (shape (N, P)) over shadow models; variances shrunk towards those of all records."""
-    w = inside.astype(np.float64)
-    n_in, n_out = w.sum(axis=0), (1 - w).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean_in = np.einsum("np,np->p", figure, w) / n_in
-        mean_out = np.einsum("np,np->p", figure, 1 - w) / n_out
-        var_in = np.einsum("np,np->p", (figure - mean_in) ** 2, w) / n_in
-        var_out = np.einsum("np,np->p", (figure - mean_out) ** 2, 1 - w) / n_out
+    n_in, n_out = inside.sum(axis=0, dtype=np.float64), (~inside).sum(axis=0, dtype=np.float64)
+    mean_in, mean_out = mean_over(figure, inside), mean_over(figure, ~inside)
+    var_in, var_out = mean_over((figure - mean_in) ** 2, inside), mean_over((figure - mean_out) ** 2, ~inside)
     var_in, var_out = np.nan_to_num(var_in), np.nan_to_num(var_out)
     return Moments(
         mean_in,

@@ -13,7 +13,7 @@ from privgate.subject.released import released
 Float = NDArray[np.float64]
 
 
-class OnRelease:
+class OnRelease(Attack):
     """An attack of the catalogue whose adversary sees the declared release only, of target and shadow models alike.
 
     Run beside the same attack on exact probabilities, never instead: who sees exact probabilities can compute the
@@ -30,7 +30,7 @@ class OnRelease:
         self.name = f"{base.name} on the release"
         self.title = f"{base.title}, on what is released"
         self.source, self.min_shadows, self.cut = base.source, base.min_shadows, base.cut
-        self.needs_probabilities, self.per_record = base.needs_probabilities, base.per_record
+        self.per_record = base.per_record
         self.threat_model = f"as the declared release shows it: {base.threat_model}"
 
     def shown(self, log_p: Float) -> Float:
@@ -43,7 +43,3 @@ class OnRelease:
         seen = replace(signals, target=self.shown(signals.target), shadow=self.shown(signals.shadow))
         scorer = self.base.fit(seen, rng)
         return lambda target: scorer(self.shown(target))
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the attack's score of every record, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

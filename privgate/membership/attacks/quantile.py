@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.long_untargeted import describe
 from privgate.membership.attacks.observed import own_logit, resolution, usable_shadows
 
@@ -16,7 +16,7 @@ MOST_ROWS = 8000
 MIDDLE, UPPER = 0.5, 0.9
 
 
-class Quantile:
+class Quantile(Attack):
     """Where a record's confidence lies among the confidences expected of non-members with its features.
 
     Threat model: black box with probabilities; one query. The adversary knows the record and its label and has answers
@@ -34,10 +34,8 @@ class Quantile:
     title = "Quantile regression"
     source = "Bertran et al. (2023), Algorithm 1"
     threat_model = "probabilities for the record; knows its features and answers for non-members"
-    needs_probabilities = True
     min_shadows = 1
     per_record = True
-    cut = None
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Regress two quantiles of non-members' confidences on features and label."""
@@ -60,7 +58,3 @@ class Quantile:
         usual = max(float(np.median(spread)), 1e-3)
         spread = np.where(spread > 0.1 * usual, spread, usual)
         return lambda target: (own_logit(target, signals.labels, step=step) - at[MIDDLE]) / spread
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the standardised confidence of every record, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

@@ -1,11 +1,13 @@
 """Robust membership inference: the record's likelihood ratio against that of other people."""
 
+from abc import abstractmethod
+
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
-from privgate.membership.attacks.observed import own_log, usable_shadows
+from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.membership.attacks.observed import mean_over, own_log, usable_shadows
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -36,7 +38,26 @@ def turns(p: Float) -> Float:
     return out
 
 
-class Rmia:
+class Dominating(Attack):
+    """The share of records whose ratio of target to usual confidence is at most half of this record's, in [0, 1]."""
+
+    min_shadows = 1
+    per_record = True
+
+    @abstractmethod
+    def usual(self, mean_in: Float, mean_out: Float) -> Float:
+        """Return each record's usual confidence, shape (P,), from its means over models with and without it."""
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Take both sides' mean confidences over the shadow models."""
+        del rng
+        log_p, inside = usable_shadows(signals, least=self.min_shadows)
+        p = np.exp(own_log(log_p, signals.labels))
+        usual = self.usual(mean_over(p, inside), mean_over(p, ~inside))
+        return lambda target: dominated_share(np.exp(own_log(target, signals.labels)) / usual, gamma=GAMMA)
+
+
+class Rmia(Dominating):
     """The share of other people whose likelihood ratio the record's dominates.
 
     Threat model: black box with probabilities for the record and for a sample of the population. The adversary knows
@@ -55,30 +76,12 @@ class Rmia:
     title = "Robust membership inference"
     source = "Zarifzadeh et al. (2024), equations (8)-(10)"
     threat_model = "probabilities for the record and for a sample of the population; trains shadow models"
-    needs_probabilities = True
-    min_shadows = 1
-    per_record = True
-    cut = None
 
-    def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Take the mean confidence over shadow models, one half each side."""
-        del rng
-        log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        p = np.exp(own_log(log_p, signals.labels))
-        w = inside.astype(np.float64)
-        mean_in = np.einsum("np,np->p", p, w) / w.sum(axis=0)
-        mean_out = np.einsum("np,np->p", p, 1 - w) / (1 - w).sum(axis=0)
-        usual = 0.5 * (mean_in + mean_out)
-        return lambda target: dominated_share(np.exp(own_log(target, signals.labels)) / usual, gamma=GAMMA)
+    def usual(self, mean_in: Float, mean_out: Float) -> Float:
+        """Return the mean confidence over shadow models, one half each side."""
+        return 0.5 * (mean_in + mean_out)
 
     def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
-        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
-
-        As ``LiraOnline.each_in_turn``: the same numbers as ``fit`` on all but one pair of complementary halves.
-        """
+        """Return the same numbers as ``fit`` on all but one pair of complementary halves, by subtracting it."""
         del inside
         return turns(np.stack([np.exp(own_log(p, labels)) for p in log_p]))
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the share of the pool that each record dominates, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

@@ -1,12 +1,10 @@
 """Robust membership inference, offline: shadow models without the record only."""
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
-from privgate.membership.attacks.observed import FLOOR, own_log, usable_shadows
-from privgate.membership.attacks.rmia import GAMMA, dominated_share
+from privgate.membership.attacks.observed import FLOOR
+from privgate.membership.attacks.rmia import Dominating
 
 Float = NDArray[np.float64]
 
@@ -25,7 +23,7 @@ def slope(mean_in: Float, mean_out: Float) -> float:
     return float(np.clip((1 - mean_in) @ doubt / square, 0.0, 1.0)) if square > 0 else 1.0
 
 
-class RmiaOffline:
+class RmiaOffline(Dominating):
     """As ``rmia``, by an adversary none of whose models holds the record.
 
     Threat model: black box with probabilities for the record and for a sample of the population. The adversary has
@@ -45,23 +43,8 @@ class RmiaOffline:
     title = "Robust membership inference, offline"
     source = "Zarifzadeh et al. (2024), appendix B.2.2"
     threat_model = "probabilities for the record and for a sample of the population; shadow models never hold it"
-    needs_probabilities = True
-    min_shadows = 1
-    per_record = True
-    cut = None
 
-    def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Take the mean confidence over shadow models without each record, and the slope over all records."""
-        del rng
-        log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        p = np.exp(own_log(log_p, signals.labels))
-        w = inside.astype(np.float64)
-        mean_in = np.einsum("np,np->p", p, w) / w.sum(axis=0)
-        mean_out = np.einsum("np,np->p", p, 1 - w) / (1 - w).sum(axis=0)
+    def usual(self, mean_in: Float, mean_out: Float) -> Float:
+        """Return half of the confidence without the record and half of what models with it would say."""
         a = slope(mean_in, mean_out)
-        usual = np.maximum(0.5 * ((1 + a) * mean_out + 1 - a), FLOOR)
-        return lambda target: dominated_share(np.exp(own_log(target, signals.labels)) / usual, gamma=GAMMA)
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the share of the pool that each record dominates, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)
+        return np.asarray(np.maximum(0.5 * ((1 + a) * mean_out + 1 - a), FLOOR), dtype=np.float64)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.membership.attacks import perceptron
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
 
 Float = NDArray[np.float64]
@@ -18,7 +18,7 @@ MOST_ROWS = 4000
 EPOCHS = 50
 
 
-class Shokri:
+class Shokri(Attack):
     """A classifier of "in" against "out", trained on the answers of shadow models, one for each class.
 
     Threat model: black box with probabilities; one query, the record's own features. The adversary knows the record's
@@ -37,9 +37,7 @@ class Shokri:
     title = "Shadow-trained attack model, per class"
     source = "Shokri et al. (2017), section V"
     threat_model = "probabilities for the record; trains shadow models on similar data"
-    needs_probabilities = True
     min_shadows = 1
-    per_record = False
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
@@ -47,10 +45,6 @@ class Shokri:
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
         networks = learn(log_p, inside, signals.labels, rng)
         return lambda target: judge(networks, target, signals.labels)
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return the attack model's log-odds for every record, shape (P,)."""
-        return self.fit(signals, rng)(signals.target)
 
 
 def learn(log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64], rng: Generator) -> dict[int, Any]:

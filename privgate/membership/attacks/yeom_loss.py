@@ -4,12 +4,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 
 Float = NDArray[np.float64]
 
 
-class YeomLoss:
+class YeomLoss(Attack):
     """Say "non-member" with probability loss / B.
 
     Threat model: black box with probabilities; one query; the adversary knows the record and its label and a bound B of
@@ -26,9 +26,6 @@ class YeomLoss:
     title = "Bounded-loss adversary"
     source = "Yeom et al. (2020), Adversary 1"
     threat_model = "probabilities for the record; knows a bound of the loss, trains nothing"
-    needs_probabilities = True
-    min_shadows = 0
-    per_record = False
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
@@ -36,7 +33,3 @@ class YeomLoss:
         coins = rng.random(len(signals.labels))
         rows = np.arange(len(coins))
         return lambda target: np.exp(target[rows, signals.labels]) - coins
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return ``p(own label)`` minus a coin in [0, 1], shape (P,)."""
-        return self.fit(signals, rng)(signals.target)

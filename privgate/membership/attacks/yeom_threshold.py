@@ -5,13 +5,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.membership.attacks.base import Scorer, Signals
+from privgate.membership.attacks.base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import own_log, usable_shadows
 
 Float = NDArray[np.float64]
 
 
-class YeomThreshold:
+class YeomThreshold(Attack):
     """Say "member" where the loss is below the average training loss.
 
     Threat model: black box with probabilities; one query; the adversary knows the record and its label and the average
@@ -29,9 +29,6 @@ class YeomThreshold:
     title = "Threshold adversary, population error unknown"
     source = "Yeom et al. (2020), Adversary 2 and Table 1"
     threat_model = "probabilities for the record; knows the average training loss, trains nothing"
-    needs_probabilities = True
-    min_shadows = 0
-    per_record = False
     cut = -1e-12  # a loss equal to the average training loss counts as a member's
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
@@ -44,7 +41,3 @@ class YeomThreshold:
         if not np.isfinite(usual):
             raise MeasurementError(f"the average training loss is {usual}; the threshold adversary needs a finite one")
         return lambda target: own_log(target, signals.labels) + usual
-
-    def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return average training loss minus loss of every record, shape (P,), nats."""
-        return self.fit(signals, rng)(signals.target)

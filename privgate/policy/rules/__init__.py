@@ -1,6 +1,8 @@
 """The rules a policy may use: one file each, one line each here; the metric's name is the file's name."""
 
-from typing import Annotated
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -14,37 +16,32 @@ from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.generalization_gap import GeneralizationGap
+from privgate.policy.rules.metric import Metric
 from privgate.policy.rules.pdtp import Pdtp
 from privgate.policy.rules.table import Table
 
-AnyRule = Annotated[
-    Dtp
-    | Pdtp
-    | AttackAccuracy
-    | AttackAdvantage
-    | AttackTpr
-    | GeneralizationGap
-    | DpEpsilon
-    | DpAttackAccuracyBound
-    | DpEpsilonLowerBound
-    | DeletionCapacity
-    | Table,
-    Field(discriminator="metric"),
-]
+_RULES: tuple[type[Rule], ...] = (
+    Dtp,
+    Pdtp,
+    AttackAccuracy,
+    AttackAdvantage,
+    AttackTpr,
+    GeneralizationGap,
+    DpEpsilon,
+    DpAttackAccuracyBound,
+    DpEpsilonLowerBound,
+    DeletionCapacity,
+    Table,
+)
 
 #: metric -> rule
-ALL: dict[str, type[Rule]] = {
-    "dtp": Dtp,
-    "pdtp": Pdtp,
-    "attack_accuracy": AttackAccuracy,
-    "attack_advantage": AttackAdvantage,
-    "attack_tpr": AttackTpr,
-    "generalization_gap": GeneralizationGap,
-    "dp_epsilon": DpEpsilon,
-    "dp_attack_accuracy_bound": DpAttackAccuracyBound,
-    "dp_epsilon_lower_bound": DpEpsilonLowerBound,
-    "deletion_capacity": DeletionCapacity,
-    "table": Table,
-}
+ALL: dict[str, type[Rule]] = {rule.about.name: rule for rule in _RULES}
+#: name -> metric
+METRICS: dict[str, Metric] = {rule.about.name: rule.about for rule in _RULES}
 
-__all__ = ["ALL", "AnyRule", "Rule"]
+if TYPE_CHECKING:
+    AnyRule = Rule
+else:
+    AnyRule = Annotated[reduce(or_, _RULES), Field(discriminator="metric")]
+
+__all__ = ["ALL", "METRICS", "AnyRule", "Metric", "Rule"]

@@ -12,30 +12,35 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
       scope: model
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from privgate.evidence import Measurement
-from privgate.policy.rules import reach
-from privgate.policy.rules.membership import MembershipRule
+from privgate.policy.rules.membership import ATTACKED, MembershipRule
+from privgate.policy.rules.metric import Metric
+
+METRIC = Metric(
+    "attack_accuracy",
+    "Attack accuracy (guessing: 50 %)",
+    measured_by="membership.measure:measure",
+    reaches="0.5 (guessing) to 1 (always right)",
+    unit="fraction",
+    guessing=0.5,
+    worst=1.0,
+    needs=ATTACKED,
+    limits_attacks=True,
+)
 
 
 class AttackAccuracy(MembershipRule):
     """No attack may be right much more often than guessing."""
 
-    title = "Attack accuracy (guessing: 50 %)"
-    reaches = "0.5 (guessing) to 1 (always right)"
+    about = METRIC
     metric: Literal["attack_accuracy"] = "attack_accuracy"
     max: Annotated[float, Field(ge=0.5, le=1)] = Field(
         description="Largest balanced accuracy allowed; 0.5 is guessing."
     )
-
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
-        del facts
-        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the accuracy as a percentage of right guesses."""

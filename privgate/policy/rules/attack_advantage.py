@@ -10,29 +10,34 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
       max: 0.2
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from privgate.evidence import Measurement
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import Fraction
-from privgate.policy.rules.membership import MembershipRule
+from privgate.policy.part import Fraction
+from privgate.policy.rules.membership import ATTACKED, MembershipRule
+from privgate.policy.rules.metric import Metric
+
+METRIC = Metric(
+    "attack_advantage",
+    "Attack advantage (guessing: 0)",
+    measured_by="membership.measure:measure",
+    reaches="0 (guessing) to 1 (all members flagged, nobody else)",
+    unit="fraction",
+    guessing=0.0,
+    worst=1.0,
+    needs=ATTACKED,
+    limits_attacks=True,
+)
 
 
 class AttackAdvantage(MembershipRule):
     """No attack may flag members much more often than others."""
 
-    title = "Attack advantage (guessing: 0)"
-    reaches = "0 (guessing) to 1 (all members flagged, nobody else)"
+    about = METRIC
     metric: Literal["attack_advantage"] = "attack_advantage"
     max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
-
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
-        del facts
-        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the advantage as percentage points."""

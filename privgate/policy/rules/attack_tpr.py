@@ -12,39 +12,37 @@ confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy na
       max: 0.05
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement
+from privgate.membership.limits import least_nonmembers
+from privgate.policy.part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import Fraction, OpenFraction
-from privgate.policy.rules.membership import MembershipRule, least_non_members
+from privgate.policy.rules.membership import ATTACKED, MembershipRule
+from privgate.policy.rules.metric import Metric
+
+METRIC = Metric(
+    "attack_tpr",
+    "Members found at a low rate of false accusations",
+    measured_by="membership.measure:measure",
+    reaches="at_fpr (guessing) to 1 (all members found)",
+    unit="fraction",
+    worst=1.0,
+    needs=ATTACKED,
+    limits_attacks=True,
+)
 
 
 class AttackTpr(MembershipRule):
     """No attack may find many members at a low rate of false accusations."""
 
-    title = "Members found at a low rate of false accusations"
-    reaches = "at_fpr (guessing) to 1 (all members found)"
+    about = METRIC
     metric: Literal["attack_tpr"] = "attack_tpr"
     at_fpr: OpenFraction = Field(description="False-positive rate allowed to the attack; a fraction, 0.01 is 1 %.")
     max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
-
-    def request(self) -> Request:
-        """Ask for the rate of members found."""
-        return Request.of(self.metric, at_fpr=self.at_fpr, **dict(super().request().options))
-
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
-        del facts
-        if self.at_fpr >= reach.BLIND_RATE:
-            return (
-                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
-                "even if every member is found"
-            )
-        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the rate in people."""
@@ -53,13 +51,37 @@ class AttackTpr(MembershipRule):
             f"accusing {100 * self.at_fpr:g} % of everybody else"
         )
 
+    @property
+    def least(self) -> int:
+        """Candidates without which no sample resolves the false-positive rate."""
+        return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / 2)
+
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        if self.at_fpr >= reach.BLIND_RATE:
+            return (
+                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
+                "even if every member is found"
+            )
+        return super().vacuous(facts)
+
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Say that the sample cannot resolve the false-positive rate, or that guessing alone is above the limit."""
-        least = least_non_members(self.at_fpr, self.confidence)
         count = facts.get("candidates", 0)
-        if count and count < least:
+        if count and count < self.least:
             return (
                 f"rule {self.name!r} can never pass here: {count} candidates cannot resolve a false-positive rate of "
-                f"{self.at_fpr:g} at confidence {self.confidence:g}; at least {least} are needed"
+                f"{self.at_fpr:g} at confidence {self.confidence:g}; at least {self.least} are needed"
             )
         return super().cannot_conclude(facts)
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add what no finite sample can show."""
+        yield from super().remarks(audit, suites)
+        if self.max <= self.at_fpr:
+            yield f"can never pass: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
+        if audit.min_candidates < self.least:
+            yield (
+                f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "
+                f"audit.min_candidates is {audit.min_candidates}: fewer are always inconclusive; raise it"
+            )

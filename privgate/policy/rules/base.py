@@ -1,20 +1,21 @@
 """What a rule is, and the whole policy of doubt: every limit is judged against release."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from privgate.evidence import Measurement, Request
-from privgate.policy.rules.reach import NOTHING
+from privgate.policy.part import Audit, Part
+from privgate.policy.rules import reach
+from privgate.policy.rules.metric import Metric
+from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-OpenFraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 def wrong(key: str, text: str) -> PydanticCustomError:
@@ -24,6 +25,8 @@ def wrong(key: str, text: str) -> PydanticCustomError:
 
 #: words that change no judgement
 _PROSE = frozenset({"id", "reason", "source"})
+#: what says how a number is judged, not which one
+_JUDGED = _PROSE | {"metric", "mode", "bound", "required"}
 #: fields with two values each, (weak, strict)
 _STRICTER: dict[str, tuple[Any, Any]] = {
     "mode": ("warn", "enforce"),
@@ -33,24 +36,38 @@ _STRICTER: dict[str, tuple[Any, Any]] = {
 }
 
 
-class Rule(BaseModel, ABC):
+#: what a rule may need and a model may lack: (fact before training, what is missing and what to do)
+_LACKING = {
+    Need.CANDIDATES: (
+        "candidates",
+        (
+            "there are no candidates to tell members from; pass TrainingData(..., candidates=(X, y)), people from the "
+            "same population who were not trained on"
+        ),
+    ),
+    Need.CLAIM: (
+        "dp",
+        (
+            "the recipe states no differential-privacy claim; train with differential privacy and pass "
+            "Recipe(..., dp=Claim(...)), or use a policy without this rule"
+        ),
+    ),
+}
+
+
+class Rule(Part, ABC):
     """One line of a policy: asks for a measurement and later judges it. Pure.
 
     Equality passes. NaN, a missing number, an interval on both sides of the limit: never a pass.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
-
-    #: plain name for the report
-    title: ClassVar[str]
-    #: "max" if larger is worse, "min" if smaller is worse
-    direction: ClassVar[Literal["max", "min"]] = "max"
+    #: the number that is limited
+    about: ClassVar[Metric]
     #: fields, beside the limit, that a policy which extends another may raise ("up") or lower ("down");
     #: a field that is not listed belongs to the question and must stay as it is
     tightens: ClassVar[Mapping[str, Literal["up", "down"]]] = {}
-
-    #: smallest, guessing and largest value of the metric, one phrase for people
-    reaches: ClassVar[str]
+    #: fields that name a Great Expectations suite beside the policy
+    files: ClassVar[tuple[str, ...]] = ()
 
     metric: str
     id: str = Field(default="", description="Name of the rule in findings and waivers; the metric if empty.")
@@ -74,20 +91,30 @@ class Rule(BaseModel, ABC):
         return self.id or self.metric
 
     @property
+    def direction(self) -> Literal["max", "min"]:
+        """What the limit is: the largest or the smallest value allowed."""
+        return self.about.direction
+
+    @property
+    def binding(self) -> bool:
+        """Whether this rule can block a release."""
+        return self.mode == "enforce" and self.required
+
+    @property
     def limit(self) -> float:
         """The number that the measurement is compared with: the field that is named like the direction."""
         return float(getattr(self, self.direction))
 
-    @abstractmethod
     def request(self) -> Request:
-        """Return what this rule needs to know."""
+        """Return what this rule needs to know: its metric, and every field that belongs to the question."""
+        asked = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
+        return Request.of(self.metric, **{n: v for n, v in asked.items() if v is not None})
 
     @abstractmethod
     def meaning(self, measurement: Measurement) -> str:
         """Return what the number means for one person, in plain words."""
 
-    @abstractmethod
-    def vacuous(self, facts: Mapping[str, Any] = NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule, so that it limits nobody; empty if one could.
 
         Parameters
@@ -95,6 +122,8 @@ class Rule(BaseModel, ABC):
         facts : mapping
             What is known of subject and suites: ``n_units``, and ``expectations`` (suite -> how many it has).
         """
+        del facts
+        return reach.nats(self.limit) if math.isinf(self.about.worst) else reach.sureness(self.limit, self.about.worst)
 
     def with_limit(self, limit: float) -> Self:
         """Return the same rule with another limit, as a waiver's ceiling needs it."""
@@ -152,7 +181,7 @@ class Rule(BaseModel, ABC):
         stopped = "stopped_by" in measurement.detail  # the precondition's own message says what to do
         return Finding(
             rule=self.name,
-            title=self.title,
+            title=self.about.title,
             outcome=outcome,
             message=message,
             meaning="" if measurement.problem else self.meaning(measurement),
@@ -211,5 +240,35 @@ class Rule(BaseModel, ABC):
             What is known before training: ``certificates`` (names that apply), ``n_units``, ``candidates`` (count),
             ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
         """
-        del facts
-        return ""
+        lacking = (text for need, (fact, text) in _LACKING.items() if need in self.about.needs and not facts.get(fact))
+        return next((f"rule {self.name!r} can never pass here: {text}" for text in lacking), "")
+
+    def outcomes(self) -> str:
+        """Return what passes, what blocks and what happens in between, one sentence."""
+        side, beyond = ("at most", "above") if self.direction == "max" else ("at least", "below")
+        doubt = "a warning" if self.bound == "lower" else "inconclusive, which blocks"
+        effect = "warns" if self.mode == "warn" else "blocks"
+        return (
+            f"passes if the whole interval is {side} {self.limit:g}, {effect} if all of it is {beyond}; anything else "
+            f"is {'a warning' if self.mode == 'warn' else doubt}"
+        )
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each.
+
+        Parameters
+        ----------
+        audit : Audit
+            The policy's least effort.
+        suites : mapping
+            Text of each Great Expectations suite that the policy names, by ``file@sha256:<digest>``.
+        """
+        del audit, suites
+        if self.mode == "enforce" and not self.reason:
+            yield "no 'reason' says why this limit; somebody will have to defend it"
+        if self.mode == "enforce" and not self.source:
+            yield "no 'source' says where this limit comes from"
+        if self.bound != type(self).model_fields["bound"].default:
+            yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
+        if not self.required:
+            yield "'required: false': a model that this does not apply to is released without this number"

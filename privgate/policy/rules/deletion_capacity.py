@@ -20,27 +20,32 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement
+from privgate.policy.part import OpenFraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import OpenFraction
-from privgate.policy.rules.guarantee import GuaranteeRule
+from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule
+from privgate.policy.rules.metric import Metric
+
+METRIC = Metric(
+    "deletion_capacity",
+    "People who can be erased without retraining",
+    measured_by="privacy_claims.deletion:measure",
+    reaches="0 (no guarantee) to unlimited (learns nothing); people",
+    unit="people",
+    direction="min",
+    worst=0.0,
+    needs=GUARANTEED,
+)
 
 
 class DeletionCapacity(GuaranteeRule):
     """The model must be able to forget at least this many people without being trained again."""
 
-    title = "People who can be erased without retraining"
-    reaches = "0 (no guarantee) to unlimited (learns nothing); people"
-    direction = "min"
+    about = METRIC
     metric: Literal["deletion_capacity"] = "deletion_capacity"
     min: PositiveInt = Field(description="Least number of people.")
     rho: OpenFraction = Field(description="Least probability that an erased person was never in the data.")
     prior: OpenFraction = Field(description="Largest inclusion probability among the erased people.")
-
-    def request(self) -> Request:
-        """Ask for the number of people."""
-        options: dict[str, Any] = {"rho": self.rho, "prior": self.prior}
-        return Request.of(self.metric, accept_declared_claims=self.accept_declared_claims, **options)
 
     def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

@@ -13,22 +13,32 @@ Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. 
       prior: 0.5
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from privgate.evidence import Measurement, Request
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import OpenFraction, wrong
-from privgate.policy.rules.guarantee import GuaranteeRule, way
+from privgate.evidence import Measurement
+from privgate.policy.part import OpenFraction
+from privgate.policy.rules.base import wrong
+from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
+from privgate.policy.rules.metric import Metric
+
+METRIC = Metric(
+    "dp_attack_accuracy_bound",
+    "Best accuracy that any attack can have",
+    measured_by="privacy_claims.measure:measure",
+    reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
+    unit="fraction",
+    worst=1.0,
+    needs=GUARANTEED,
+    limits_attacks=True,
+)
 
 
 class DpAttackAccuracyBound(GuaranteeRule):
     """The guarantee must keep every possible attack below this accuracy."""
 
-    title = "Best accuracy that any attack can have"
-    reaches = "the likelier answer at this prior (guessing) to 1 (no guarantee)"
+    about = METRIC
     metric: Literal["dp_attack_accuracy_bound"] = "dp_attack_accuracy_bound"
     max: Annotated[float, Field(ge=0.5, le=1)] = Field(description="Largest accuracy allowed; 0.5 is guessing.")
     prior: OpenFraction = Field(default=0.5, description="The adversary's prior probability of membership.")
@@ -39,16 +49,6 @@ class DpAttackAccuracyBound(GuaranteeRule):
         if self.max < blind:
             raise wrong("max", f"always guessing the likelier answer is right with probability {blind:g} at this prior")
         return self
-
-    def request(self) -> Request:
-        """Ask for the bound that follows from the guarantee."""
-        options: dict[str, Any] = {"prior": self.prior, "accept_declared_claims": self.accept_declared_claims}
-        return Request.of(self.metric, **options)
-
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
-        del facts
-        return reach.sureness(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the bound in words, with its prior."""

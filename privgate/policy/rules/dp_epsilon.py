@@ -13,24 +13,37 @@ Epsilon is for one person, whose records are a group where there are several. Na
       delta: 1e-5
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement
+from privgate.policy.part import OpenFraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import OpenFraction
-from privgate.policy.rules.guarantee import GuaranteeRule, way
+from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
+from privgate.policy.rules.metric import Metric
+
+METRIC = Metric(
+    "dp_epsilon",
+    "Differential-privacy guarantee",
+    measured_by="privacy_claims.measure:measure",
+    reaches="0 (learns nothing) to infinity (no guarantee); nats",
+    unit="nats",
+    worst=math.inf,
+    needs=GUARANTEED,
+    limits_attacks=True,
+    written_as="epsilon",
+)
 
 
 class DpEpsilon(GuaranteeRule):
     """The guarantee must be at least this strong."""
 
     tightens = {"delta": "down"}  # noqa: RUF012  declared ClassVar in the base class
-    title = "Differential-privacy guarantee"
-    reaches = "0 (learns nothing) to infinity (no guarantee); nats"
+    about = METRIC
     metric: Literal["dp_epsilon"] = "dp_epsilon"
     max: PositiveFloat = Field(description="Largest epsilon allowed; nats.")
     delta: OpenFraction = Field(default=1e-5, description="At this delta; well below 1 / number of records.")
@@ -38,16 +51,9 @@ class DpEpsilon(GuaranteeRule):
         default=None, description="Which neighboring data sets the limit speaks of; the claim's own if absent."
     )
 
-    def request(self) -> Request:
-        """Ask for the recomputed epsilon."""
-        options: dict[str, Any] = {"delta": self.delta, "accept_declared_claims": self.accept_declared_claims}
-        if self.adjacency is not None:
-            options["adjacency"] = self.adjacency
-        return Request.of(self.metric, **options)
-
     def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
-        return reach.nats(self.max) or reach.delta(self.delta, int(facts.get("n_units") or 0))
+        return super().vacuous(facts) or reach.delta(self.delta, int(facts.get("n_units") or 0))
 
     def meaning(self, measurement: Measurement) -> str:
         """Return epsilon as a change of odds."""

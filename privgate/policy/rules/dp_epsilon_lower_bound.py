@@ -11,24 +11,39 @@ claim's own. ``low`` is the lower bound, ``high`` infinite, ``detail["claimed_ep
       max: claim
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement
+from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import OpenFraction, Rule, wrong
-from privgate.policy.rules.membership import Confidence
+from privgate.policy.rules.base import Rule, wrong
+from privgate.policy.rules.membership import Confidence, unsure
+from privgate.policy.rules.metric import Metric
+from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
+
+METRIC = Metric(
+    "dp_epsilon_lower_bound",
+    "Audit of the guarantee",
+    measured_by="privacy_claims.measure_audit:measure",
+    reaches="0 (nothing found) to about the logarithm of the number of audited models; nats",
+    unit="nats",
+    worst=math.inf,
+    needs=frozenset({Need.CLAIM, Need.AUDIT}),
+    shows_leaks_only=True,
+    written_as="epsilon",
+)
 
 
 class DpEpsilonLowerBound(Rule):
     """No audit may contradict the guarantee."""
 
-    title = "Audit of the guarantee"
-    reaches = "0 (nothing found) to about the logarithm of the number of audited models; nats"
+    about = METRIC
     metric: Literal["dp_epsilon_lower_bound"] = "dp_epsilon_lower_bound"
     max: NonNegativeFloat | Literal["claim"] = Field(
         default="claim", description="Largest lower bound allowed, nats; claim: the epsilon that the recipe claims."
@@ -49,13 +64,6 @@ class DpEpsilonLowerBound(Rule):
     def limit(self) -> float:
         """The number, or NaN where it is the claim, which only the measurement knows."""
         return float("nan") if self.max == "claim" else float(self.max)
-
-    def request(self) -> Request:
-        """Ask for an audit."""
-        options: dict[str, Any] = {"confidence": self.confidence}
-        if self.delta is not None:
-            options["delta"] = self.delta
-        return Request.of(self.metric, **options)
 
     def loosened(self, parent: Rule) -> dict[str, str]:
         """Return what is weaker than in ``parent``; a number and a claim cannot be compared."""
@@ -92,7 +100,7 @@ class DpEpsilonLowerBound(Rule):
         """Return why no measurement could break this rule."""
         if self.max == "claim":
             return ""  # the claim is judged where it is known
-        return reach.nats(self.max) or reach.delta(self.delta or 0.0, int(facts.get("n_units") or 0))
+        return super().vacuous(facts) or reach.delta(self.delta or 0.0, int(facts.get("n_units") or 0))
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what an audit can and cannot show."""
@@ -109,6 +117,13 @@ class DpEpsilonLowerBound(Rule):
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Say that there is no claim to audit."""
-        if self.max != "claim" or facts.get("dp"):
-            return ""
-        return f"rule {self.name!r} can never pass here: the recipe states no differential-privacy claim to audit"
+        return super().cannot_conclude(facts) if self.max == "claim" else ""
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add what a confidence cannot do."""
+        yield from super().remarks(audit, suites)
+        yield from unsure(self.confidence)
+
+    def outcomes(self) -> str:
+        """Return what blocks; nothing else can happen."""
+        return "blocks if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"

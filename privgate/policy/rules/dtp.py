@@ -14,19 +14,34 @@ Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=â€¦, threshold=â€
       max: 1.0
 """
 
+import math
 from typing import Any, Literal
 
 import numpy as np
 
 from privgate.evidence import Measurement
-from privgate.policy.rules.leave_one_out import LeaveOneOutRule, averaged, folds, own_pair
+from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, averaged, folds, own_pair
+from privgate.policy.rules.metric import Metric
+from privgate.run.needs import Need
 from privgate.verdict import Outcome
+
+METRIC = Metric(
+    "dtp",
+    "Influence of one person on any answer",
+    measured_by="influence.dtp:measure",
+    reaches=REACHES,
+    unit="nats",
+    worst=math.inf,
+    needs=frozenset({Need.LEAVE_ONE_OUT, Need.EVERY_QUERY}),
+    per_unit=True,
+    columns=("dtp_lower", "dtp_upper"),
+)
 
 
 class Dtp(LeaveOneOutRule):
     """No answer to any question may depend much on one person; only a certificate can show it."""
 
-    title = "Influence of one person on any answer"
+    about = METRIC
     metric: Literal["dtp"] = "dtp"
 
     def meaning(self, measurement: Measurement) -> str:

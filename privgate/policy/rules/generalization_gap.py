@@ -12,42 +12,41 @@ group=<sensitive column>)``; ``group`` only where the policy names one. Fraction
       max: 0.05
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement
+from privgate.policy.part import Audit
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import Rule, wrong
-from privgate.policy.rules.membership import WHO, Confidence
-from privgate.verdict import Outcome
+from privgate.policy.rules.membership import CandidatesRule
+from privgate.policy.rules.metric import Metric
+from privgate.run.needs import Need
+
+METRIC = Metric(
+    "generalization_gap",
+    "Better on its own data than on other people",
+    measured_by="membership.generalization_gap:measure",
+    reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
+    unit="",
+    worst=math.nan,
+    needs=frozenset({Need.CANDIDATES}),
+    shows_leaks_only=True,
+)
 
 
-class GeneralizationGap(Rule):
+class GeneralizationGap(CandidatesRule):
     """The model may not do much better on its own data than on other people."""
 
-    title = "Better on its own data than on other people"
-    reaches = "-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others"
+    about = METRIC
+    lower_it: ClassVar[str] = "regularize, stop earlier or use more data; then check again"
+    narrow_it: ClassVar[str] = "more candidates narrow the interval"
     metric: Literal["generalization_gap"] = "generalization_gap"
     max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")
     loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
-    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
-
-    @model_validator(mode="after")
-    def _group_has_its_scope(self) -> Self:
-        if self.group is not None and self.scope != "group":
-            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
-        return self
-
-    def request(self) -> Request:
-        """Ask for the difference of mean losses."""
-        options: dict[str, Any] = {"loss": self.loss, "scope": self.scope, "confidence": self.confidence}
-        if self.group is not None:
-            options["group"] = self.group
-        return Request.of(self.metric, **options)
 
     def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
@@ -60,23 +59,10 @@ class GeneralizationGap(Rule):
             gap = f"right at most {100 * measurement.high:.1f} percentage points more often"
         else:
             gap = f"better by at most {measurement.high:.3g} nats of loss"
-        return (
-            f"{WHO[self.scope]}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
-        )
+        return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
-    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Name what would settle or lower the gap."""
-        if measurement.problem:
-            return "pass candidates=(X, y), people from the same population who were not trained on; see the message"
-        if outcome is Outcome.FAILED:
-            return "regularize, stop earlier or use more data; then check again"
-        return "more candidates narrow the interval"
-
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Say that without other people there is no gap to measure."""
-        if facts.get("candidates", 0) > 0:
-            return ""
-        return (
-            f"rule {self.name!r} can never pass here: there are no candidates to compare with; pass "
-            "TrainingData(..., candidates=(X, y)), people from the same population who were not trained on"
-        )
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add that no gap of a sample is surely 0."""
+        yield from super().remarks(audit, suites)
+        if self.max == 0:
+            yield "can never pass: the upper confidence limit of a gap lies above 0"

@@ -1,12 +1,17 @@
 """What rules about differential privacy have in common: whether a claim that nobody observed counts."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
 from privgate.evidence import Measurement
+from privgate.policy.part import Audit
 from privgate.policy.rules.base import Rule
+from privgate.run.needs import Need
 from privgate.verdict import Outcome
+
+#: what numbers that follow from a guarantee rest on
+GUARANTEED = frozenset({Need.CLAIM, Need.RERUNS})
 
 
 def way(measurement: Measurement) -> str:
@@ -46,11 +51,11 @@ class GuaranteeRule(Rule):
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Say that a recipe without a claim has no guarantee."""
-        if facts.get("dp"):
-            return ""
-        return (
-            f"rule {self.name!r} can never pass here: the recipe states no differential-privacy claim; train with "
-            "differential privacy and pass Recipe(..., dp=Claim(...)), or use a policy without this rule"
-        )
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add that a claim counts which nobody observed."""
+        yield from super().remarks(audit, suites)
+        if self.accept_declared_claims:
+            yield (
+                "ACCEPT_DECLARED_CLAIMS: a guarantee that nobody observed counts; the approval rests on its author's "
+                "word"
+            )

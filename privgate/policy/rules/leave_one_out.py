@@ -1,21 +1,24 @@
 """What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement
+from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import OpenFraction, Rule, wrong
+from privgate.policy.rules.base import Rule, wrong
 from privgate.verdict import Outcome
+
+REACHES = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
+#: a rule about fewer people than this leaves out more than exceptions
+ALMOST_ALL = 0.9
 
 
 class LeaveOneOutRule(Rule):
     """A limit on the largest value of all units, on a quantile of them, or on the share of units above a threshold."""
-
-    reaches = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
 
     max: NonNegativeFloat = Field(description="Largest value allowed; nats, or a fraction for share_above.")
     aggregate: Literal["max", "quantile", "share_above"] = Field(
@@ -38,15 +41,6 @@ class LeaveOneOutRule(Rule):
             )
         return self
 
-    def request(self) -> Request:
-        """Ask for the aggregate over all units."""
-        options: dict[str, Any] = {"aggregate": self.aggregate}
-        if self.q is not None:
-            options["q"] = self.q
-        if self.threshold is not None:
-            options["threshold"] = self.threshold
-        return Request.of(self.metric, **options)
-
     def who(self) -> str:
         """Return whom the judged number speaks about."""
         if self.aggregate == "quantile":
@@ -65,6 +59,12 @@ class LeaveOneOutRule(Rule):
         if self.aggregate == "share_above":
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add how many people have no limit."""
+        yield from super().remarks(audit, suites)
+        if 0.5 <= self.covers < ALMOST_ALL:
+            yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
     def share(self, measurement: Measurement) -> str:
         """Return the meaning of a share of units."""

@@ -16,19 +16,34 @@ fraction for share_above.
       max: 1.0
 """
 
+import math
 from typing import Literal
 
 import numpy as np
 
 from privgate.evidence import Measurement
-from privgate.policy.rules.leave_one_out import LeaveOneOutRule, averaged, folds, own_pair
+from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, averaged, folds, own_pair
+from privgate.policy.rules.metric import Metric
+from privgate.run.needs import Need
 from privgate.verdict import Outcome
+
+METRIC = Metric(
+    "pdtp",
+    "Influence of one person on the answer about that person",
+    measured_by="influence.dtp:measure",
+    reaches=REACHES,
+    unit="nats",
+    worst=math.inf,
+    needs=frozenset({Need.LEAVE_ONE_OUT, Need.UPPER_LIMIT}),
+    per_unit=True,
+    columns=("pdtp",),
+)
 
 
 class Pdtp(LeaveOneOutRule):
     """The answer about a person may not depend much on that person's own record; direct queries only."""
 
-    title = "Influence of one person on the answer about that person"
+    about = METRIC
     metric: Literal["pdtp"] = "pdtp"
 
     def meaning(self, measurement: Measurement) -> str:

@@ -12,30 +12,41 @@ Request: ``table(suite="<file>@sha256:<digest of its content>")``; the content c
       suite: units.json
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import COLUMNS, Measurement
+from privgate.policy.part import Audit
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule
+from privgate.policy.rules.metric import Metric
+from privgate.run import suites as expectations
+from privgate.run.needs import Need
 from privgate.verdict import Outcome
+
+METRIC = Metric(
+    "table",
+    "Expectations on the per-unit table",
+    measured_by="influence.table:measure",
+    reaches="0 (all expectations met) to their number",
+    unit="expectations",
+    worst=math.inf,
+    needs=frozenset({Need.LEAVE_ONE_OUT, Need.UPPER_LIMIT, Need.EVERYBODY}),
+)
 
 
 class Table(Rule):
     """The per-unit table must meet every expectation of a suite."""
 
-    title = "Expectations on the per-unit table"
-    reaches = "0 (all expectations met) to their number"
+    about = METRIC
+    files = ("suite",)
     metric: Literal["table"] = "table"
     suite: str = Field(min_length=1, description="Great Expectations suite (JSON), relative to this file.")
 
     max: NonNegativeInt = Field(default=0, description="Expectations that may be violated.")
-
-    def request(self) -> Request:
-        """Ask how many expectations are violated."""
-        return Request.of(self.metric, suite=self.suite)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return how many expectations of how many are met."""
@@ -55,9 +66,30 @@ class Table(Rule):
     def meaning(self, measurement: Measurement) -> str:
         """Return what the suite is about."""
         del measurement
-        return f"the numbers of all people in the data were compared with the suite {self.suite.partition('@')[0]}"
+        return f"the numbers of all people in the data were compared with the suite {self.file}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name where to look."""
         del measurement, outcome
         return "compare the suite with records.parquet in the report's folder"
+
+    @property
+    def file(self) -> str:
+        """Name of the suite's file."""
+        return self.suite.partition("@")[0]
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add that the worst table would pass: nobody could be retrained, and every influence is unlimited."""
+        yield from super().remarks(audit, suites)
+        import pandas as pd
+
+        if not (text := suites.get(self.suite, "")):
+            return
+        worst: dict[str, Any] = {"unit": "u", "label": "a", "engine": "refit", "seeds": 1}
+        frame = pd.DataFrame(
+            [{**dict.fromkeys(COLUMNS, float("inf")), **worst, "status": s} for s in ("failed", "undefined")]
+        )
+        found = expectations.run(expectations.parse(text, self.file), frame, file=self.file)
+        if not any(e.error for e in found) and sum(not e.met for e in found) <= self.max:
+            said = "a table in which every influence is unlimited and nobody was retrained meets"
+            yield f"cannot fail: {said} {self.file}"

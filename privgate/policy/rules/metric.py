@@ -1,0 +1,59 @@
+"""What a metric is: how one number about a model is measured, what it needs and reaches, and how it is read."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from privgate.run.needs import Need
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number about a model that a rule may limit; it stands beside its rule, and nothing else spells its name.
+
+    Parameters
+    ----------
+    name : str
+        As policies, findings and requests have it; the name of the rule's file.
+    title : str
+        Plain name for the report.
+    measured_by : str
+        ``room.module:function``, called with a run and a request; imported only when something is measured, because
+        whoever verifies a verdict needs no engine.
+    reaches : str
+        Smallest, guessing and largest value, one phrase for people.
+    unit : str
+        Of the number; "" where the request decides.
+    worst : float
+        The worst value that can be measured at all; NaN where the request decides.
+    guessing : float, optional
+        What is reached by knowing nothing, if it is always the same: a limit there can never be kept.
+    direction : {"max", "min"}
+        "max" if larger is worse, "min" if smaller is worse: what a rule calls its limit.
+    needs : frozenset of Need
+        What the number rests on.
+    per_unit : bool
+        Aggregated from one number a unit: coverage counts, and a limit in nats is one on every unit.
+    columns : tuple of str
+        Columns of the per-unit table that such a limit speaks about, the one that decides last.
+    limits_attacks : bool
+        Whether a limit says what attacks achieve.
+    shows_leaks_only : bool
+        Whether a good value shows nothing: no model is safe by it.
+    written_as : str
+        Unit in reports, where the unit itself would be read as something else.
+    """
+
+    name: str
+    title: str
+    measured_by: str
+    reaches: str
+    unit: str
+    worst: float
+    guessing: float | None = None
+    direction: Literal["max", "min"] = "max"
+    needs: frozenset[Need] = frozenset()
+    per_unit: bool = False
+    columns: tuple[str, ...] = ()
+    limits_attacks: bool = False
+    shows_leaks_only: bool = False
+    written_as: str = ""
