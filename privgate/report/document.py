@@ -6,6 +6,7 @@ from typing import Any
 
 from privgate.evidence import Evidence
 from privgate.evidence.values import encode
+from privgate.policy.rules import about
 from privgate.report import words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
@@ -116,11 +117,10 @@ def _everybody(evidence: Evidence) -> bool:
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:
     """Return the limits that rules set on single units: (column of the per-unit table, nats)."""
-    columns = {"pdtp": ("pdtp",), "dtp": ("dtp_lower", "dtp_upper")}
     found = [
         (column, f.limit)
         for f in verdict.findings
-        for column in columns.get(f.metric, ())
+        for column in about(f.metric).columns
         if f.unit == "nats" and math.isfinite(f.limit)
     ]
     return list(dict.fromkeys(found))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privgate.policy.rules import about
 from privgate.report import words
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.text import clip, moment, number, plain
@@ -184,7 +185,7 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
 
 
 def _level(doc: ReportDocument) -> str:
-    asked = any(f.metric in ("dtp", "pdtp") for f in words.rules(doc))
+    asked = any(about(f.metric).per_unit for f in words.rules(doc))
     return plain(doc.level, 20) or ("none reached" if asked else "")
 
 
