@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from privgate.errors import ExitCode
-from privgate.evidence import Evidence, encode
+from privgate.evidence import Evidence, Number, encode
 
 
 class Outcome(StrEnum):
@@ -72,10 +72,10 @@ class Finding:
     meaning: str = ""
     advice: str = ""
     metric: str = ""
-    value: float = float("nan")
-    low: float = float("nan")
-    high: float = float("nan")
-    limit: float = float("nan")
+    value: Number = float("nan")
+    low: Number = float("nan")
+    high: Number = float("nan")
+    limit: Number = float("nan")
     direction: str = "max"
     unit: str = ""
     request: str = ""

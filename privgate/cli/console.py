@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from privgate.evidence import EvidenceDocument
 from privgate.verdict import Finding, Outcome
 
 _WORDS = {
@@ -65,19 +66,20 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
 
 def _how(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield how the figures were come by: the mode, which engine answered for how many, what another seed changes."""
-    detail = document["evidence"]["detail"]
-    if text := (detail.get("mode") or {}).get("note"):
-        yield str(text)
-    for share in detail.get("engines") or ():
-        why = "; ".join(f"{reason} ({count})" for reason, count in share["why"].items())
-        rest = f", {share['handed_on']} handed on: {why}" if share["handed_on"] else ""
-        yield f"{share['engine']}: {share['answered']} of {share['asked']} people or records{rest}"
-    seeds = detail.get("seeds") or {}
-    if seeds.get("dependent") and "noise_median" in seeds:
-        median = float(seeds["noise_median"])
+    evidence = EvidenceDocument.model_validate(document["evidence"])
+    run, influence = evidence.run, evidence.influence
+    if run.mode and run.mode.note:
+        yield run.mode.note
+    if influence is None:
+        return
+    for share in influence.engines:
+        why = "; ".join(f"{reason} ({count})" for reason, count in share.why.items())
+        rest = f", {share.handed_on} handed on: {why}" if share.handed_on else ""
+        yield f"{share.engine}: {share.answered} of {share.asked} people or records{rest}"
+    if influence.noise and run.seeds and run.seeds.dependent:
         yield (
-            f"seed noise: with nobody removed, another seed changes half of the direct answers by {median:.2g} nats or "
-            f"more; {seeds['above_noise']} people exceed their noise"
+            f"seed noise: with nobody removed, another seed changes half of the direct answers by "
+            f"{influence.noise.median:.2g} nats or more; {influence.noise.units_above} people exceed their noise"
         )
 
 

@@ -157,6 +157,6 @@ class Precondition:
     """
 
     name: str
-    outcome: str
+    outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$")]
     message: str
     detail: Mapping[str, Json] = field(default_factory=dict)

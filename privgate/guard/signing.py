@@ -215,8 +215,8 @@ def _document(content: bytes) -> dict[str, Any]:
         observed, schema = document["observed"], document["schema"]
     except (ValueError, KeyError, TypeError) as exc:
         raise StatementError(f"report.json cannot be read: {exc}") from exc
-    if schema != "privgate/report/v1":
-        raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v1")
+    if schema != "privgate/report/v2":
+        raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
     if observed is not False:
         raise StatementError("the run only observed; nothing is signed as passed")
     return dict(document)

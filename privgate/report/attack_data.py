@@ -1,105 +1,71 @@
-"""Reading attacks from a report document: figures with intervals, curves, groups, however they were recorded."""
+"""Figures of attacks in words: with their interval, or why there is none."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
-from privgate.report import reading
-from privgate.report.reading import Doc
-from privgate.report.text import number, percent, plain, real
+from privgate.evidence import AttackFigures, AttackResult, Estimate
+from privgate.evidence.membership import CellAccuracy, RateAtFpr
+from privgate.report.text import percent, plain
 
-Curve = list[tuple[float, ...]]
-
-
-def title(attack: Doc) -> str:
-    """Return an attack's plain name, with the class or group it speaks about."""
-    where = plain(attack.get("where"), 40)
-    return f"{plain(attack.get('title') or attack.get('name'), 60)}{f', {where}' if where else ''}"
+Curve = Sequence[tuple[float, ...]]
+#: an attack that ran, with what it achieved
+Ran = tuple[AttackResult, AttackFigures]
 
 
-def estimate(value: Any) -> tuple[float, float, float]:
-    """Return (value, low, high) of a figure given as a number or with its interval; NaN where absent."""
-    if isinstance(value, dict):
-        return real(value.get("value")), real(value.get("low")), real(value.get("high"))
-    return real(value), math.nan, math.nan
+def ran(attacks: Sequence[AttackResult]) -> list[Ran]:
+    """Return the attacks that ran, strongest first."""
+    return sorted(((a, a.figures) for a in attacks if a.figures), key=lambda r: strength(r[1]), reverse=True)
 
 
-def told(value: Any, *, fraction: bool = True) -> str:
-    """Return a figure with its interval in words."""
+def title(attack: AttackResult) -> str:
+    """Return an attack's plain name."""
+    return plain(attack.title or attack.name, 60)
+
+
+def estimate(value: Estimate | CellAccuracy) -> tuple[float, float, float]:
+    """Return (value, low, high) of a figure; NaN where absent."""
+    x, low, high = (math.nan if v is None else v for v in (value.value, value.low, value.high))
+    return x, low, high
+
+
+def told(value: Estimate) -> str:
+    """Return a fraction with its interval in words."""
     x, low, high = estimate(value)
-    show = percent if fraction else number
     if math.isnan(x):
         return "not measured"
-    return (
-        f"{show(x)} ({show(low)} to {show(high)})"
-        if math.isfinite(low) and math.isfinite(high)
-        else f"{show(x)}, no interval"
-    )
+    if math.isfinite(low) and math.isfinite(high):
+        return f"{percent(x)} ({percent(low)} to {percent(high)})"
+    return f"{percent(x)}, no interval"
 
 
-def at_fpr(attack: Doc) -> list[tuple[float, str]]:
-    """Return (fpr, true-positive rate in words), ascending in fpr."""
-    return sorted((fpr, _rate(rate)) for fpr, rate in _rates(attack))
+def rate(value: RateAtFpr) -> str:
+    """Return a true-positive rate in words."""
+    return "not resolvable with this sample" if value.problem else told(value)
 
 
-def _rates(attack: Doc) -> list[tuple[float, Any]]:
-    """Return (fpr, rate as a number or with its interval), however they were recorded."""
-    given = attack.get("tpr_at_fpr")
-    found: list[tuple[float, Any]] = []
-    if isinstance(given, dict):
-        found = [(real(f), t) for f, t in given.items()]
-    elif isinstance(given, list):
-        for row in given:
-            if isinstance(row, dict):
-                point = {"value": row.get("tpr"), "low": row.get("low"), "high": row.get("high")}
-                found.append((real(row.get("fpr")), {**row, **point}))
-            elif isinstance(row, list | tuple) and len(row) >= 2:
-                found.append((real(row[0]), row[1]))
-    return [f for f in found if not math.isnan(f[0])]
-
-
-def finds_most(attacks: list[Doc]) -> tuple[Doc, float, str] | None:
+def finds_most(attacks: Sequence[Ran]) -> tuple[Ran, float, str] | None:
     """Return the attack that finds most at the smallest false-positive rate that any resolves: (attack, fpr, words).
 
     What is the best by AUC need not be the best at a small rate; a sentence about a rate names the best at that rate.
     """
-    found = [(fpr, -estimate(t)[0], i, _rate(t)) for i, a in enumerate(attacks) for fpr, t in _rates(a)]
-    found = [f for f in found if f[3][:1].isdigit()]
+    found = [
+        (r.fpr, -r.value, i, rate(r))
+        for i, (_, figures) in enumerate(attacks)
+        for r in figures.tpr_at_fpr
+        if r.value is not None and not r.problem
+    ]
     if not found:
         return None
     fpr, _, i, words = min(found)
     return attacks[i], fpr, words
 
 
-def _rate(value: Any) -> str:
-    unresolved = isinstance(value, dict) and (value.get("resolvable") is False or value.get("problem"))
-    return "not resolvable with this sample" if unresolved else told(value)
-
-
-def strength(attack: Doc) -> float:
+def strength(figures: AttackFigures) -> float:
     """Return the larger of AUC and accuracy, to put the strongest first."""
-    auc = estimate(attack.get("auc"))[0]
-    accuracy = estimate(attack.get("accuracy"))[0]
-    return max(v for v in (auc, accuracy, 0.0) if not math.isnan(v))
-
-
-def points(attack: Doc) -> Curve:
-    """Return an ROC as tuples of fractions, at most 200 of them."""
-    given = [
-        tuple(real(v) for v in p) for p in attack.get("roc") or () if isinstance(p, list | tuple) and len(p) in (2, 4)
-    ]
-    given = [p for p in given if not any(math.isnan(v) for v in p)]
-    return thinned(given)
+    return max(v for v in (figures.auc, estimate(figures.accuracy)[0], 0.0) if not math.isnan(v))
 
 
 def thinned(curve: Curve, most: int = 200) -> Curve:
     """Return every so-manieth point of a curve, its last included."""
     step = max(1, -(-len(curve) // most))
     return [p for i, p in enumerate(curve) if i % step == 0 or i == len(curve) - 1]
-
-
-def by_group(attack: Doc) -> list[Doc]:
-    """Return an attack's figures for each label and group, whichever way they were recorded."""
-    found = list(reading.rows(attack.get("by")))
-    for key in ("classes", "groups"):
-        found += [{"group": str(r.get("name")), "accuracy": dict(r)} for r in reading.rows(attack.get(key))]
-    return found

@@ -1,9 +1,10 @@
 """The charts of the report; each draws what it is given and computes nothing about privacy."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from privgate.report.attack_data import Curve
 from privgate.report.drawing import DASHES, INK, LIMIT, PAPER, SERIES, SOFT, Drawing, label
 from privgate.report.text import number
 
@@ -40,13 +41,23 @@ def histogram(
     return d.svg
 
 
-def intervals(name: str, title: str, desc: str, *, rows: Sequence[Mapping[str, Any]], limit: float, top: float) -> str:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One person in the interval plot, nats; ``high`` may be infinite."""
+
+    unit: str
+    pdtp: float
+    low: float
+    high: float
+    noise: float
+
+
+def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: float, top: float) -> str:
     """Return one horizontal line a unit: PDTP, the certain range of DTP, the noise floor, the limit.
 
     Parameters
     ----------
-    rows : sequence of mappings
-        ``unit``, ``pdtp``, ``low``, ``high``, ``noise``; nats; ``high`` may be infinite.
+    rows : sequence of Line
     top : float
         Right end of the axis, nats, finite; infinite figures are drawn as arrows to it.
     """
@@ -54,18 +65,18 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Mapping[str, A
         ax = d.axes
         for i, r in enumerate(rows):
             y = len(rows) - i
-            high = min(r["high"], top)
-            ax.plot([r["low"], high], [y, y], color=SERIES[0], linewidth=5, alpha=0.45, solid_capstyle="butt",
+            high = min(r.high, top)
+            ax.plot([min(r.low, top), high], [y, y], color=SERIES[0], linewidth=5, alpha=0.45, solid_capstyle="butt",
                     label="DTP lies in this range" if i == 0 else None)  # fmt: skip
-            if r["high"] > top:
+            if r.high > top:
                 ax.plot([top], [y], marker=">", markersize=9, color=SERIES[0], clip_on=False, linestyle="none",
-                        label=None if any(q["high"] > top for q in rows[:i]) else "no upper limit known")  # fmt: skip
-            ax.plot([min(r["pdtp"], top)], [y], marker="o", markersize=7, color=INK, linestyle="none",
+                        label=None if any(q.high > top for q in rows[:i]) else "no upper limit known")  # fmt: skip
+            ax.plot([min(r.pdtp, top)], [y], marker="o", markersize=7, color=INK, linestyle="none",
                     label="PDTP, direct queries" if i == 0 else None)  # fmt: skip
-            if r["noise"] > 0:
-                ax.plot([r["noise"]] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2], linewidth=2.5,
-                        label="noise floor" if not any(q["noise"] > 0 for q in rows[:i]) else None)  # fmt: skip
-        ax.set_yticks(range(len(rows), 0, -1), [str(r["unit"]) for r in rows], fontfamily="monospace")
+            if r.noise > 0:
+                ax.plot([r.noise] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2], linewidth=2.5,
+                        label="noise floor" if not any(q.noise > 0 for q in rows[:i]) else None)  # fmt: skip
+        ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.set_xlim(0, top)
         ax.set_xlabel("nats (0 is no change)")
@@ -76,26 +87,23 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Mapping[str, A
     return d.svg
 
 
-def roc(name: str, title: str, desc: str, *, curves: Sequence[Mapping[str, Any]], floor: float) -> str:
-    """Return ROC curves on two logarithmic axes, with bands where known and the line of guessing.
+def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]], floor: float) -> str:
+    """Return ROC curves on two logarithmic axes with the line of guessing.
 
     Parameters
     ----------
-    curves : sequence of mappings
-        ``label`` and ``points``: (fpr, tpr) or (fpr, tpr, low, high), fractions, ascending.
+    curves : sequence of (label, points)
+        Points are (fpr, tpr), fractions, ascending.
     floor : float
         Left and lower end of the axes, above 0.
     """
     with Drawing(name, title, desc, height=4.6) as d:
         ax = d.axes
         ax.plot([floor, 1], [floor, 1], color=SOFT, linewidth=1.2, linestyle=DASHES[2], label="guessing")
-        for i, curve in enumerate(curves[:4]):
-            points = [p for p in curve["points"] if p[0] > 0 and p[1] > 0]
+        for i, (text, curve) in enumerate(curves[:4]):
+            points = [p for p in curve if p[0] > 0 and p[1] > 0]
             x, y = [p[0] for p in points], [max(p[1], floor) for p in points]
-            if points and all(len(p) == 4 for p in points):
-                ax.fill_between(x, [max(p[2], floor) for p in points], [max(p[3], floor) for p in points], step="post",
-                                color=SERIES[i], alpha=0.18, linewidth=0)  # fmt: skip
-            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=label(curve["label"]))
+            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=label(text))
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(floor, 1)
@@ -111,14 +119,13 @@ def roc(name: str, title: str, desc: str, *, curves: Sequence[Mapping[str, Any]]
 
 def groups(
     name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float, float]], xlabel: str,
-    reference: float = math.nan, reference_text: str = "", percent: bool = True,
+    reference: float, reference_text: str,
 ) -> str:  # fmt: skip
-    """Return a value with its interval for each row.
+    """Return a fraction with its interval for each row.
 
     Parameters
     ----------
     rows : sequence of (name, value, low, high)
-        ``low`` and ``high`` may be NaN where there is no interval.
     reference : float
         Where to draw a line, for example at guessing.
     """
@@ -126,35 +133,29 @@ def groups(
         ax = d.axes
         for i, (_, value, low, high) in enumerate(rows):
             y = len(rows) - i
-            if math.isfinite(low) and math.isfinite(high):
-                ax.plot([low, high], [y, y], color=SERIES[0], linewidth=2.5)
-                ax.plot([low, high], [y, y], color=SERIES[0], linestyle="none", marker="|", markersize=10)
+            ax.plot([low, high], [y, y], color=SERIES[0], linewidth=2.5)
+            ax.plot([low, high], [y, y], color=SERIES[0], linestyle="none", marker="|", markersize=10)
             ax.plot([value], [y], color=INK, marker="o", markersize=7, linestyle="none")
         ax.set_yticks(range(len(rows), 0, -1), [label(r[0]) for r in rows])
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.set_xlabel(xlabel)
-        if percent:
-            ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
         ax.grid(axis="x")
-        if math.isfinite(reference):
-            d.limit(reference, reference_text)
+        d.limit(reference, reference_text)
     return d.svg
 
 
-def against_pdtp(name: str, title: str, desc: str, *, rows: Sequence[tuple[float, float, float, float]]) -> str:
+def against_pdtp(name: str, title: str, desc: str, *, rows: Sequence[tuple[float, float]]) -> str:
     """Return attack accuracy over PDTP.
 
     Parameters
     ----------
-    rows : sequence of (pdtp, accuracy, low, high)
+    rows : sequence of (pdtp, accuracy)
         Nats and fractions; ascending in PDTP.
     """
     with Drawing(name, title, desc) as d:
         ax = d.axes
         ax.axhline(0.5, color=SOFT, linestyle=DASHES[2], linewidth=1.2, label="guessing")
-        for x, _, low, high in rows:
-            if math.isfinite(low) and math.isfinite(high):
-                ax.plot([x, x], [low, high], color=SERIES[0], marker="_", markersize=9, linewidth=2)
         ax.plot([r[0] for r in rows], [r[1] for r in rows], color=SERIES[0], marker="o", label="attack accuracy")
         ax.set_ylim(min(0.45, *(r[1] for r in rows)), 1.02)
         ax.yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
@@ -216,13 +217,3 @@ def curve(name: str, title: str, desc: str, *, points: Sequence[tuple[float, flo
         ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
         ax.grid()
     return d.svg
-
-
-def shift(
-    name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float]], limit: float, first: str, second: str
-) -> str:
-    """Return two distributions as quantiles side by side, nats."""
-    return pairs(
-        name, title, desc, rows=rows, first=first, second=second, xlabel="nats",
-        limits=[limit] * len(rows) if math.isfinite(limit) else (),
-    )  # fmt: skip

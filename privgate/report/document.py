@@ -4,18 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privgate.evidence import encode
-from privgate.report import reading, words
+from privgate.evidence import Evidence
+from privgate.evidence.values import encode
+from privgate.policy.rules import about
+from privgate.report import words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.text import real
+from privgate.report.schema import SCHEMA, read
 from privgate.report.units import summary
 from privgate.verdict import Verdict
 from privgate.version import __version__
-
-SCHEMA = "privgate/report/v1"
-#: keys of ``Verdict.detail`` with a place of their own in the document
-_OWN = ("decided_at", "expires", "signer", "waivers", "comparison", "next_steps")
 
 
 def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -33,12 +31,14 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     Returns
     -------
     dict
-        Valid under ``privgate/schemas/report-v1.json``; holds no unit name, no label of a unit, no feature value.
+        Valid under ``privgate/schemas/report-v2.json``; holds no unit name, no label of a unit, no feature value.
 
     Raises
     ------
     UsageError
-        The key is too short, or ``baseline`` is no report.
+        The key is too short.
+    SubjectError
+        ``baseline`` is no report that this version reads.
     """
     evidence = verdict.evidence
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
@@ -53,19 +53,17 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "exit_code": int(verdict.exit_code),
         "decided_at": str(detail.get("decided_at") or ""),
         "expires": str(detail.get("expires") or ""),
-        "signer": detail.get("signer") or None,
         "waivers": names.scrub(list(detail.get("waivers") or ())),
         "next_steps": names.scrub(list(detail.get("next_steps") or ())),
-        "comparison": detail.get("comparison") or evidence.payload()["detail"].get("comparison"),
+        "comparison": None,
         "subject": _subject(evidence.subject),
         "policy": encode(verdict.policy),
         "findings": [names.scrub(f.payload(), where.get(f.request, "")) for f in verdict.findings],
         "evidence": _evidence(verdict, names),
-        "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence.detail)),
-        "detail": names.scrub({k: v for k, v in detail.items() if k not in _OWN}),
+        "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),
     }
-    doc["decision"] = words.decision(doc)
-    doc["level"] = words.level(doc)
+    told = read({**doc, "decision": "", "level": ""})
+    doc |= {"decision": words.decision(told), "level": words.level(told)}
     if baseline is not None:
         doc["comparison"] = compare(baseline, doc)
     return doc
@@ -91,19 +89,9 @@ def _is_positions(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(v, int) and not isinstance(v, bool) for v in value)
 
 
-def _thinned(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the detail with each attack's curves cut to what a chart can show, finest at few false accusations."""
-    attacks = [
-        {
-            **a,
-            "roc": thin(a["roc"]),
-            "by": [{**g, "roc": thin(g["roc"])} if g.get("roc") else g for g in a.get("by", ())],
-        }
-        if a.get("roc")
-        else a
-        for a in detail.get("attacks") or ()
-    ]
-    return {**detail, "attacks": attacks} if attacks else dict(detail)
+def _thinned(attacks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return attacks with their curves cut to what a chart can show, finest at few false accusations."""
+    return [{**a, "figures": a["figures"] and {**a["figures"], "roc": thin(a["figures"]["roc"])}} for a in attacks]
 
 
 def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:
@@ -111,29 +99,28 @@ def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]
     corners = [p for p, q in zip(curve, [*curve[1:], [None]], strict=True) if p[0] != q[0]]
     if len(corners) <= most:
         return corners
-    low, high = (math.log(max(real(corners[i][0]), 1e-9)) for i in (1, -1))
+    low, high = (math.log(max(corners[i][0], 1e-9)) for i in (1, -1))
     step = (high - low) / (most - 2) or 1.0
     kept, place = [corners[0]], -1
     for point in corners[1:]:
-        cell = int((math.log(max(real(point[0]), 1e-9)) - low) / step)
+        cell = int((math.log(max(point[0], 1e-9)) - low) / step)
         if cell > place or point is corners[-1]:
             kept.append(point)
             place = cell
     return kept
 
 
-def _everybody(detail: Mapping[str, Any]) -> bool:
+def _everybody(evidence: Evidence) -> bool:
     """Return whether every unit was measured by itself, so that there is a distribution to show."""
-    return bool(reading.mapping(detail.get("mode")).get("used", "all") == "all")
+    return evidence.run.mode is None or evidence.run.mode.used == "all"
 
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:
     """Return the limits that rules set on single units: (column of the per-unit table, nats)."""
-    columns = {"pdtp": ("pdtp",), "dtp": ("dtp_lower", "dtp_upper")}
     found = [
         (column, f.limit)
         for f in verdict.findings
-        for column in columns.get(f.metric, ())
+        for column in about(f.metric).columns
         if f.unit == "nats" and math.isfinite(f.limit)
     ]
     return list(dict.fromkeys(found))
@@ -142,11 +129,13 @@ def _limits(verdict: Verdict) -> list[tuple[str, float]]:
 def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
     """Return the evidence's payload with every unit name replaced."""
     payload = verdict.evidence.payload()
+    if membership := payload["membership"]:
+        payload["membership"] = {**membership, "attacks": _thinned(membership["attacks"])}
     return {
+        **{part: names.scrub(payload[part]) for part in ("run", "influence", "membership", "claims")},
         "subject": _subject(payload["subject"]),
         "preconditions": names.scrub(
             [{**p, "detail": _without_positions(p["detail"])} for p in payload["preconditions"]]
         ),
         "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
-        "detail": names.scrub(_thinned(payload["detail"])),
     }

@@ -31,7 +31,6 @@ INK, SOFT, GRID, PAPER = "#010101", "#020202", "#030303", "#040404"
 SERIES = ("#0a0a01", "#0a0a02", "#0a0a03", "#0a0a04")
 LIMIT = "#0b0b01"
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
-MARKS = ("o", "s", "D", "^")
 _SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "privgate",
     "svg.fonttype": "none",

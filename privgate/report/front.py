@@ -4,16 +4,24 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privgate.report import reading, words
-from privgate.report.reading import Doc
-from privgate.report.text import clip, moment, number, plain, real
+from privgate.policy.rules import about
+from privgate.report import words
+from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
+from privgate.report.text import clip, moment, number, plain
+from privgate.report.words import capital
+from privgate.verdict import Finding, Outcome
 
 #: rows of the rule table on page one; the full table is in the evidence
 ROWS = 8
 #: steps, waivers and changes on page one
 LINES = 3
 #: outcome -> (tone, symbol); the symbol's shape differs too, because colour alone tells nothing in print
-_TONE = {"passed": "good", "warned": "care", "inconclusive": "open", "failed": "bad"}
+_TONE: Mapping[str, str] = {
+    Outcome.PASSED: "good",
+    Outcome.WARNED: "care",
+    Outcome.INCONCLUSIVE: "open",
+    Outcome.FAILED: "bad",
+}
 
 
 #: characters on page one, which must print on one sheet: (usual, when it is crowded)
@@ -21,18 +29,18 @@ _ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measu
          "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (80, 50)}  # fmt: skip
 
 
-def view(doc: Doc) -> dict[str, Any]:
+def view(doc: ReportDocument) -> dict[str, Any]:
     """Return what page one says, as text short enough for one sheet of paper."""
     rules, held = words.rules(doc), words.preconditions(doc)
-    unheld = [f for f in held if f.get("outcome") != "passed"]
+    unheld = [f for f in held if f.outcome is not Outcome.PASSED]
     shown = sorted([*unheld, *rules], key=words.badness)[:ROWS]
-    waivers, changed = reading.rows(doc.get("waivers")), changes(doc)
-    dense = len(shown) > 5 or (len(shown) > 3 and bool(waivers) and bool(changed))
+    changed = changes(doc)
+    dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))
     room = {k: v[dense] for k, v in _ROOM.items()}
     return {
-        "tone": "watch" if doc.get("observed") else _TONE.get(str(doc.get("outcome")), "bad"),
-        "decision": _capital(words.decision(doc)),
-        "subject": subject(doc),
+        "tone": "watch" if doc.observed else _TONE[doc.outcome],
+        "decision": capital(words.decision(doc)),
+        "subject": subject(doc.subject),
         "sentence": sentence(doc),
         "why": clip(why(doc), room["why"]),
         "how_sure": clip(how_sure(doc), room["how_sure"]),
@@ -41,10 +49,10 @@ def view(doc: Doc) -> dict[str, Any]:
         "more": max(0, len(unheld) + len(rules) - ROWS),
         "held": _held(held, unheld),
         "steps": [clip(s, room["steps"]) for s in steps(doc)[:LINES]],
-        "waivers": [clip(waiver(w), room["waivers"]) for w in waivers[:LINES]],
+        "waivers": [clip(waiver(w), room["waivers"]) for w in doc.waivers[:LINES]],
         "changes": clip(changed, room["changes"]),
         "changes_since": _since(doc),
-        "density": "dense" if dense else ("roomy" if len(shown) <= 3 and not waivers else ""),
+        "density": "dense" if dense else ("roomy" if len(shown) <= 3 and not doc.waivers else ""),
         "not_shown": [
             *_candidates(held),
             *filter(None, [words.no_attack_limited(doc)]),
@@ -55,22 +63,20 @@ def view(doc: Doc) -> dict[str, Any]:
     }
 
 
-def subject(doc: Doc) -> str:
+def subject(s: SubjectFacts | ComparedReport) -> str:
     """Return "credit, version 3"."""
-    s = reading.subject(doc)
-    name = plain(s.get("name"), 60) or "unnamed model"
-    return f"{name}, version {plain(s.get('version'), 20)}" if s.get("version") else name
+    name = plain(s.name, 60) or "unnamed model"
+    return f"{name}, version {plain(s.version, 20)}" if s.version else name
 
 
-def sentence(doc: Doc) -> str:
+def sentence(doc: ReportDocument) -> str:
     """Return the verdict as one sentence that needs no knowledge of the field."""
     rules = words.rules(doc)
-    policy = f"“{plain(reading.mapping(doc.get('policy')).get('name'), 40) or 'unnamed'}”"
-    outcome = doc.get("outcome")
+    policy = f"“{plain(doc.policy.name, 40) or 'unnamed'}”"
     if not rules:
         return f"No rule of the policy {policy} was judged, so nothing was shown and the model may not be released."
-    met = sum(f.get("outcome") == "passed" for f in rules)
-    if outcome == "passed":
+    met = sum(f.outcome is Outcome.PASSED for f in rules)
+    if doc.outcome is Outcome.PASSED:
         told = "every rule" if met > 1 else "the one rule"
         scope = (
             " It covers questions about a person's own record only; other questions were not bounded."
@@ -78,7 +84,7 @@ def sentence(doc: Doc) -> str:
             else ""
         )
         return f"The model may be released: {told} of the policy {policy} is met.{scope}"
-    if outcome == "warned":
+    if doc.outcome is Outcome.WARNED:
         if met == len(rules):
             return (
                 f"The model may be released: every rule of the policy {policy} is met. Conditions listed below deserve "
@@ -88,12 +94,12 @@ def sentence(doc: Doc) -> str:
             f"The model may be released, with {len(rules) - met} of {len(rules)} rules of the policy {policy} not met "
             "but not enforced or waived."
         )
-    if outcome == "inconclusive":
+    if doc.outcome is Outcome.INCONCLUSIVE:
         return (
             f"The model may not be released: the evidence is not enough to show that the policy {policy} is met. "
             "That is not proof of a leak; it counts as not passed."
         )
-    broken = sum(f.get("outcome") == "failed" for f in rules)
+    broken = sum(f.outcome is Outcome.FAILED for f in rules)
     if not broken:
         return "The model may not be released: a condition that must hold before any figure counts does not hold."
     return f"The model may not be released: {broken} of {len(rules)} rules of the policy {policy} {_is(broken)} broken."
@@ -103,115 +109,92 @@ def _is(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def deciding(doc: Doc) -> list[Mapping[str, Any]]:
+def deciding(doc: ReportDocument) -> list[Finding]:
     """Return the findings that decided: those as bad as the verdict."""
-    found = [*words.preconditions(doc), *words.rules(doc)]
-    decided = [f for f in found if f.get("outcome") == doc.get("outcome")]
-    if doc.get("outcome") == "warned" and not any(f.get("outcome") == "warned" for f in words.rules(doc)):
+    rules = words.rules(doc)
+    decided = [f for f in [*words.preconditions(doc), *rules] if f.outcome is doc.outcome]
+    if doc.outcome is Outcome.WARNED and not any(f.outcome is Outcome.WARNED for f in rules):
         # only conditions warn: the rules that were met carry the decision
-        return [f for f in words.rules(doc) if f.get("outcome") == "passed"] or decided
-    return [f for f in decided if not str(f.get("rule")).startswith("precondition:")] or decided
+        return [f for f in rules if f.outcome is Outcome.PASSED] or decided
+    return [f for f in decided if not words.is_condition(f)] or decided
 
 
-def why(doc: Doc, *, count_others: bool = True) -> str:
+def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     """Return the reason: the finding that decided, with its numbers and what they mean for a person."""
     decided = deciding(doc)
     if not decided:
         return "No rule was judged."
     f = decided[0]
-    if math.isnan(real(f.get("limit"))) or words.measured(f) == "not measured":
-        told = f"{words.title(f)}: {plain(f.get('message'))}"
+    if math.isnan(f.limit) or words.measured(f) == "not measured":
+        told = f"{words.title(f)}: {plain(f.message)}"
     else:
         told = f"{words.title(f)}: {words.measured(f)}; allowed is {words.limit(f)}"
-    meaning = plain(f.get("meaning"))
+    meaning = plain(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:
         n = len(decided) - 1
         kind = "rule" if n == 1 else "rules"
-        others = f" The other {kind} {_is(n)} met as well." if doc.get("approved") else f" {n} more {kind} below."
-    return f"{_stop(told)}{f' {_stop(_capital(meaning))}' if meaning else ''}{others}"
+        others = f" The other {kind} {_is(n)} met as well." if doc.approved else f" {n} more {kind} below."
+    return f"{_stop(told)}{f' {_stop(capital(meaning))}' if meaning else ''}{others}"
 
 
-def how_sure(doc: Doc) -> str:
+def how_sure(doc: ReportDocument) -> str:
     """Return how certain the deciding figures are, and for how many of all units they speak."""
-    keys = {f.get("request") for f in deciding(doc)}
-    found = [
-        m
-        for m in reading.measurements(doc)
-        if reading.mapping(m.get("request")).get("key") in keys and not m.get("problem")
-    ]
+    keys = {f.request for f in deciding(doc)}
+    found = [m for m in doc.evidence.measurements if m.request.key in keys and not m.problem]
     if not found:
         return "No figure decided this: something that must hold, or be measured, was missing."
-    levels = sorted({real(m.get("confidence")) for m in found if m.get("confidence") is not None})
+    levels = sorted({m.confidence for m in found if m.confidence is not None})
     told = []
-    if any(m.get("confidence") is None and m.get("kind") in ("exact", "bound") for m in found):
+    if any(m.confidence is None and m.kind in ("exact", "bound") for m in found):
         told.append("Exact or bounded by proof, under the conditions listed in the evidence.")
     if levels:
         told.append(f"Intervals hold at {number(100 * levels[0])} % confidence.")
-    if any(m.get("kind") == "point" for m in found):
+    if any(m.kind == "point" for m in found):
         told.append("Some figures are estimates without an interval; they neither approve nor block.")
-    least = min(found, key=lambda m: real(m.get("n")) / max(real(m.get("population")), 1.0))
-    n, population = real(least.get("n")), real(least.get("population"))
-    if 0 < n < population:
-        claim = _capital(plain(reading.mapping(reading.detail(doc).get("coverage")).get("claim"), 200))
-        told.append(
-            f"{number(n)} of {number(population)} were measured. {_stop(claim) or 'Nothing is known of the others.'}"
-        )
-    elif n > 0:
+    least = min(found, key=lambda m: m.n / max(m.population, 1))
+    if 0 < least.n < least.population:
+        coverage = doc.evidence.influence and doc.evidence.influence.coverage
+        claim = capital(plain(coverage.claim, 200)) if coverage else ""
+        of = f"{number(least.n)} of {number(least.population)} were measured."
+        told.append(f"{of} {_stop(claim) or 'Nothing is known of the others.'}")
+    elif least.n > 0:
         bounded = (
-            ", some of them only closely enough to show that they are not the largest" if _mode(doc) == "max" else ""
+            ", some of them only closely enough to show that they are not the largest"
+            if words.mode(doc) == "max"
+            else ""
         )
-        told.append(f"All {number(n)} were measured{bounded}.")
+        told.append(f"All {number(least.n)} were measured{bounded}.")
     return " ".join(told)
 
 
-def facts(doc: Doc) -> list[tuple[str, str]]:
+def facts(doc: ReportDocument) -> list[tuple[str, str]]:
     """Return what was judged, by whom, until when."""
-    s, p = reading.subject(doc), reading.mapping(doc.get("policy"))
-    digests = s.get("digests") or {}
-    model = digests.get("model") or s.get("model_digest") or digests.get("recipe") or ""
+    s, p = doc.subject, doc.policy
     items = [
-        ("Model digest", short(model)),
-        ("Policy", f"{plain(p.get('name'), 40)}{_version(p)}, {short(p.get('digest'))}"),
+        ("Model digest", short(s.digests.get("model") or s.digests.get("recipe"))),
+        ("Policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
         ("DTP level", _level(doc)),
-        ("Decided", moment(doc.get("decided_at")) or "date not recorded"),
-        ("Valid until", moment(doc.get("expires")) or "no statement signed yet"),
-        ("Signed by", signer(doc)),
+        ("Decided", moment(doc.decided_at) or "date not recorded"),
+        ("Valid until", moment(doc.expires) or "no statement signed yet"),
+        ("Signed by", "not signed: a signature is a separate step"),
         ("Training data", counts(s)),
-        ("Measured", {"max": "the exact maximum only", "screen": "screened, not certified"}.get(_mode(doc), "")),
+        ("Measured", {"max": "the exact maximum only", "screen": "screened, not certified"}.get(words.mode(doc), "")),
     ]
     return [(k, v) for k, v in items if v]
 
 
-def _mode(doc: Doc) -> str:
-    return str(reading.mapping(reading.detail(doc).get("mode")).get("used"))
+def _level(doc: ReportDocument) -> str:
+    asked = any(about(f.metric).per_unit for f in words.rules(doc))
+    return plain(doc.level, 20) or ("none reached" if asked else "")
 
 
-def _level(doc: Doc) -> str:
-    asked = any(f.get("metric") in ("dtp", "pdtp") for f in words.rules(doc))
-    return plain(doc.get("level"), 20) or ("none reached" if asked else "")
-
-
-def _version(policy: Mapping[str, Any]) -> str:
-    return f" {plain(policy['version'], 20)}" if policy.get("version") else ""
-
-
-def counts(s: Mapping[str, Any]) -> str:
+def counts(s: SubjectFacts) -> str:
     """Return how many records and people the training data hold."""
-    records, units = s.get("n_records"), s.get("n_units")
-    if not records:
+    if not s.n_records:
         return ""
-    people = f" of {number(units)} people or units" if units and units != records else ""
-    return f"{number(records)} records{people}"
-
-
-def signer(doc: Doc) -> str:
-    """Return who signed, or that nobody did."""
-    who = doc.get("signer")
-    if isinstance(who, Mapping):
-        advisory = " (advisory: the signer also ran the check)" if who.get("advisory") else ""
-        return f"{plain(who.get('name') or who.get('key_id'), 60)}{advisory}"
-    return plain(who, 60) or "not signed: a signature is a separate step"
+    people = f" of {number(s.n_units)} people or units" if s.n_units not in (0, s.n_records) else ""
+    return f"{number(s.n_records)} records{people}"
 
 
 def short(digest: Any) -> str:
@@ -221,24 +204,23 @@ def short(digest: Any) -> str:
     return f"{head}:{tail[:12]}…" if len(tail) > 12 else text
 
 
-def row(finding: Mapping[str, Any]) -> dict[str, str]:
+def row(finding: Finding) -> dict[str, str]:
     """Return one line of the rule table."""
-    outcome = str(finding.get("outcome"))
-    precondition = str(finding.get("rule", "")).startswith("precondition:")
+    precondition = words.is_condition(finding)
     quiet = precondition or words.measured(finding) == "not measured"
-    meaning = finding.get("message") if quiet else finding.get("meaning") or finding.get("message")
-    waived = f" Waived: {plain(finding['waiver'], 100)}." if finding.get("waiver") else ""
+    meaning = finding.message if quiet else finding.meaning or finding.message
+    waived = f" Waived: {plain(finding.waiver, 100)}." if finding.waiver else ""
     return {
-        "tone": _TONE.get(outcome, "bad"),
-        "result": words.RESULT.get(outcome, "Not decided") + (" (waived)" if waived else ""),
+        "tone": _TONE[finding.outcome],
+        "result": words.RESULT[finding.outcome] + (" (waived)" if waived else ""),
         "title": words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
         "limit": "should hold" if precondition else words.limit(finding),
-        "meaning": _stop(_capital(plain(meaning))) + waived,
+        "meaning": _stop(capital(plain(meaning))) + waived,
     }
 
 
-def _held(held: Sequence[Mapping[str, Any]], unheld: Sequence[Mapping[str, Any]]) -> str:
+def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:
     if not held:
         return "No precondition was checked."
     if not unheld:
@@ -246,67 +228,57 @@ def _held(held: Sequence[Mapping[str, Any]], unheld: Sequence[Mapping[str, Any]]
     return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others are in the table."
 
 
-def steps(doc: Doc) -> list[str]:
+def steps(doc: ReportDocument) -> list[str]:
     """Return what to do next: the gate's plan with effect and cost, else each rule's own advice."""
     told = []
-    for step in reading.rows(doc.get("next_steps")):
-        extra = [f"{k}: {plain(step[k], 300)}" for k in ("effect", "cost") if step.get(k)]
-        told.append(_stop(_capital(plain(step.get("action"), 300)) + (f" ({'; '.join(extra)})" if extra else "")))
-    advice = [plain(f.get("advice"), 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.get("advice")]
-    told += [_stop(_capital(a)) for a in dict.fromkeys(advice)]
+    for step in doc.next_steps:
+        extra = [f"{k}: {plain(v, 300)}" for k, v in (("effect", step.effect), ("cost", step.cost)) if v]
+        told.append(_stop(capital(plain(step.action, 300)) + (f" ({'; '.join(extra)})" if extra else "")))
+    advice = [plain(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
+    told += [_stop(capital(a)) for a in dict.fromkeys(advice)]
     if told:
         return told
-    if doc.get("approved"):
-        until = f" before {moment(doc.get('expires'))}, and" if doc.get("expires") else ""
+    if doc.approved:
+        until = f" before {moment(doc.expires)}, and" if doc.expires else ""
         return [f"Sign and promote this version; check again{until} whenever data, code or parameters change."]
     return ["Read the finding above, change the training or supply what is missing, and check again."]
 
 
-def waiver(w: Mapping[str, Any]) -> str:
+def waiver(w: WaiverRow) -> str:
     """Return one waiver as a sentence."""
-    state = plain(w.get("status"), 40)
-    until = f", until {moment(w.get('expires'))}" if w.get("expires") else ""
-    people = f", approved by {plain(w.get('approver'), 40)}" if w.get("approver") else ""
-    return _stop(
-        f"{plain(w.get('rule'), 40)}{f' ({state})' if state else ''}: {plain(w.get('reason'), 300)}{people}{until}"
-    )
+    told = f"{plain(w.rule, 40)} ({plain(w.status, 40)}): {plain(w.reason, 300)}"
+    return _stop(f"{told}, approved by {plain(w.approver, 40)}, until {moment(w.expires)}")
 
 
-def changes(doc: Doc) -> str:
+def changes(doc: ReportDocument) -> str:
     """Return what changed since the last approved version, in one sentence; empty without a comparison."""
-    comparison = doc.get("comparison")
-    return _stop(plain(comparison.get("summary"))) if isinstance(comparison, Mapping) else ""
+    return _stop(plain(doc.comparison.summary)) if doc.comparison else ""
 
 
-def _since(doc: Doc) -> str:
-    old = reading.mapping(reading.mapping(doc.get("comparison")).get("old"))
-    if old.get("outcome") in ("passed", "warned"):
+def _since(doc: ReportDocument) -> str:
+    old = doc.comparison and doc.comparison.old
+    if old and old.outcome.releases:
         return "Since the last approved version"
-    return f"Since version {plain(old.get('version'), 20) or 'before'}"
+    return f"Since version {plain(old.version, 20) if old and old.version else 'before'}"
 
 
-def _candidates(held: Sequence[Mapping[str, Any]]) -> list[str]:
+def _candidates(held: Sequence[Finding]) -> list[str]:
     """Return what makes the people that attacks are judged by unfit for it: said here, however many rules there are."""
     names = ("precondition:near_overlap", "precondition:same_population")
-    told = [plain(f.get("message"), 220) for f in held if f.get("rule") in names and f.get("outcome") != "passed"]
-    return [_stop(_capital(t)) for t in told]
+    told = [plain(f.message, 220) for f in held if f.rule in names and f.outcome is not Outcome.PASSED]
+    return [_stop(capital(t)) for t in told]
 
 
-def _not_tested(doc: Doc) -> list[str]:
+def _not_tested(doc: ReportDocument) -> list[str]:
     tested = words.kinds_tested(doc)
     missing = [k for k in words.ATTACK_KINDS if k not in tested]
     return [f"Not tested: {', '.join(missing)}."] if missing else []
 
 
-def verify(doc: Doc) -> str:
+def verify(doc: ReportDocument) -> str:
     """Return the command that checks the statement attached to this version."""
-    s = reading.subject(doc)
-    uri = plain(s.get("uri"), 120)
+    uri = plain(doc.subject.uri, 120)
     return f"privgate verify {uri}" if uri else ""
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _stop(text: str) -> str:

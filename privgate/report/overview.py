@@ -1,14 +1,17 @@
 """The overview: every production model on one page, with verdict, policy, expiry, worst unit, last check."""
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from privgate.report import front, reading
+from privgate.errors import SubjectError
+from privgate.report import front
 from privgate.report.page import environment
-from privgate.report.reading import Doc
-from privgate.report.text import fold, moment, number, plain, real
+from privgate.report.schema import ReportDocument, SubjectFacts, read
+from privgate.report.text import fold, moment, number, plain
+from privgate.verdict import Outcome
 
 
 def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
@@ -38,50 +41,56 @@ def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
 
 
 def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
-    doc = row if "schema" in row else reading.mapping(row.get("document"))
-    named = {**reading.subject(doc), **{k: row[k] for k in ("name", "version") if row.get(k) and "schema" not in row}}
+    given = row if "schema" in row else row.get("document")
+    problem = plain(row.get("problem"), 200)
+    doc = None
+    if given and not problem:
+        try:
+            doc = read(given)
+        except SubjectError as exc:
+            problem = plain(exc, 200)
+    named = doc.subject if doc else SubjectFacts()
+    called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and "schema" not in row}
     base = {
-        "model": front.subject({"subject": named}),
+        "model": front.subject(named.model_copy(update=called)),
         "alias": plain(row.get("alias"), 40),
         "href": _href(row.get("href")),
     }
-    problem = plain(row.get("problem"), 200)
-    if not doc or problem:
+    if doc is None:
         state = "report unusable" if problem else "never checked"
         told = {"tone": "bad", "verdict": state.capitalize(), "note": problem, "order": 0}
         return {**base, **told, "policy": "", "expires": "", "worst": "", "checked": ""}
     page = front.view(doc)
-    late = _late(doc.get("expires"), now)
-    policy = reading.mapping(doc.get("policy"))
-    released = doc.get("approved") is True and not late
+    late = _late(doc.expires, now)
+    released = doc.approved and not late
     return {
         **base,
         "tone": page["tone"] if not late else "bad",
         "verdict": page["decision"] + (", expired" if late else ""),
         "note": "",
-        "order": 3 if released and doc.get("outcome") == "passed" else (2 if released else 1),
-        "policy": plain(policy.get("name"), 40),
-        "expires": moment(doc.get("expires")) or "no statement",
+        "order": 3 if released and doc.outcome is Outcome.PASSED else (2 if released else 1),
+        "policy": plain(doc.policy.name, 40),
+        "expires": moment(doc.expires) or "no statement",
         "worst": _worst(doc),
-        "checked": moment(doc.get("decided_at")) or "not recorded",
+        "checked": moment(doc.decided_at) or "not recorded",
     }
 
 
-def _worst(doc: Doc) -> str:
-    worst = reading.rows(reading.mapping(doc.get("units")).get("worst"))
-    if not worst:
+def _worst(doc: ReportDocument) -> str:
+    if not doc.units or not doc.units.worst:
         return "not measured"
-    first = worst[0]
-    change = max(real(first.get(k)) for k in ("pdtp", "dtp_lower"))
-    return f"{plain(first.get('unit'), 16)[:8]}: {fold(change)} ({number(change)} nats)"
+    first = doc.units.worst[0]
+    # what has no figure is the worst
+    change = max((first.pdtp, first.dtp_lower), key=lambda v: math.inf if math.isnan(v) else v)
+    return f"{plain(first.unit, 16)[:8]}: {fold(change)} ({number(change)} nats)"
 
 
-def _late(expires: Any, now: str) -> bool:
+def _late(expires: str, now: str) -> bool:
     """Whether a report's time is over; a date that cannot be read is over."""
     if not expires or not now:
         return False
     try:
-        return _moment(str(expires)) <= _moment(now)
+        return _moment(expires) <= _moment(now)
     except ValueError:
         return True
 

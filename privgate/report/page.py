@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.report import comparison, front
-from privgate.report.reading import Doc
+from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections import sections
 from privgate.report.sections.comparison import blocks
 from privgate.report.text import plain
@@ -36,10 +36,10 @@ def environment() -> Any:
     return env
 
 
-def render(doc: Doc) -> str:
+def render(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as a self-contained HTML page."""
-    if doc.get("schema") == comparison.SCHEMA:
-        told = comparison.view(doc)
-        return str(environment().get_template("comparison.html").render(title=told["title"], parts=blocks(doc)))
+    if isinstance(doc, Comparison):
+        page = environment().get_template("comparison.html")
+        return str(page.render(title=comparison.title(doc), parts=blocks(doc)))
     shown = environment().get_template("report.html").render(front=front.view(doc), sections=sections(doc), doc=doc)
     return str(shown)

@@ -1,21 +1,19 @@
 """The Markdown summary: one page for CI and for the model version's description."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from privgate.report import comparison, front
 from privgate.report.blocks import Chart, Table, Text
+from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections.comparison import blocks
 from privgate.report.text import markdown
 
-#: bytes; a CI step's summary may hold 1 MiB, and a page is far less
-LARGEST = 200 * 1024
 _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
 
 
-def render(doc: Mapping[str, Any]) -> str:
+def render(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as one page of Markdown; no line begins with foreign text."""
-    if doc.get("schema") == comparison.SCHEMA:
+    if isinstance(doc, Comparison):
         return _comparison(doc)
     page = front.view(doc)
     lines = [
@@ -47,8 +45,8 @@ def _row(row: Mapping[str, str]) -> str:
     return f"| {' | '.join(markdown(c) for c in cells)} |"
 
 
-def _comparison(doc: Mapping[str, Any]) -> str:
-    lines = [f"## {markdown(comparison.view(doc)['title'])}", ""]
+def _comparison(doc: Comparison) -> str:
+    lines = [f"## {markdown(comparison.title(doc))}", ""]
     for block in blocks(doc):
         if isinstance(block, Text):
             lines += [f"**{markdown(block.text)}**", ""]

@@ -73,6 +73,7 @@ def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str
     return {
         "n": len(error),
         "close": int(close.sum()),
+        "everybody": False,
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
         "figures": {},

@@ -2,20 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
-from privgate.report import reading
-from privgate.report.reading import Doc
-from privgate.report.text import fold, number, percent, plain, real
-
-#: worst first, as the rule table shows them
-ORDER = ("failed", "inconclusive", "warned", "passed")
+from privgate.evidence import AttackResult
+from privgate.policy.rules import about
+from privgate.report.schema import ReportDocument, RuleChange, RuleFigures
+from privgate.report.text import fold, number, percent, plain
+from privgate.verdict import Finding, Outcome
 
 RESULT: Mapping[str, str] = {
-    "passed": "Met",
-    "warned": "Warning",
-    "inconclusive": "Not decided",
-    "failed": "Broken",
+    Outcome.PASSED: "Met",
+    Outcome.WARNED: "Warning",
+    Outcome.INCONCLUSIVE: "Not decided",
+    Outcome.FAILED: "Broken",
 }
 
 NOT_SHOWN: tuple[str, ...] = (
@@ -26,94 +24,91 @@ NOT_SHOWN: tuple[str, ...] = (
 )
 
 
-#: what DTP rules say nothing about
-_ATTACK_METRICS = ("attack_accuracy", "attack_advantage", "attack_tpr", "dp_epsilon", "dp_attack_accuracy_bound")
-
-
-def no_attack_limited(doc: Doc) -> str:
+def no_attack_limited(doc: ReportDocument) -> str:
     """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
-    found = reading.findings(doc)
-    if not any(f.get("metric") in ("dtp", "pdtp") for f in found):
+    if not any(about(f.metric).per_unit for f in doc.findings):
         return ""
-    if any(f.get("metric") in _ATTACK_METRICS and f.get("mode") != "warn" for f in found):
+    if any(about(f.metric).limits_attacks and f.mode != "warn" for f in doc.findings):
         return ""
-    warmth = real(reading.mapping(reading.subject(doc).get("release")).get("temperature", 1.0))
+    warmth = doc.subject.release.temperature
     declared = (
         "" if warmth == 1 else f" Dividing scores by the declared temperature {number(warmth)} stops none either."
     )
     return f"A limit on influence stops no attack, and no rule here limits attacks; dtp-1-attacks does.{declared}"
 
 
-def direct_only(doc: Doc) -> bool:
+def direct_only(doc: ReportDocument) -> bool:
     """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
-    return any(f.get("metric") == "pdtp" for f in reading.findings(doc)) and not _met_for_all(doc)
+    return any(about(f.metric).direct_only for f in doc.findings) and not _met_for_all(doc)
 
 
-def _met_for_all(doc: Doc) -> list[Mapping[str, Any]]:
+def _met_for_all(doc: ReportDocument) -> list[Finding]:
     """Return the met ``dtp`` rules that limit every unit; a quantile or a share leaves some people out."""
     return [
         f
-        for f in reading.findings(doc)
-        if f.get("metric") == "dtp"
-        and f.get("outcome") == "passed"
-        and f.get("unit") == "nats"
-        and not f.get("waiver")
-        and "quantile" not in str(f.get("request"))
-        and "share" not in str(f.get("request"))
+        for f in doc.findings
+        if about(f.metric).over_all_queries
+        and f.outcome is Outcome.PASSED
+        and f.unit == "nats"
+        and not f.waiver
+        and "quantile" not in f.request
+        and "share" not in f.request
     ]
 
 
-def level(doc: Doc) -> str:
+def level(doc: ReportDocument) -> str:
     """Return the DTP level that was reached, such as ``"DTP-1"``; empty unless a ``dtp`` rule passed and all hold."""
-    limits = [real(f.get("limit")) for f in _met_for_all(doc)]
-    if not doc.get("approved") or not limits or math.isnan(min(limits)):
+    limits = [f.limit for f in _met_for_all(doc)]
+    if not doc.approved or not limits or math.isnan(min(limits)):
         return ""
     return f"DTP-{number(min(limits))}"
 
 
-def decision(doc: Doc) -> str:
+def decision(doc: ReportDocument) -> str:
     """Return the decision in a few words, lower case, such as "approved" or "blocked"."""
-    outcome = doc.get("outcome")
-    if doc.get("observed"):
+    if doc.observed:
         return f"observed only, nothing enforced (the rules would say: {_bare(doc)})"
-    if outcome not in ORDER:
-        return "blocked: this report names no known outcome"
     return _bare(doc)
 
 
-def _bare(doc: Doc) -> str:
-    outcome = doc.get("outcome")
-    if outcome == "failed":
+def _bare(doc: ReportDocument) -> str:
+    if doc.outcome is Outcome.FAILED:
         return "blocked"
-    if outcome == "inconclusive":
-        screened = reading.mapping(reading.detail(doc).get("mode")).get("used") == "screen"
-        return "blocked: screened, not certified" if screened else "blocked: not enough evidence"
+    if doc.outcome is Outcome.INCONCLUSIVE:
+        return "blocked: screened, not certified" if mode(doc) == "screen" else "blocked: not enough evidence"
     scope = " for direct queries only" if direct_only(doc) else ""
-    if outcome == "warned":
-        waived = any(f.get("waiver") for f in reading.findings(doc))
+    if doc.outcome is Outcome.WARNED:
+        waived = any(f.waiver for f in doc.findings)
         return f"approved{scope}, {'under a waiver' if waived else 'with warnings'}"
     return f"approved{scope}"
 
 
-def rules(doc: Doc) -> list[Mapping[str, Any]]:
+def mode(doc: ReportDocument) -> str:
+    """Return how closely leave-one-out answered: all, max or screen."""
+    return doc.evidence.run.mode.used if doc.evidence.run.mode else "all"
+
+
+def rules(doc: ReportDocument) -> list[Finding]:
     """Return the findings of rules, worst first, otherwise in the policy's order."""
-    found = [f for f in reading.findings(doc) if not str(f.get("rule", "")).startswith("precondition:")]
-    return sorted(found, key=badness)
+    return sorted((f for f in doc.findings if not is_condition(f)), key=badness)
 
 
-def preconditions(doc: Doc) -> list[Mapping[str, Any]]:
+def preconditions(doc: ReportDocument) -> list[Finding]:
     """Return the findings of preconditions, worst first."""
-    found = [f for f in reading.findings(doc) if str(f.get("rule", "")).startswith("precondition:")]
-    return sorted(found, key=badness)
+    return sorted((f for f in doc.findings if is_condition(f)), key=badness)
 
 
-def badness(finding: Mapping[str, Any]) -> int:
-    """Return the place in ``ORDER``; an outcome nobody knows is the worst."""
-    outcome = finding.get("outcome")
-    return ORDER.index(outcome) if outcome in ORDER else 0
+def is_condition(finding: Finding) -> bool:
+    """Whether this is a precondition's finding, not a rule's."""
+    return finding.rule.startswith("precondition:")
 
 
-def figure(value: Any, unit: str, *, against: float = math.nan) -> str:
+def badness(finding: Finding) -> int:
+    """Return 0 for the worst outcome, larger for better ones."""
+    return -finding.outcome.rank
+
+
+def figure(x: float, unit: str, *, against: float = math.nan) -> str:
     """Return a number with its unit; nats as a factor first, fractions as percentages.
 
     Examples
@@ -121,7 +116,6 @@ def figure(value: Any, unit: str, *, against: float = math.nan) -> str:
     >>> figure(1.0, "nats"), figure(0.5, "fraction"), figure(12, "records")
     ('2.72-fold (1 nat)', '50 %', '12 records')
     """
-    x = real(value)
     if math.isnan(x):
         return "not measured"
     if unit == "nats":
@@ -131,24 +125,28 @@ def figure(value: Any, unit: str, *, against: float = math.nan) -> str:
     return _short(x, unit, against) + (f" {unit}" if unit not in ("", "fraction") else "")
 
 
-def _unit(finding: Mapping[str, Any]) -> str:
+def unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
-    return "epsilon" if str(finding.get("metric", "")).startswith("dp_epsilon") else plain(finding.get("unit"), 20)
+    return about(finding.metric).written_as or plain(finding.unit, 20)
 
 
 def _nats(x: float, against: float = math.nan) -> str:
     return f"{number(x, against=against)} nat{'' if x == 1 else 's'}"
 
 
-def measured(finding: Mapping[str, Any]) -> str:
+def measured(finding: Finding) -> str:
     """Return what was measured with its interval, in one phrase."""
-    unit = _unit(finding)
-    value, low, high, limit = (real(finding.get(k)) for k in ("value", "low", "high", "limit"))
+    return interval(finding, unit(finding), finding.direction)
+
+
+def interval(figures: Finding | RuleFigures, unit: str, direction: str) -> str:
+    """Return a figure with its interval beside a limit, in one phrase."""
+    value, low, high, limit = figures.value, figures.low, figures.high, figures.limit
     if math.isnan(low) or math.isnan(high):
         return "not measured" if math.isnan(value) else f"about {figure(value, unit)}, no interval"
     if low == high or number(low, against=limit) == number(high, against=limit):
         # certain within rounding: the end nearer to breaking the limit is the one to show
-        low = low if finding.get("direction") == "min" else high
+        low = low if direction == "min" else high
         return "unlimited" if math.isinf(low) else figure(low, unit, against=limit)
     if math.isinf(high):
         return (
@@ -173,12 +171,12 @@ def _short(x: float, unit: str, against: float) -> str:
     return percent(x) if x == against or percent(x) != percent(against) else percent(x, 8)
 
 
-def limit(finding: Mapping[str, Any]) -> str:
+def limit(finding: Finding | RuleChange) -> str:
     """Return the limit in words: "at most 2.72-fold (1 nat)"."""
-    if math.isnan(real(finding.get("limit"))):
+    if math.isnan(finding.limit):
         return "none"
-    word = "at least" if finding.get("direction") == "min" else "at most"
-    return f"{word} {figure(finding.get('limit'), _unit(finding))}"
+    word = "at least" if finding.direction == "min" else "at most"
+    return f"{word} {figure(finding.limit, unit(finding))}"
 
 
 #: what EDPB Opinion 28/2024 expects structured testing to cover, in our words
@@ -191,10 +189,14 @@ ATTACK_KINDS = (
 )
 
 
-def kinds_tested(doc: Doc) -> set[str]:
+def attacks(doc: ReportDocument) -> tuple[AttackResult, ...]:
+    """Return all attacks that were tried."""
+    return doc.evidence.membership.attacks if doc.evidence.membership else ()
+
+
+def kinds_tested(doc: ReportDocument) -> set[str]:
     """Return the kinds of attack that really ran; leave-one-out figures are no attack."""
-    attacks = [a for a in reading.rows(reading.detail(doc).get("attacks")) if not a.get("problem")]
-    return {str(a.get("kind") or "membership inference") for a in attacks}
+    return {a.kind for a in attacks(doc) if a.figures}
 
 
 #: names of preconditions, in words
@@ -220,23 +222,23 @@ _CONDITIONS: Mapping[str, str] = {
 }
 
 
-def condition(name: Any) -> str:
+def condition(name: str) -> str:
     """Return a precondition's name in words."""
-    raw = str(name or "")
-    if raw.startswith("certificate_"):
-        return (
-            f"Real models keep within the certificate ({plain(raw.removeprefix('certificate_').replace('_', ' '), 40)})"
-        )
-    if raw.startswith("recheck_"):
-        return f"Fast engine agrees with retraining ({plain(raw.removeprefix('recheck_').replace('_', ' '), 40)})"
-    told = _CONDITIONS.get(raw) or plain(raw.replace("_", " "), 60)
-    return told[:1].upper() + told[1:]
+    if name.startswith("certificate_"):
+        theorem = plain(name.removeprefix("certificate_").replace("_", " "), 40)
+        return f"Real models keep within the certificate ({theorem})"
+    if name.startswith("recheck_"):
+        return f"Fast engine agrees with retraining ({plain(name.removeprefix('recheck_').replace('_', ' '), 40)})"
+    return capital(_CONDITIONS.get(name) or plain(name.replace("_", " "), 60))
 
 
-def title(finding: Mapping[str, Any]) -> str:
+def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
-    rule = str(finding.get("rule") or "")
-    if rule.startswith("precondition:"):
-        return condition(rule.removeprefix("precondition:"))
-    told = plain(finding.get("title") or rule, 80) or "unnamed rule"
-    return told[:1].upper() + told[1:]
+    if finding.rule.startswith("precondition:"):
+        return condition(finding.rule.removeprefix("precondition:"))
+    return capital(plain(finding.title or finding.rule, 80) or "unnamed rule")
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital."""
+    return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""A real headless Chromium, and the example reports opened in it from disk."""
+"""A real headless Chromium, and the reports of real runs opened in it from disk."""
 
 import importlib.util
 import shutil
@@ -10,6 +10,8 @@ import pytest
 
 from privgate import report
 
+#: runs whose reports are opened
+SHOWN = ("refuted", "direct", "attacked", "undecided", "screened", "stopped", "private")
 ARGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
@@ -38,8 +40,9 @@ def axe_source():
 
 
 @pytest.fixture(scope="session")
-def examples():
-    name = "example_reports"
+def runs():
+    """The module that reads the goldens of real runs."""
+    name = "real_runs"
     if name not in sys.modules:
         path = Path(__file__).parents[1] / "report" / f"{name}.py"
         spec = importlib.util.spec_from_file_location(name, path)
@@ -48,16 +51,34 @@ def examples():
     return sys.modules[name]
 
 
+def crowded(doc, comparison):
+    """Return the document with page one as full as it can get: eight long rules, waivers, steps and changes."""
+    long = "for every person in the data: without this person, the probability of some answer changes a great deal " * 4
+    findings = [
+        {**f, "rule": f"{f['rule']}_{i}", "title": f"{f['title']}, over all people and every group", "meaning": long}
+        for i in range(3)
+        for f in doc["findings"]
+        if not f["rule"].startswith("precondition:")
+    ]
+    return {
+        **doc,
+        "subject": {**doc["subject"], "name": "income-" + "x" * 80, "uri": "models:/" + "y" * 200},
+        "findings": findings,
+        "comparison": {**comparison, "summary": long},
+        "waivers": [{**w, "reason": long, "approver": "c.rossi" * 10} for w in doc["waivers"] * 3],
+        "next_steps": [dict.fromkeys(step, long) for step in doc["next_steps"] * 3],
+    }
+
+
 @pytest.fixture(scope="session")
-def pages(examples, tmp_path_factory):
+def pages(runs, tmp_path_factory):
     """Every page that privgate writes, on disk: name -> path."""
     folder = tmp_path_factory.mktemp("pages")
-    docs = {k: report.document(getattr(examples, k)(), hash_key=examples.KEY) for k in examples.ALL}
-    old = report.document(examples.blocked(version="2", recipe=examples.recipe(alpha=1.0)), hash_key=examples.KEY)
-    docs["approved"] = report.document(examples.approved(), hash_key=examples.KEY, baseline=old)
-    docs["crowded"] = examples.crowded(docs["tree_blocked"], docs["approved"]["comparison"])
+    docs = {k: runs.document(k) for k in SHOWN}
+    docs["compared"] = runs.compared()
+    docs["crowded"] = crowded(docs["attacked"], docs["compared"]["comparison"])
     made = {k: report.render(d, "html") for k, d in docs.items()}
-    made["comparison"] = report.render(docs["approved"]["comparison"], "html")
+    made["comparison"] = report.render(docs["compared"]["comparison"], "html")
     rows = [
         {"document": d, "name": k, "version": "3", "alias": "production", "href": f"{k}.html"} for k, d in docs.items()
     ]

@@ -9,12 +9,14 @@ import pytest
 pytestmark = pytest.mark.browser
 
 PAGES = (
-    "approved",
-    "blocked",
+    "compared",
+    "refuted",
     "direct",
-    "tree_blocked",
-    "inconclusive",
-    "dp_trained",
+    "attacked",
+    "undecided",
+    "screened",
+    "stopped",
+    "private",
     "crowded",
     "comparison",
     "index",
@@ -114,7 +116,7 @@ def test_nothing_sticks_out_sideways_at_400_percent_and_on_a_phone(opened, name,
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("name", ["tree_blocked", "dp_trained"])
+@pytest.mark.parametrize("name", ["attacked", "private"])
 def test_everything_can_be_reached_by_keyboard_in_reading_order(opened, name):
     page = opened(name, viewport={"width": 1280, "height": 900})
     wanted = page.evaluate(FOCUSABLE)
@@ -130,7 +132,7 @@ def test_everything_can_be_reached_by_keyboard_in_reading_order(opened, name):
 
 
 def test_a_folded_table_opens_by_keyboard(opened):
-    page = opened("tree_blocked")
+    page = opened("attacked")
     summary = page.locator("summary").first
     summary.focus()
 
@@ -140,7 +142,7 @@ def test_a_folded_table_opens_by_keyboard(opened):
 
 
 def test_the_skip_link_leads_past_page_one(opened):
-    page = opened("tree_blocked", viewport={"width": 1280, "height": 900})
+    page = opened("attacked", viewport={"width": 1280, "height": 900})
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
 
@@ -167,7 +169,7 @@ def test_reads_the_same_without_javascript_and_in_a_sandboxed_frame(browser, pag
 
 def test_light_dark_and_print_differ_where_they_should(opened):
     colour = "getComputedStyle(document.body).backgroundColor"
-    page = opened("tree_blocked", color_scheme="dark")
+    page = opened("attacked", color_scheme="dark")
     dark = page.evaluate(colour)
     page.emulate_media(media="print", color_scheme="dark")
     printed = page.evaluate(colour)
@@ -187,7 +189,7 @@ def test_the_verdict_needs_no_colour(opened, name):
 
 
 def test_headings_descend_one_step_at_a_time(opened):
-    page = opened("tree_blocked")
+    page = opened("attacked")
 
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
 
@@ -196,12 +198,13 @@ def test_headings_descend_one_step_at_a_time(opened):
     assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
 
 
-def test_hostile_names_run_nothing_in_the_browser(browser, examples, tmp_path):
+def test_hostile_names_run_nothing_in_the_browser(browser, runs, tmp_path):
     from privgate import report
 
     hostile = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>\u202e</title>"
-    doc = report.document(examples.tree_blocked(name=hostile), hash_key=examples.KEY)
-    for attack in doc["evidence"]["detail"]["attacks"]:
+    doc = runs.document("attacked")
+    doc["subject"]["name"] = hostile
+    for attack in doc["evidence"]["membership"]["attacks"]:
         attack["title"] = hostile
     path = tmp_path / "hostile.html"
     path.write_text(report.render(doc, "html"), encoding="utf-8")

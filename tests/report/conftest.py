@@ -1,4 +1,4 @@
-"""The example verdicts, as a fixture."""
+"""The real runs, as fixtures."""
 
 import importlib.util
 import sys
@@ -16,6 +16,6 @@ def _load(name):
 
 
 @pytest.fixture(scope="session")
-def examples():
-    """The module that builds example verdicts."""
-    return _load("example_reports")
+def runs():
+    """The module that reads the goldens of real runs."""
+    return _load("real_runs")

@@ -1,18 +1,21 @@
-"""Laws that hold for every example verdict in every format."""
+"""Laws that hold for the report of every real run in every format."""
 
 import json
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 from xml.etree import ElementTree as ET
 
-import jsonschema
 import pytest
+from pydantic import ValidationError
 
 from privgate import report
+from privgate.report import schema
 from privgate.report.text import markdown, plain
 
-KINDS = ("approved", "blocked", "direct", "tree_blocked", "inconclusive", "dp_trained")
+KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
+         "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
+#: of these, the runs that together fill every section: those whose texts are made hostile
+WRITTEN = ("refuted", "screened", "stopped", "attacked", "private", "waived")
 FORMATS = ("html", "markdown", "junit")
 # letters, digits and symbols that a format, a terminal or a log could obey
 HOSTILE = (
@@ -20,12 +23,12 @@ HOSTILE = (
     "\u202egnp.exe\u2066\u200f\x1b[31m\x00 a|b `c` **d** [e](javascript:alert(4)) ![f](http://evil.test/g.png) @team\n"
     "::error file=x::boo\n##[error]boo\n# h1\n- [ ] x\r\n</svg></style></title>]]>-->\ud800" + "A" * 10_000
 )
-BANNED = r"\b(safe|anonymous|private|compliant|certified|privacy score)\b"
+BANNED = r"\b(safe|anonymous|private|compliant|(?<!not )certified|privacy score)\b"
 
 
 @pytest.fixture(scope="module")
-def documents(examples):
-    return {kind: report.document(getattr(examples, kind)(), hash_key=examples.KEY) for kind in KINDS}
+def documents(runs):
+    return {kind: runs.document(kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +45,8 @@ def rendered(documents):
     return get
 
 
-@pytest.fixture(scope="module")
-def schema():
-    return json.loads(files("privgate").joinpath("schemas/report-v1.json").read_text(encoding="utf-8"))
-
-
 def text_of(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_document_fits_the_published_schema(documents, schema, kind):
-    jsonschema.validate(documents[kind], schema)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,7 +62,6 @@ def test_every_finding_is_told_with_its_message(documents, rendered, kind):
     html = rendered(kind)
     junit = ET.fromstring(rendered(kind, "junit"))
 
-    assert "could not be drawn" not in html
     for finding in documents[kind]["findings"]:
         assert plain(finding["message"]).replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;") in html
     assert [c.get("name") for c in junit.iter("testcase")] == [
@@ -121,25 +113,45 @@ def test_ids_are_unique_and_links_lead_somewhere(documents, rendered, kind):
 
 
 def test_attacks_of_one_name_in_several_scopes_have_ids_of_their_own(documents):
-    doc = json.loads(json.dumps(documents["tree_blocked"]))
-    attacks = doc["evidence"]["detail"]["attacks"]
-    doc["evidence"]["detail"]["attacks"] = [
-        {**attacks[0], "scope": s, "where": w} for s, w in (("model", ""), ("class", "ü"), ("class", "ö"))
-    ]
+    doc = json.loads(json.dumps(documents["attacked"]))
+    attacks = doc["evidence"]["membership"]["attacks"]
+    doc["evidence"]["membership"]["attacks"] = [{**attacks[0], "scope": s} for s in ("model", "class", "ü")]
 
     ids = re.findall(r'\bid="([^"]+)"', report.render(doc, "html"))
 
     assert len(ids) == len(set(ids))
 
 
-def poisoned(value):
-    """Replace every foreign text of a document by the hostile one; keep what the schema fixes."""
-    fixed = {"schema", "outcome", "direction", "mode", "kind", "decision", "level", "metric"}
+def poisoned(doc):
+    """Replace every text of a document by the hostile one, but where only known words or another type may stand."""
+    made = _hostile(doc)
+    made["schema"] = doc["schema"]
+    while True:
+        try:
+            schema.ReportDocument.model_validate(made)
+        except ValidationError as exc:
+            for error in exc.errors():
+                _restore(made, doc, list(error["loc"]))
+        else:
+            return made
+
+
+def _hostile(value):
     if isinstance(value, dict):
-        return {k: v if k in fixed else poisoned(v) for k, v in value.items()}
+        return {k: _hostile(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [poisoned(v) for v in value]
+        return [_hostile(v) for v in value]
     return HOSTILE if isinstance(value, str) and value not in ("inf", "-inf", "nan") else value
+
+
+def _restore(made, doc, place):
+    """Put back the value at a place; places within a union name its branch too, which is no key."""
+    for key in place:
+        if (isinstance(doc, dict) and key in doc) or (isinstance(doc, list) and isinstance(key, int)):
+            holder, last = made, key
+            made, doc = made[key], doc[key]
+    assert holder[last] != doc, place
+    holder[last] = json.loads(json.dumps(doc))
 
 
 class Elements(HTMLParser):
@@ -157,7 +169,7 @@ def elements(html):
     return parser.found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, rendered, kind):
     clean = [e for k in KINDS for e in elements(rendered(k))]
     told = {t for t, _ in clean}
@@ -168,12 +180,11 @@ def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, re
     found = elements(html)
     assert {t for t, _ in found} <= told
     assert {a for _, names in found for a in names} <= attributes
-    assert "could not be drawn" not in html
     assert len(html) < 1_000_000
     html.encode("utf-8")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_hostile_text_never_commands_a_log_or_a_terminal(documents, rendered, kind, format_):
     text = rendered(kind, format_, hostile=True)
@@ -186,7 +197,7 @@ def test_hostile_text_never_commands_a_log_or_a_terminal(documents, rendered, ki
         assert "##[" not in text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_hostile_text_stays_within_its_markdown_cell(documents, rendered, kind):
     clean, text = (rendered(kind, "markdown", hostile=h) for h in (False, True))
 
@@ -200,7 +211,7 @@ def test_hostile_text_stays_within_its_markdown_cell(documents, rendered, kind):
     assert all(line.startswith(("## ", "**", "- **", "|", "<", "*", "All", "")) for line in text.splitlines())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_hostile_text_leaves_junit_well_formed(documents, rendered, kind):
     tree = ET.fromstring(rendered(kind, "junit", hostile=True))
 
@@ -216,19 +227,3 @@ def test_markdown_escapes_what_a_reader_would_obey():
     assert (
         markdown("a|b\n::error ##[x] <b> @me") == "a&#124;b &#58;&#58;error &#35;&#35;&#91;x&#93; &#60;b&#62; &#64;me"
     )
-
-
-@pytest.mark.parametrize("broken", [3, "x", None, [], [1], {"a": 1}, [{"a": 1}], [[1, 2]], "nan", [None]])
-@pytest.mark.parametrize(
-    "key",
-    ["plan", "recheck", "seeds", "coverage", "attacks", "dp", "deletion", "certificates", "as_published", "release",
-     "environment", "trace", "comparison"],
-)  # fmt: skip
-def test_evidence_of_an_unexpected_form_never_costs_the_reader_page_one(documents, key, broken):
-    doc = json.loads(json.dumps(documents["blocked"]))
-    doc["evidence"]["detail"][key] = broken
-    doc["comparison"] = broken if key == "comparison" else None
-    doc["units"] = None  # drawing its charts again each time would only take long
-
-    for format_ in FORMATS:
-        assert "locked" in report.render(doc, format_)

@@ -7,61 +7,60 @@ import pytest
 
 from privgate import report
 from privgate.errors import UsageError
+from privgate.report.pseudonyms import Pseudonyms
 
 NAMES = ["report.json", "records.parquet", "report.html", "summary.md", "junit.xml"]
 
 
 @pytest.fixture(scope="module")
 def schema():
-    return json.loads(files("privgate").joinpath("schemas/report-v1.json").read_text(encoding="utf-8"))
+    return json.loads(files("privgate").joinpath("schemas/report-v2.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("kind", ["approved", "blocked"])
-def test_writes_every_file_and_a_document_that_fits_the_schema(examples, schema, tmp_path, kind):
-    paths = report.write(getattr(examples, kind)(), tmp_path, hash_key=examples.KEY)
+@pytest.mark.parametrize("kind", ["certified", "refuted"])
+def test_writes_every_file_and_a_document_that_fits_the_schema(runs, schema, tmp_path, kind):
+    paths = report.write(runs.verdict(kind), tmp_path, hash_key=runs.KEY)
 
     assert [p.name for p in paths] == NAMES
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(NAMES)
     jsonschema.validate(json.loads(paths[0].read_text(encoding="utf-8")), schema)
 
 
-def test_every_format_comes_from_the_json_alone(examples, tmp_path):
-    paths = report.write(examples.blocked(), tmp_path, hash_key=examples.KEY)
+def test_every_format_comes_from_the_json_alone(runs, tmp_path):
+    paths = report.write(runs.verdict("refuted"), tmp_path, hash_key=runs.KEY)
     stored = json.loads(paths[0].read_text(encoding="utf-8"))
 
     for format_, name in (("html", "report.html"), ("markdown", "summary.md"), ("junit", "junit.xml")):
         assert report.render(stored, format_).encode() == (tmp_path / name).read_bytes()
 
 
-def test_no_unit_name_is_written_anywhere_unless_asked(examples, tmp_path):
-    verdict = examples.blocked()
+def test_no_unit_name_is_written_anywhere_unless_asked(runs, tmp_path):
+    verdict = runs.verdict("refuted")
     names = [str(n).encode() for n in verdict.evidence.records["unit"]]
 
-    for path in report.write(verdict, tmp_path / "hashed", hash_key=examples.KEY):
+    for path in report.write(verdict, tmp_path / "hashed", hash_key=runs.KEY):
         content = path.read_bytes()
         assert not [n for n in names if n in content], path.name
 
-    raw = report.write(verdict, tmp_path / "raw", hash_key=examples.KEY, raw_unit_names=True)
+    raw = report.write(verdict, tmp_path / "raw", hash_key=runs.KEY, raw_unit_names=True)
     assert list(pd.read_parquet(raw[1])["unit"]) == list(verdict.evidence.records["unit"])
 
 
-def test_row_numbers_used_as_names_are_hashed_where_they_are_named(examples):
-    verdict = examples.blocked()
-    records = dict(verdict.evidence.records, unit=[str(i) for i in range(1000)])
-    names = report.document.__globals__["Pseudonyms"](examples.KEY, records["unit"])
+def test_row_numbers_used_as_names_are_hashed_where_they_are_named(runs):
+    names = Pseudonyms(runs.KEY, [str(i) for i in range(1000)])
 
     told = names.text("between 6.9 and inf nats (17); unit 17 of 1000", also="17")
 
     assert told == f"between 6.9 and inf nats (record {names.of('17')}); unit {names.of('17')} of 1000"
 
 
-def test_a_short_key_is_refused(examples, tmp_path):
+def test_a_short_key_is_refused(runs, tmp_path):
     with pytest.raises(UsageError, match="at least 16"):
-        report.write(examples.blocked(), tmp_path, hash_key=b"short")
+        report.write(runs.verdict("refuted"), tmp_path, hash_key=b"short")
 
 
-def test_an_earlier_report_survives_when_a_new_one_cannot_be_written(examples, tmp_path, monkeypatch):
-    report.write(examples.approved(), tmp_path, hash_key=examples.KEY)
+def test_an_earlier_report_survives_when_a_new_one_cannot_be_written(runs, tmp_path, monkeypatch):
+    report.write(runs.verdict("certified"), tmp_path, hash_key=runs.KEY)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
     def full_disk(*args, **kw):
@@ -69,19 +68,11 @@ def test_an_earlier_report_survives_when_a_new_one_cannot_be_written(examples, t
 
     monkeypatch.setattr("privgate.report.files.render", full_disk)
     with pytest.raises(OSError, match="No space"):
-        report.write(examples.blocked(), tmp_path, hash_key=examples.KEY)
+        report.write(runs.verdict("refuted"), tmp_path, hash_key=runs.KEY)
 
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    "document", [{}, [], None, {"schema": "privgate/report/v99"}, {"schema": "privgate/report/v1"}]
-)
-def test_what_is_no_report_is_refused(document):
-    with pytest.raises(UsageError):
-        report.render(document, "html")
-
-
-def test_an_unknown_format_is_refused(examples):
+def test_an_unknown_format_is_refused(runs):
     with pytest.raises(UsageError, match="known: html"):
-        report.render(report.document(examples.approved(), hash_key=examples.KEY), "pdf")
+        report.render(runs.document("certified"), "pdf")

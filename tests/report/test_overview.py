@@ -8,10 +8,8 @@ NOW = "2026-11-21T10:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def documents(examples):
-    return {
-        k: report.document(getattr(examples, k)(), hash_key=examples.KEY) for k in ("approved", "blocked", "direct")
-    }
+def documents(runs):
+    return {k: runs.document(k) for k in ("certified", "refuted", "direct", "rounded")}
 
 
 def rows_of(html):
@@ -19,39 +17,40 @@ def rows_of(html):
 
 
 def test_shows_verdict_policy_expiry_worst_unit_and_last_check(documents):
-    (row,) = rows_of(report.index([{**documents["approved"], "expires": "2027-02-01T00:00:00Z"}], now=NOW))
+    told_at = documents["certified"]["decided_at"][:16].replace("T", " ")
+    (row,) = rows_of(report.index([{**documents["certified"], "expires": "2027-02-01T00:00:00Z"}], now=NOW))
 
-    for told in ("credit, version 3", "Approved", "dtp-1", "2027-02-01 00:00 UTC", "2.27-fold", "2026-11-21 09:00 UTC"):
+    for told in ("credit, version 2", "Approved", "dtp-1", "2027-02-01 00:00 UTC", "1.43-fold", told_at):
         assert told in row
 
 
 def test_what_needs_attention_comes_first(documents):
     html = report.index(
         [
-            documents["approved"],
-            {"document": documents["blocked"], "name": "b"},
+            documents["certified"],
+            {"document": documents["refuted"], "name": "b"},
             {"document": None, "name": "never"},
-            {"document": {**documents["approved"], "expires": "2026-11-21T09:59:59Z"}, "name": "late"},
+            {"document": {**documents["certified"], "expires": "2026-11-21T09:59:59Z"}, "name": "late"},
         ],
         now=NOW,
     )
 
     names = [re.search(r"<bdi>(\w+)", r)[1] for r in rows_of(html)]
     assert names == ["never", "b", "late", "credit"]
-    assert "Approved, expired" in html
+    assert "Approved, with warnings, expired" in html
     assert "3 not approved, expired or never checked" in html
 
 
 def test_an_unreadable_expiry_is_over(documents):
-    assert "expired" in rows_of(report.index([{**documents["approved"], "expires": "soon"}], now=NOW))[0]
+    assert "expired" in rows_of(report.index([{**documents["certified"], "expires": "soon"}], now=NOW))[0]
 
 
 def test_without_a_date_the_page_says_that_expiry_was_not_checked(documents):
-    assert "Expiry was not checked" in report.index([documents["approved"]])
+    assert "Expiry was not checked" in report.index([documents["certified"]])
 
 
 def test_a_report_of_another_model_is_unusable(documents):
-    html = report.index([{"document": documents["approved"], "name": "other", "problem": "belongs to another model"}])
+    html = report.index([{"document": documents["certified"], "name": "other", "problem": "belongs to another model"}])
 
     assert "Report unusable" in html
     assert "Approved" not in html
@@ -61,11 +60,11 @@ def test_a_report_of_another_model_is_unusable(documents):
     "href", ["javascript:alert(1)", "//evil.test/", "/etc/passwd", "../up.html", "http://evil.test"]
 )
 def test_links_lead_only_to_reports_beside_the_page(documents, href):
-    assert "<a " not in rows_of(report.index([{"document": documents["approved"], "href": href}]))[0]
+    assert "<a " not in rows_of(report.index([{"document": documents["certified"], "href": href}]))[0]
 
 
 def test_a_link_with_odd_characters_is_encoded(documents):
-    html = report.index([{"document": documents["approved"], "href": 'a b"/report.html'}])
+    html = report.index([{"document": documents["certified"], "href": 'a b"/report.html'}])
 
     assert 'href="a%20b%22/report.html"' in html
 

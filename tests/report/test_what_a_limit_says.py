@@ -7,21 +7,20 @@ import pytest
 from privgate.evidence import Measurement
 from privgate.policy.rules import ALL
 from privgate.report import words
+from privgate.report.schema import read
 from privgate.report.sections import deletion
 
 
-def test_the_headline_of_deletion_names_prior_and_exception():
-    rows = [
-        {"rho": 0.5, "prior": 0.001, "capacity": 255},
-        {"rho": 0.9, "prior": 0.001, "capacity": 38, "failure": 0.001},
-    ]
-    section = deletion.section({"evidence": {"detail": {"deletion": rows}}})
+@pytest.mark.parametrize(("failure", "exception"), [(0.0, False), (0.001, True)])
+def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, exception):
+    doc = runs.document("private")
+    for row in doc["evidence"]["claims"]["deletion"]:
+        row |= {"prior": 0.001, "failure": failure}
+    section = deletion.section(read(doc))
     (said,) = (b.reading for b in section.blocks if hasattr(b, "reading"))
 
-    assert "38 people, each used with a chance of at most 0.1 %" in said
-    assert "except with probability 0.001" in said
-    bare = deletion.section({"evidence": {"detail": {"deletion": [{"rho": r, "capacity": 3} for r in (0.5, 0.9)]}}})
-    assert "does not name" in next(b.reading for b in bare.blocks if hasattr(b, "reading"))
+    assert "people, each used with a chance of at most 0.1 %" in said
+    assert ("except with probability 0.001" in said) is exception
 
 
 @pytest.mark.parametrize(("delta", "exception"), [(0.0, False), (1e-7, True)])
@@ -41,17 +40,18 @@ def test_no_sentence_of_a_rule_about_people_speaks_of_one_record():
             assert "record" not in rule.meaning(Measurement(rule.request(), 1.0, 1.0, high))
 
 
-def doc(*metrics, mode="enforce", temperature=1.0):
-    findings = [{"metric": m, "mode": mode, "outcome": "passed"} for m in metrics]
-    return {"findings": findings, "subject": {"release": {"temperature": temperature}}}
+def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_limits_attacks(runs):
+    def said(*metrics, mode="enforce", temperature=1.0):
+        doc = runs.document("certified")
+        doc["findings"] = [doc["findings"][-1] | {"metric": m, "mode": mode, "outcome": "passed"} for m in metrics]
+        doc["subject"]["release"]["temperature"] = temperature
+        return words.no_attack_limited(read(doc))
 
-
-def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_limits_attacks():
-    assert "stops no attack" in words.no_attack_limited(doc("dtp"))
-    assert "temperature 20" in words.no_attack_limited(doc("dtp", temperature=20.0))
-    assert words.no_attack_limited(doc("dtp", "attack_accuracy")) == ""
-    assert words.no_attack_limited(doc("dtp", "attack_accuracy", mode="warn"))
-    assert words.no_attack_limited(doc("attack_tpr")) == ""
+    assert "stops no attack" in said("dtp")
+    assert "temperature 20" in said("dtp", temperature=20.0)
+    assert said("dtp", "attack_accuracy") == ""
+    assert said("dtp", "attack_accuracy", mode="warn")
+    assert said("attack_tpr") == ""
     assert "stops no attack by itself" in ALL["dtp"](max=1.0).meaning(
         Measurement(ALL["dtp"](max=1.0).request(), 0.5, 0.5, 0.5)
     )

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privgate.evidence import Measurement
-from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, averaged, folds, own_pair
+from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, folds, own_pair
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
@@ -44,10 +44,8 @@ class Dtp(LeaveOneOutRule):
     about = METRIC
     metric: Literal["dtp"] = "dtp"
 
-    def meaning(self, measurement: Measurement) -> str:
+    def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor."""
-        if self.aggregate == "share_above":
-            return averaged(measurement) + self.share(measurement)
         bound = (
             f"no answer's probability changes more than {folds(measurement.high)}"
             if np.isfinite(measurement.high)

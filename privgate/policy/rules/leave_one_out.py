@@ -1,5 +1,6 @@
 """What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
@@ -60,15 +61,21 @@ class LeaveOneOutRule(Rule):
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
 
+    @abstractmethod
+    def change(self, measurement: Measurement) -> str:
+        """Return what the number means where it is a change of probability."""
+
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
         """Add how many people have no limit."""
         yield from super().remarks(audit, suites)
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
-    def share(self, measurement: Measurement) -> str:
-        """Return the meaning of a share of units."""
-        return (
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
+        if self.aggregate != "share_above":
+            return self.change(measurement)
+        return averaged(measurement) + (
             f"at most {100 * measurement.high:.3g} % of the people in the data are above "
             f"{folds(self.threshold or 0)} (threshold {self.threshold:g} nats)"
         )

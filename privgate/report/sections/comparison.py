@@ -1,84 +1,82 @@
 """What changed since another version: rules, risk of the people, and causes."""
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from privgate.report import charts, reading, words
+from privgate.report import charts, words
 from privgate.report.blocks import Block, Chart, Section, Table, Text
-from privgate.report.reading import Doc
+from privgate.report.schema import (
+    ComparedReport,
+    Comparison,
+    FigureName,
+    Quantile,
+    QuantileShift,
+    ReportDocument,
+    RuleChange,
+    RuleFigures,
+)
 from privgate.report.sections.units import NAMES
-from privgate.report.text import number, plain, real
+from privgate.report.text import number, plain
 
-_QUANTILES = {"0.5": "half are below", "0.9": "90 % are below", "0.99": "99 % are below", "1.0": "the worst"}
+_QUANTILES: Mapping[Quantile, str] = {
+    "0.5": "half are below",
+    "0.9": "90 % are below",
+    "0.99": "99 % are below",
+    "1.0": "the worst",
+}
+_CHANGED = {True: "changed", False: "same", None: "not known"}
 
 
-def section(doc: Doc) -> Section | None:
+def section(doc: ReportDocument) -> Section | None:
     """Return the comparison stored in the document."""
-    comparison = reading.mapping(doc.get("comparison"))
-    return Section("comparison", "Since the other version", blocks(comparison)) if comparison else None
+    return Section("comparison", "Since the other version", blocks(doc.comparison)) if doc.comparison else None
 
 
-def blocks(comparison: Doc) -> list[Block]:
+def blocks(comparison: Comparison) -> list[Block]:
     """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
-    old, new = versions(reading.mapping(comparison.get("old")), reading.mapping(comparison.get("new")))
-    made: list[Block] = [Text(plain(comparison.get("summary")))] if comparison.get("summary") else []
-    causes = reading.rows(comparison.get("causes"))
-    if causes:
-        rows = [
-            (plain(c.get("cause"), 60), _changed(c.get("changed")), _short(c.get("old")), _short(c.get("new")))
-            for c in causes
-        ]
-        made.append(Table("What may have caused the difference", ("Cause", "Changed", old, new), rows))
-    rules = reading.rows(comparison.get("rules"))
+    old, new = versions(comparison.old, comparison.new)
+    made: list[Block] = [Text(plain(comparison.summary))]
+    rows = [(plain(c.cause, 60), _CHANGED[c.changed], _short(c.old), _short(c.new)) for c in comparison.causes]
+    made.append(Table("What may have caused the difference", ("Cause", "Changed", old, new), rows))
+    rules = comparison.rules
     if rules:
         cells = [
-            (words.title(r), _result(r, "old"), _result(r, "new"), words.limit(r), plain(r.get("change"), 60))
-            for r in rules
+            (words.title(r), _result(r, r.old), _result(r, r.new), words.limit(r), plain(r.change, 60)) for r in rules
         ]
         made.append(Table("Rule by rule", ("Rule", old, new, "Limit now", "Change"), cells))
         made += _rule_chart(rules, old, new)
-    shifts = reading.mapping(comparison.get("distribution"))
+    shifts = comparison.distribution
     for name, pair in shifts.items():
         if name == "dtp_lower" and pair == shifts.get("pdtp"):
             continue  # the largest change seen is the direct one: one drawing says both
-        made += _shift(name, reading.mapping(pair), old, new)
+        made += _shift(name, pair, old, new)
     return made
 
 
-def _changed(value: Any) -> str:
-    return {True: "changed", False: "same"}.get(value, "not known") if isinstance(value, bool) else "not known"
-
-
-def versions(old: Doc, new: Doc) -> tuple[str, str]:
+def versions(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
     """Return two different short names for the two sides."""
-    before, now = (f"version {plain(s['version'], 20)}" if s.get("version") else "" for s in (old, new))
-    if old.get("name") != new.get("name"):
-        before, now = (f"{plain(s.get('name'), 30)} {v}".strip() for s, v in ((old, before), (new, now)))
+    before, now = (f"version {plain(s.version, 20)}" if s.version else "" for s in (old, new))
+    if old.name != new.name:
+        before, now = (f"{plain(s.name, 30)} {v}".strip() for s, v in ((old, before), (new, now)))
     if before == now:
         before, now = f"{before} before".strip(), f"{now} now".strip()
     return before or "before", now or "now"
 
 
-def _short(value: Any) -> str:
+def _short(value: str) -> str:
     return plain(value, 90)
 
 
-def _result(rule: Doc, side: str) -> str:
-    figures = reading.mapping(rule.get(side))
-    if not figures:
+def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
+    if figures is None:
         return "no such rule"
-    result = words.RESULT.get(str(figures.get("outcome")), "Not decided")
-    return f"{result}: {words.measured({**figures, 'unit': rule.get('unit', '')})}"
+    return f"{words.RESULT[figures.outcome]}: {words.interval(figures, words.unit(rule), rule.direction)}"
 
 
-def _rule_chart(rules: list[Doc], old: str, new: str) -> list[Block]:
+def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:
     """Return figures as shares of their limit, because rules have different units."""
-    rows = []
-    for r in rules:
-        limit = real(r.get("limit"))
-        pair = [real(reading.mapping(r.get(k)).get("value")) / limit if limit > 0 else math.nan for k in ("old", "new")]
-        if all(math.isfinite(v) for v in pair):
-            rows.append((words.title(r), pair[0], pair[1]))
+    pairs = [(r, r.old.value / r.limit, r.new.value / r.limit) for r in rules if r.old and r.new and r.limit > 0]
+    rows = [(words.title(r), a, b) for r, a, b in pairs if math.isfinite(a) and math.isfinite(b)]
     if not rows:
         return []
     title = "Each rule's figure as a share of its limit"
@@ -103,17 +101,16 @@ def _rule_chart(rules: list[Doc], old: str, new: str) -> list[Block]:
     ]
 
 
-def _shift(name: str, pair: Doc, old: str, new: str) -> list[Block]:
-    a, b = reading.mapping(pair.get("old")), reading.mapping(pair.get("new"))
-    rows = [(label, real(a.get(q)), real(b.get(q))) for q, label in _QUANTILES.items()]
+def _shift(name: FigureName, pair: QuantileShift, old: str, new: str) -> list[Block]:
+    rows = [(label, pair.old[q], pair.new[q]) for q, label in _QUANTILES.items()]
     rows = [r for r in rows if math.isfinite(r[1]) and math.isfinite(r[2])]
     if not rows:
         return []
-    title = f"Shift of {NAMES.get(name, plain(name, 40))}"
+    title = f"Shift of {NAMES[name]}"
     worst = rows[-1]
     moved = "rose" if worst[2] > worst[1] else ("fell" if worst[2] < worst[1] else "stayed")
     said = f"{worst[0].capitalize()} {moved}: {number(worst[1])} nats before, {number(worst[2])} now"
-    ident = f"shift-{''.join(c if c.isascii() and c.isalnum() else '-' for c in name)}"
+    ident = f"shift-{name.replace('_', '-')}"
     svg = charts.pairs(ident, title, "Quantiles: ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="nats")  # fmt: skip
     cells = [(n, number(x), number(y)) for n, x, y in rows]

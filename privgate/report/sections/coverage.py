@@ -1,70 +1,78 @@
 """Coverage and limits: for whom the figures speak, what the run planned, and what it could never conclude."""
 
-from privgate.report import reading
+from privgate.evidence import InfluencePart, RunPart
 from privgate.report.blocks import Block, Facts, List, Section, Text
-from privgate.report.reading import Doc
-from privgate.report.text import number, plain, real
+from privgate.report.schema import ReportDocument
+from privgate.report.text import number, plain
 
 
-def section(doc: Doc) -> Section | None:
+def section(doc: ReportDocument) -> Section | None:
     """Return how many units were measured and what follows for the others."""
-    d = reading.detail(doc)
-    coverage, plan, seeds = (reading.mapping(d.get(k)) for k in ("coverage", "plan", "seeds"))
-    never = [plain(n, 400) for n in plan.get("cannot_conclude") or d.get("cannot_conclude") or ()]
+    run, influence = doc.evidence.run, doc.evidence.influence
     blocks: list[Block] = []
-    mode = reading.mapping(d.get("mode"))
-    if mode.get("note"):
-        blocks.append(Text(_sentence(plain(mode["note"], 400))))
-    n, of = coverage.get("n_measured"), coverage.get("n_units")
-    if n is not None and of is not None:
-        every = n == of
-        blocks.append(Text(f"{'All' if every else number(n)} of {number(of)} people or records were measured."
-                           if not every else f"All {number(of)} people or records were measured."))  # fmt: skip
-        if coverage.get("claim"):
-            blocks.append(Text(plain(coverage["claim"], 400)))
-        elif not every:
-            blocks.append(Text("Nothing is claimed about the others."))
-    items = [(_PLAN[k], number(v)) for k, v in plan.items() if k in _PLAN and real(v) > 0]
-    items += [
-        (_SEEDS.get(k, plain(k, 40).replace("_", " ")), _fact(v))
-        for k, v in seeds.items()
-        if v not in (None, "", [], 0)
-    ]
+    if run.mode and run.mode.note:
+        blocks.append(Text(_sentence(plain(run.mode.note, 400))))
+    if influence and influence.coverage:
+        blocks += _covered(influence)
+    items = [*_planned(run), *_seeds(run, influence)]
     if items:
         blocks.append(Facts(items))
-    if never:
+    if run.cannot_conclude:
+        never = [plain(n, 400) for n in run.cannot_conclude]
         blocks += [Text("Said before training: what this policy can never conclude for this model."), List(never)]
     return Section("coverage", "Coverage and limits", blocks) if blocks else None
 
 
-_SEEDS = {
-    "paired": "Seeds, each used with and without the person",
-    "moved_by": "Largest change of a probability by another seed",
-    "noise_floor": "Noise floor of the worst answer, nats",
-    "noise_median": "Noise floor of half of the answers, nats",
-    "above_noise": "People above their noise floor",
-    "dependent": "Training depends on its seed",
-    "compared": "Seeds compared to see whether they matter",
-    "registered_worst": "Largest change with the registered seed alone, nats; not judged",
-    "registered_above": "People above the limit with the registered seed alone; not judged",
-    "note": "Seeds",
-}
+def _covered(influence: InfluencePart) -> list[Block]:
+    coverage = influence.coverage
+    if coverage is None:
+        return []
+    every = coverage.n_measured == coverage.n_units
+    of = number(coverage.n_units)
+    told = f"All {of}" if every else f"{number(coverage.n_measured)} of {of}"
+    claim = plain(coverage.claim, 400) or ("" if every else "Nothing is claimed about the others.")
+    return [Text(f"{told} people or records were measured."), *([Text(claim)] if claim else [])]
+
+
+def _planned(run: RunPart) -> list[tuple[str, str]]:
+    if run.plan is None:
+        return []
+    plan = run.plan
+    told = (
+        ("Trainings planned", plan.retrains),
+        ("of these, without one person", plan.leave_one_out),
+        ("of these, to rank people (mode screen)", plan.ranking),
+        ("of these, on random halves", plan.shadows),
+        ("Seconds expected", plan.seconds),
+    )
+    return [(name, number(count)) for name, count in told if count > 0]
+
+
+def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str]]:
+    """Return what is known about seeds; a zero says nothing."""
+    seeds, noise, own = run.seeds, influence and influence.noise, influence and influence.registered
+    told: list[tuple[str, float | str]] = []
+    if seeds:
+        told += [
+            ("Training depends on its seed", "yes" if seeds.dependent else ""),
+            ("Seeds, each used with and without the person", seeds.paired),
+            ("Largest change of a probability by another seed", seeds.moved_by),
+            ("Seeds compared to see whether they matter", seeds.compared),
+            ("Seeds", seeds.note),
+        ]
+    if noise:
+        told += [
+            ("Noise floor of the worst answer, nats", noise.floor),
+            ("Noise floor of half of the answers, nats", noise.median),
+            ("People above their noise floor", noise.units_above),
+        ]
+    if own:
+        told += [
+            ("Largest change with the registered seed alone, nats; not judged", own.worst),
+            ("People above the limit with the registered seed alone; not judged", own.units_above),
+        ]
+    return [(name, plain(v, 200) if isinstance(v, str) else number(v)) for name, v in told if v]
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _fact(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return number(value) if isinstance(value, int | float) else plain(value, 200)
-
-
-_PLAN = {
-    "retrains": "Trainings planned",
-    "leave_one_out": "of these, without one person",
-    "ranking": "of these, to rank people (mode screen)",
-    "shadows": "of these, on random halves",
-    "seconds": "Seconds expected",
-}

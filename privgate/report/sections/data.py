@@ -1,32 +1,17 @@
 """Data and preconditions: what must hold before any number counts."""
 
-from privgate.report import reading, words
+from privgate.report import words
 from privgate.report.blocks import Section, Table
-from privgate.report.reading import Doc
+from privgate.report.schema import ReportDocument
 from privgate.report.text import plain
 
 
-def section(doc: Doc) -> Section | None:
+def section(doc: ReportDocument) -> Section | None:
     """Return the preconditions in the order in which they were checked."""
-    checked = reading.rows(reading.mapping(doc.get("evidence")).get("preconditions"))
+    checked = doc.evidence.preconditions
     if not checked:
         return None
-    rows = [
-        (
-            words.condition(p.get("name")),
-            words.RESULT.get(str(p.get("outcome")), "Not decided"),
-            plain(p.get("message")),
-        )
-        for p in checked
-    ]
-    return Section(
-        "data",
-        "Data and preconditions",
-        [
-            Table(
-                "What must hold before any figure counts, in the order checked",
-                ("Condition", "Result", "What was found"),
-                rows,
-            )
-        ],
-    )
+    rows = [(words.condition(p.name), words.RESULT[p.outcome], plain(p.message)) for p in checked]
+    caption = "What must hold before any figure counts, in the order checked"
+    table = Table(caption, ("Condition", "Result", "What was found"), rows)
+    return Section("data", "Data and preconditions", [table])

@@ -1,12 +1,14 @@
 """Differential privacy: the guarantee, what it implies, and what was measured beside it."""
 
 import math
+from collections.abc import Sequence
 
-from privgate.report import charts, reading
-from privgate.report.attack_data import Curve, estimate, points, strength, thinned, title
+from privgate.evidence import ClaimsPart, GuaranteeBound
+from privgate.report import charts, words
+from privgate.report.attack_data import Curve, estimate, ran, thinned, title
 from privgate.report.blocks import Block, Chart, Facts, Section, Table, Text
-from privgate.report.reading import Doc
-from privgate.report.text import number, percent, plain, real
+from privgate.report.schema import ReportDocument
+from privgate.report.text import number, percent, plain
 
 _CLAIM = {
     "mechanism": "Mechanism",
@@ -30,25 +32,24 @@ _WORDS = {
 }
 
 
-def section(doc: Doc) -> Section | None:
+def section(doc: ReportDocument) -> Section | None:
     """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
-    bounds = reading.rows(reading.detail(doc).get("dp"))
-    claim = reading.mapping(reading.mapping(reading.subject(doc).get("recipe")).get("dp"))
-    if not bounds and not claim:
+    part = doc.evidence.claims or ClaimsPart()
+    claim = doc.subject.recipe and doc.subject.recipe.dp
+    if not part.bounds and not claim:
         return None
     blocks: list[Block] = []
     if claim:
-        items = [(label, _claimed(claim[key])) for key, label in _CLAIM.items() if claim.get(key) not in (None, "")]
-        blocks.append(Facts(items))
-    measured = reading.rows(reading.detail(doc).get("dp_facts"))
-    if measured:
-        blocks.append(Facts([(plain(m.get("name"), 60), plain(m.get("value"), 160)) for m in measured]))
-    if bounds:
-        chart = _chart(bounds)
+        stated = ((label, getattr(claim, key)) for key, label in _CLAIM.items())
+        blocks.append(Facts([(label, _claimed(value)) for label, value in stated if value not in (None, "")]))
+    if part.facts:
+        blocks.append(Facts([(plain(f.name, 60), plain(f.value, 160)) for f in part.facts]))
+    if part.bounds:
+        chart = _chart(part.bounds)
         if chart:
             blocks.append(chart)
-        blocks.append(_table(bounds))
-    blocks += _tradeoff(reading.detail(doc))
+        blocks.append(_table(part.bounds))
+    blocks += _tradeoff(doc, part)
     blocks.append(
         Text(
             "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under "
@@ -58,22 +59,16 @@ def section(doc: Doc) -> Section | None:
     return Section("dp", "Differential privacy", blocks)
 
 
-def _claimed(value: object) -> str:
-    if isinstance(value, str) and math.isnan(real(value)):
-        return _WORDS.get(value, plain(value, 80))
-    return number(value)
+def _claimed(value: str | float) -> str:
+    return _WORDS.get(value, plain(value, 80)) if isinstance(value, str) else number(value)
 
 
-def _is_fraction(row: Doc) -> bool:
-    return str(row.get("unit", "fraction")) == "fraction" and 0 <= real(row.get("bound")) <= 1
+def _measured(bound: GuaranteeBound) -> tuple[float, float, float]:
+    return estimate(bound.measured) if bound.measured else (math.nan, math.nan, math.nan)
 
 
-def _chart(bounds: list[Doc]) -> Chart | None:
-    both = [
-        (plain(b.get("name"), 60), real(b.get("bound")), estimate(b.get("measured"))[0])
-        for b in bounds
-        if _is_fraction(b)
-    ]
+def _chart(bounds: Sequence[GuaranteeBound]) -> Chart | None:
+    both = [(plain(b.name, 60), b.bound, _measured(b)[0]) for b in bounds if 0 <= b.bound <= 1]
     both = [b for b in both if not math.isnan(b[2])][:10]
     if not both:
         return None
@@ -96,18 +91,16 @@ def _chart(bounds: list[Doc]) -> Chart | None:
     return Chart("dp", title, "", f"{said}.", svg, table)
 
 
-def _tradeoff(detail: Doc) -> list[Block]:
+def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
     """Return what any attack can reach under the guarantee, with what attacks and audits did reach."""
-    bound = reading.mapping(detail.get("dp_curve"))
-    limit: Curve = [(real(f), real(t)) for f, t in zip(bound.get("fpr") or (), bound.get("tpr") or (), strict=False)]
-    limit = [p for p in limit if p[0] > 0 and math.isfinite(p[1])]
+    if part.curve is None:
+        return []
+    limit: Curve = [p for p in zip(part.curve.fpr, part.curve.tpr, strict=True) if p[0] > 0 and math.isfinite(p[1])]
     if len(limit) < 2:
         return []
-    attacks = [a for a in reading.rows(detail.get("attacks")) if not a.get("problem") and points(a)]
-    strongest = sorted(attacks, key=strength, reverse=True)[:2]
+    strongest = [r for r in ran(words.attacks(doc)) if r[1].roc][:2]
     drawn: list[tuple[str, Curve]] = [("no attack can exceed this", thinned(limit))]
-    drawn += [(title(a), [p[:2] for p in points(a)]) for a in strongest]
-    curves = [{"label": label, "points": curve} for label, curve in drawn]
+    drawn += [(title(a), thinned(f.roc)) for a, f in strongest]
     name = "What any attack can reach, and what these reached"
     over = [label for label, curve in drawn[1:] if any(_above(p, limit) for p in curve)]
     said = (
@@ -117,7 +110,7 @@ def _tradeoff(detail: Doc) -> list[Block]:
         if strongest
         else "The bound alone: no attack was run beside it"
     )
-    svg = charts.roc("tradeoff", name, "Bound and attacks on two logarithmic axes.", curves=curves, floor=1e-4)
+    svg = charts.roc("tradeoff", name, "Bound and attacks on two logarithmic axes.", curves=drawn, floor=1e-4)
     rates = (0.001, 0.01, 0.1, 0.5)
     rows = [(label, *(_at(curve, f) for f in rates)) for label, curve in drawn]
     table = Table(
@@ -137,26 +130,17 @@ def _at(curve: Curve, fpr: float) -> str:
     return percent(max(below)) if below else "too fine for the sample"
 
 
-def _table(bounds: list[Doc]) -> Table:
+def _table(bounds: Sequence[GuaranteeBound]) -> Table:
     rows = []
     for b in bounds:
-        show = percent if _is_fraction(b) else number
-        value, low, high = estimate(b.get("measured"))
+        show = percent if 0 <= b.bound <= 1 else number
+        value, low, high = _measured(b)
         told = "not measured" if math.isnan(value) else show(value)
         if math.isfinite(low) and math.isfinite(high):
             told = f"{told} ({show(low)} to {show(high)})"
-        prior = percent(b["prior"]) if b.get("prior") is not None else "any"
-        rows.append(
-            (
-                plain(b.get("name"), 80),
-                number(b.get("epsilon")) if b.get("epsilon") is not None else "",
-                number(b.get("delta")) if b.get("delta") is not None else "",
-                prior,
-                show(b.get("bound")),
-                told,
-                "; ".join(plain(a, 200) for a in b.get("assumptions") or ()) or plain(b.get("source"), 120),
-            )
-        )
+        prior = "any" if b.prior is None else percent(b.prior)
+        conditions = "; ".join(plain(a, 200) for a in b.assumptions)
+        rows.append((plain(b.name, 80), number(b.epsilon), number(b.delta), prior, show(b.bound), told, conditions))
     columns = ("Bound on", "Epsilon", "Delta", "Share of members assumed", "Bound", "Measured", "Holds if")
     return Table(
         "Bounds with their conditions", columns, rows, (1, 2, 3, 4, 5), f"All {len(rows)} bounds with their conditions"

@@ -1,44 +1,27 @@
 """All findings, in full words, with their ids for engineers."""
 
-from privgate.report import front, reading, words
+from privgate.report import front, words
 from privgate.report.blocks import Block, Heading, List, Section, Table
-from privgate.report.reading import Doc
+from privgate.report.schema import ReportDocument
 from privgate.report.text import moment, number, plain
 
 
-def section(doc: Doc) -> Section:
+def section(doc: ReportDocument) -> Section:
     """Return every finding of the verdict, worst first."""
     rows = [
-        (
-            words.title(f),
-            words.RESULT.get(str(f.get("outcome")), "Not decided"),
-            plain(f.get("message")),
-            plain(f.get("rule"), 80),
-            plain(f.get("mode"), 20),
-        )
+        (words.title(f), words.RESULT[f.outcome], plain(f.message), plain(f.rule, 80), plain(f.mode, 20))
         for f in sorted([*words.preconditions(doc), *words.rules(doc)], key=words.badness)
     ]
     columns = ("Finding", "Result", "Message", "Id in the policy", "Mode")
     blocks: list[Block] = [Table("Preconditions and rules, worst first", columns, rows)]
-    waivers = reading.rows(doc.get("waivers"))
-    if waivers:
-        blocks.append(Table("All waivers", [name for _, name in _WAIVER], [_waiver(w) for w in waivers]))
-    if reading.rows(doc.get("next_steps")) or not doc.get("approved"):
+    if doc.waivers:
+        told = [
+            (*(plain(v, 300) for v in (w.rule, w.status, w.reason)), number(w.ceiling),
+             *(plain(v, 300) for v in (w.requester, w.approver)), moment(w.expires))
+            for w in doc.waivers
+        ]  # fmt: skip
+        heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
+        blocks.append(Table("All waivers", heads, told))
+    if doc.next_steps or not doc.approved:
         blocks += [Heading("What to do next, in full"), List(front.steps(doc))]
     return Section("findings", "All findings", blocks)
-
-
-_WAIVER = (
-    ("rule", "Rule"),
-    ("status", "Status"),
-    ("reason", "Reason"),
-    ("ceiling", "Up to"),
-    ("requester", "Asked by"),
-    ("approver", "Approved by"),
-    ("expires", "Until"),
-)
-
-
-def _waiver(waiver: Doc) -> list[str]:
-    shown = {**waiver, "ceiling": number(waiver["ceiling"]) if "ceiling" in waiver else "none"}
-    return [moment(shown.get(k)) if k == "expires" else plain(shown.get(k), 300) for k, _ in _WAIVER]

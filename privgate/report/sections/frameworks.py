@@ -1,8 +1,8 @@
 """Framework mapping: which section speaks to which legal or voluntary requirement, in our words."""
 
-from privgate.report import front, reading, words
+from privgate.report import front, words
 from privgate.report.blocks import Code, Section, Table, Text
-from privgate.report.reading import Doc
+from privgate.report.schema import ReportDocument
 from privgate.report.text import moment, plain
 
 # (framework and article, our paraphrase of what it expects, section, key whose absence means "not in this run")
@@ -41,7 +41,7 @@ _ROWS = (
         "AI Act, Annex IV (2)(g)",
         "Tests are documented, dated and signed by those responsible",
         "What was judged; Trace",
-        "signer",
+        "signature",
     ),
     (
         "AI Act, Article 15(5)",
@@ -75,17 +75,18 @@ _ROWS = (
 )
 
 
-def section(doc: Doc) -> Section:
+def section(doc: ReportDocument) -> Section:
     """Return the table and a paragraph for an impact assessment."""
+    claims, recipe = doc.evidence.claims, doc.subject.recipe
     here = {
-        **reading.detail(doc),
-        "units": doc.get("units"),
-        "subject": doc.get("subject"),
-        "signer": doc.get("signer"),
+        "subject": True,
+        "units": doc.units is not None,
+        "attacks": bool(words.attacks(doc)),
+        "dp": bool(claims and claims.bounds) or bool(recipe and recipe.dp),
+        "deletion": bool(claims and claims.deletion),
+        "signature": False,  # a report is written before anybody signs it
     }
-    if not here.get("dp"):
-        here["dp"] = reading.mapping(reading.subject(doc).get("recipe")).get("dp")
-    rows = [(source, expects, where if here.get(key) else "not in this run") for source, expects, where, key in _ROWS]
+    rows = [(source, expects, where if here[key] else "not in this run") for source, expects, where, key in _ROWS]
     note = (
         "Paraphrased, not quoted; check the official texts. The table maps evidence to requirements and asserts no "
         "conformity."
@@ -102,16 +103,15 @@ def section(doc: Doc) -> Section:
     )  # fmt: skip
 
 
-def paragraph(doc: Doc) -> str:
+def paragraph(doc: ReportDocument) -> str:
     """Return risks and measures in one paragraph, ready to paste."""
-    s = reading.subject(doc)
-    decided = moment(doc.get("decided_at")) or "an unrecorded date"
-    policy = plain(reading.mapping(doc.get("policy")).get("name"), 40)
+    decided = moment(doc.decided_at) or "an unrecorded date"
     tested = sorted(words.kinds_tested(doc))
     attacks = f"Attacks tried: {', '.join(tested)}." if tested else "No attack was tried in this run."
     return (
-        f"Before release, the influence of single people on the model {front.subject(doc)} was measured on {decided} "
-        f"under the policy {policy}. Decision: {words.decision(doc)}. {front.why(doc, count_others=False)} "
-        f"{front.how_sure(doc)} {attacks} The measurement covers {front.counts(s) or 'the training data named'}. "
+        f"Before release, the influence of single people on the model {front.subject(doc.subject)} was measured on "
+        f"{decided} under the policy {plain(doc.policy.name, 40)}. Decision: {words.decision(doc)}. "
+        f"{front.why(doc, count_others=False)} {front.how_sure(doc)} {attacks} "
+        f"The measurement covers {front.counts(doc.subject) or 'the training data named'}. "
         "Remaining risk: attacks that were not tried, and conditions of theorems that may not hold in operation."
     )

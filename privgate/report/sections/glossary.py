@@ -1,9 +1,7 @@
 """The glossary."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from privgate.report.blocks import Facts, Section
+from privgate.report.schema import ReportDocument
 
 GLOSSARY: tuple[tuple[str, str], ...] = (
     ("Membership inference", "Guessing whether one person's record was used in training."),
@@ -60,7 +58,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
 )
 
 
-def section(doc: Mapping[str, Any]) -> Section:
+def section(doc: ReportDocument) -> Section:
     """Return the words of this report in plain language."""
     del doc
     return Section("glossary", "Glossary", [Facts(GLOSSARY)])

@@ -1,9 +1,20 @@
 """Methods: which engine answered, how it was re-checked, which theorem applied, each with its source."""
 
-from privgate.report import reading
+from collections.abc import Mapping, Sequence
+
+from privgate.evidence import (
+    CertificateNote,
+    EngineShare,
+    InfluencePart,
+    Measurement,
+    PublishedBound,
+    RecheckRow,
+    RegisteredPair,
+    SeedNoise,
+)
 from privgate.report.blocks import Block, Section, Table, Text
-from privgate.report.reading import Doc
-from privgate.report.text import fold, number, percent, plain, real
+from privgate.report.schema import ReportDocument
+from privgate.report.text import fold, number, percent, plain
 
 _SOURCES = (
     ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),
@@ -12,157 +23,125 @@ _SOURCES = (
 )
 
 
-def section(doc: Doc) -> Section:
+def section(doc: ReportDocument) -> Section:
     """Return engines, re-checks, certificates, published bounds beside corrected ones, assumptions and sources."""
-    d = reading.detail(doc)
+    influence, seeds = doc.evidence.influence, doc.evidence.run.seeds
     blocks: list[Block] = []
-    shares = reading.rows(d.get("engines"))
-    engines = reading.mapping(reading.mapping(doc.get("units")).get("engine"))
-    if shares:
-        blocks += _shares(shares, reading.mapping(d.get("seeds")))
-    elif engines:
-        rows = [(plain(k, 60), number(v)) for k, v in engines.items()]
-        blocks.append(Table("How models without one person were obtained", ("Engine", "People or records"), rows, (1,)))
-    rechecks = reading.rows(d.get("recheck"))
-    if rechecks:
-        rows_ = [
-            (_engine(r), *(number(r.get(k)) for k in ("checked", "max_difference", "tolerance"))) for r in rechecks
-        ]
-        columns = ("Engine", "Refitted for comparison", "Largest difference, nats", "Allowed, nats")
-        blocks.append(Table("Re-check of fast engines against real retraining in this run", columns, rows_, (1, 2, 3)))
-        blocks += [Text(said) for r in rechecks if (said := _minimum(reading.mapping(r.get("notes"))))]
-    certificates = reading.rows(d.get("certificates"))
-    if certificates:
-        theorems = [_certificate(c) for c in certificates]
-        columns = ("Certificate", "Applied", "Because, or conditions checked", "Source")
-        blocks.append(
-            Table(
-                "Theorems that limit DTP",
-                columns,
-                theorems,
-                folded=f"{_applied(certificates)} of {len(theorems)} theorems applied",
-            )
-        )
-    published = reading.rows(d.get("as_published"))
-    if published:
-        cells_ = [
-            (plain(p.get("name"), 80), number(p.get("value")), number(p.get("corrected")), plain(p.get("because"), 240),
-             plain(p.get("source"), 120))
-            for p in published
-        ]  # fmt: skip
-        heads = ("Bound", "As published", "Corrected", "Why", "Source")
-        blocks.append(Table("Published bounds, reported only: they approve nothing", heads, cells_, (1, 2)))
-    blocks += _measurements(doc)
+    if influence:
+        blocks += _shares(influence.engines)
+        if influence.noise and seeds and seeds.dependent:
+            people = sum(s.answered for s in influence.engines)
+            blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired, people)))
+        blocks += _theorems(influence)
+    blocks += _measurements(doc.evidence.measurements)
     blocks.append(Table("Sources", ("What", "Where it is defined"), _SOURCES))
     return Section("methods", "Methods and sources", blocks)
 
 
-def _shares(shares: list[Doc], seeds: Doc) -> list[Block]:
-    """Return which engine answered for how many people, what it handed on and why, and what another seed changes."""
+def _shares(shares: Sequence[EngineShare]) -> list[Block]:
+    """Return which engine answered for how many people, and what it handed on and why."""
+    if not shares:
+        return []
     rows = [
-        (
-            _engine(s),
-            number(s.get("answered")),
-            _handed_on(s),
-            _reasons(s.get("why")),
-            _reasons(s.get("without_limit")),
-        )
+        (_spaced(s.engine), number(s.answered), _handed_on(s), _reasons(s.why), _reasons(s.without_limit))
         for s in shares
     ]
     heads = ("Engine", "People or records", "Handed on", "Because", "Counted as unlimited, because")
-    width = len(heads) if any(s.get("without_limit") for s in shares) else len(heads) - 1
+    width = len(heads) if any(s.without_limit for s in shares) else len(heads) - 1
     caption = "How models without one person were obtained"
-    blocks: list[Block] = [Table(caption, heads[:width], [r[:width] for r in rows], (1, 2))]
-    if seeds.get("dependent") is True and "noise_median" in seeds:
-        blocks.append(Text(noise(seeds, sum(real(s.get("answered")) for s in shares))))
+    return [Table(caption, heads[:width], [r[:width] for r in rows], (1, 2))]
+
+
+def _theorems(influence: InfluencePart) -> list[Block]:
+    blocks: list[Block] = []
+    if influence.recheck:
+        rows = [
+            (_spaced(r.engine), number(r.checked), number(r.max_difference), number(r.tolerance))
+            for r in influence.recheck
+        ]
+        columns = ("Engine", "Refitted for comparison", "Largest difference, nats", "Allowed, nats")
+        blocks.append(Table("Re-check of fast engines against real retraining in this run", columns, rows, (1, 2, 3)))
+        blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
+    if influence.certificates:
+        applied = sum(c.applies for c in influence.certificates)
+        folded = f"{applied} of {len(influence.certificates)} theorems applied"
+        columns = ("Certificate", "Applied", "Because, or conditions checked", "Source")
+        told = [_certificate(c) for c in influence.certificates]
+        blocks.append(Table("Theorems that limit DTP", columns, told, folded=folded))
+    if influence.as_published:
+        heads = ("Bound", "As published", "Corrected", "Why", "Source")
+        cells = [_published(p) for p in influence.as_published]
+        blocks.append(Table("Published bounds, reported only: they approve nothing", heads, cells, (1, 2)))
     return blocks
 
 
-def noise(seeds: Doc, people: float) -> str:
+def noise(found: SeedNoise, own: RegisteredPair | None, paired: int, people: int) -> str:
     """Return what another seed alone changes, so that nobody takes training's noise for a person's influence."""
-    middle, most = real(seeds.get("noise_median")), real(seeds.get("noise_floor"))
-    return (
+    said = (
         f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
-        f"people by {fold(middle)} or more, about the worst by {fold(most)}; over {number(seeds.get('paired'))} paired "
-        f"seeds, the influence of {number(seeds.get('above_noise'))} of {number(people)} exceeds this noise."
-        f"{_own_pair(seeds)}"
+        f"people by {fold(found.median)} or more, about the worst by {fold(found.floor)}; over {number(paired)} paired "
+        f"seeds, the influence of {number(found.units_above)} of {number(people)} exceeds this noise. The figures of "
+        "influence are means over these seeds, not about this very model."
     )
-
-
-def _own_pair(seeds: Doc) -> str:
-    """Return what the registered seed alone shows: the figures are means over seeds, not about this very model."""
-    said = " The figures of influence are means over these seeds, not about this very model."
-    if "registered_worst" not in seeds:
+    if own is None:
         return said
     return (
         f"{said} With the registered seed alone, leaving out one person changes an answer about that person by up to "
-        f"{fold(real(seeds['registered_worst']))}, "
-        f"for {number(seeds.get('registered_above'))} people beyond the limit; "
+        f"{fold(own.worst)}, for {number(own.units_above)} people beyond the limit; "
         "a single pair measures the seed as well as the person, and nothing is judged by it."
     )
 
 
-def _handed_on(s: Doc) -> str:
-    count, asked = real(s.get("handed_on")), real(s.get("asked"))
-    return f"{number(count)} ({percent(count / asked)})" if count > 0 and asked > 0 else number(count)
+def _handed_on(s: EngineShare) -> str:
+    return f"{number(s.handed_on)} ({percent(s.handed_on / s.asked)})" if s.handed_on > 0 else number(s.handed_on)
 
 
-def _reasons(why: object) -> str:
-    return "; ".join(f"{plain(k, 200)} ({number(v)})" for k, v in reading.mapping(why).items())
+def _reasons(why: Mapping[str, int]) -> str:
+    return "; ".join(f"{plain(k, 200)} ({number(v)})" for k, v in why.items())
 
 
-def _minimum(notes: Doc) -> str:
-    """Return how far the delivered model is from the minimum of its own loss; empty for an engine without one."""
-    if "distance" not in notes:
-        return ""
+def _minimum(row: RecheckRow) -> str:
+    """Return how far the delivered model is from the minimum of its own loss."""
     return (
-        f"The delivered model differs from the minimum of its own loss by at most {number(notes.get('distance'))} nats "
-        f"in any answer (allowed: {number(notes.get('allowed'))}; largest component of its gradient: "
-        f"{number(notes.get('gradient'))})."
+        f"The delivered model differs from the minimum of its own loss by at most {number(row.notes['distance'])} nats "
+        f"in any answer (allowed: {number(row.notes.get('allowed'))}; largest component of its gradient: "
+        f"{number(row.notes.get('gradient'))})."
     )
 
 
-def _engine(row: Doc) -> str:
-    return plain(row.get("engine"), 40).replace("_", " ")
+def _spaced(name: str) -> str:
+    return plain(name, 60).replace("_", " ")
 
 
-def _applied(certificates: list[Doc]) -> int:
-    return sum(c.get("applies") is True for c in certificates)
+def _certificate(c: CertificateNote) -> tuple[str, str, str, str]:
+    because = "; ".join(plain(a, 200) for a in c.assumptions) if c.applies else plain(c.because, 300)
+    return _spaced(c.name), "yes" if c.applies else "no", because, plain(c.source, 160)
 
 
-def _certificate(c: Doc) -> tuple[str, str, str, str]:
-    applies = c.get("applies") is True
-    because = "; ".join(plain(a, 200) for a in c.get("assumptions") or ()) if applies else plain(c.get("because"), 300)
-    return plain(c.get("name"), 60).replace("_", " "), "yes" if applies else "no", because, plain(c.get("source"), 160)
+def _published(p: PublishedBound) -> tuple[str, ...]:
+    return plain(p.name, 80), number(p.value), number(p.corrected), plain(p.because, 240), plain(p.source, 120)
 
 
-def _measurements(doc: Doc) -> list[Block]:
-    rows = []
-    for m in reading.measurements(doc):
-        sure = f"{number(100 * m['confidence'])} % confidence" if m.get("confidence") else "certain"
-        kind = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}.get(
-            str(m.get("kind")), ""
-        )
-        assumptions = "; ".join(plain(a, 200) for a in m.get("assumptions") or ())
-        rows.append(
-            (
-                plain(reading.mapping(m.get("request")).get("key"), 120),
-                plain(m.get("problem"), 200)
-                or f"{number(m.get('low'))} to {number(m.get('high'))} {plain(m.get('unit'), 20)}",
-                "not measured" if m.get("problem") else (kind if kind == "point estimate" else f"{kind}, {sure}"),
-                f"{number(m.get('n'))} of {number(m.get('population'))}" if m.get("population") else "",
-                plain(m.get("where"), 60),
-                assumptions,
-            )
-        )
-    if not rows:
+_KINDS = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}
+
+
+def _measurements(found: Sequence[Measurement]) -> list[Block]:
+    if not found:
         return []
     columns = ("Measurement", "Result", "Kind", "Units or trials", "Where", "Conditions")
-    return [
-        Table(
-            "Measurements behind the findings",
-            columns,
-            rows,
-            folded=f"All {len(rows)} measurements with their conditions",
-        )
-    ]
+    rows = [_measurement(m) for m in found]
+    folded = f"All {len(rows)} measurements with their conditions"
+    return [Table("Measurements behind the findings", columns, rows, folded=folded)]
+
+
+def _measurement(m: Measurement) -> tuple[str, ...]:
+    sure = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
+    kind = _KINDS[m.kind] if m.kind == "point" else f"{_KINDS[m.kind]}, {sure}"
+    return (
+        plain(m.request.key, 120),
+        plain(m.problem, 200) or f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}",
+        "not measured" if m.problem else kind,
+        f"{number(m.n)} of {number(m.population)}" if m.population else "",
+        plain(m.where, 60),
+        "; ".join(plain(a, 200) for a in m.assumptions),
+    )

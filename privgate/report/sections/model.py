@@ -1,8 +1,7 @@
 """Model and release context: what was trained, from what, and what a query returns."""
 
-from privgate.report import reading
 from privgate.report.blocks import Block, Facts, Section, Text
-from privgate.report.reading import Doc
+from privgate.report.schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
 from privgate.report.text import number, plain
 
 _RELEASE = {
@@ -14,77 +13,59 @@ _RELEASE = {
 }
 
 
-def section(doc: Doc) -> Section | None:
+def section(doc: ReportDocument) -> Section | None:
     """Return the model's facts and what the deployed model hands out."""
-    s = reading.subject(doc)
-    release = reading.mapping(reading.detail(doc).get("release")) or reading.mapping(s.get("release"))
-    items: list[tuple[str, str]] = []
-    for name, key in (
-        ("Records", "n_records"),
-        ("People or units", "n_units"),
-        ("Labels", "n_classes"),
-        ("Candidates outside the data", "n_candidates"),
-        ("Parameters of the model", "n_parameters"),
-    ):
-        if s.get(key):
-            items.append((name, number(s[key])))
-    if s.get("n_parameters") and s.get("n_records"):
-        items.append(("Records per parameter", number(s["n_records"] / s["n_parameters"])))
-    items += _recipe(reading.mapping(s.get("recipe")))
-    items += _released(release)
-    items += _domain(reading.mapping(s.get("domain")))
-    if not items:
-        return None
+    s = doc.subject
+    told = (
+        ("Records", s.n_records),
+        ("People or units", s.n_units),
+        ("Labels", s.n_classes),
+        ("Candidates outside the data", s.n_candidates),
+    )
+    items = [(name, number(count)) for name, count in told if count]
+    items += [*_recipe(s.recipe or RecipeFacts()), *_released(s.release), *_domain(s.domain)]
     blocks: list[Block] = [Facts(items)]
-    if release.get("form", "probabilities") != "probabilities" or release.get("temperature", 1) != 1:
+    if s.release.form != "probabilities" or s.release.temperature != 1:
         blocks.append(
             Text("Measured, attacks included, on what is released and on exact probabilities; the worse counts.")
         )
     return Section("model", "Model and release", blocks)
 
 
-def _recipe(recipe: Doc) -> list[tuple[str, str]]:
+def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:
     """Return what trains, with which parameters and seed."""
-    estimator = reading.mapping(recipe.get("estimator"))
-    trains = recipe.get("fit") or estimator.get("class")
-    params = {**reading.mapping(estimator.get("params")), **reading.mapping(recipe.get("params"))}
-    told = [("Trained by", plain(trains, 120))] if trains else []
-    if params:
-        told.append(("Parameters", plain(", ".join(f"{k} = {v}" for k, v in params.items()), 300)))
-    if "seed" in recipe:
-        told.append(("Seed", "none recorded" if recipe["seed"] is None else plain(recipe["seed"], 40)))
+    told = [("Trained by", plain(recipe.trained_by, 120))] if recipe.trained_by else []
+    if recipe.settings:
+        told.append(("Parameters", plain(", ".join(f"{k} = {v}" for k, v in recipe.settings.items()), 300)))
+    if recipe.kind:
+        told.append(("Seed", "none recorded" if recipe.seed is None else plain(recipe.seed, 40)))
     return told
 
 
-def _released(release: Doc) -> list[tuple[str, str]]:
-    if not release:
-        return []
-    form = str(release.get("form", "probabilities"))
-    told = [("One query returns", _RELEASE.get(form, form))]
-    if form in ("rounded", "binned"):
-        told.append(("Step", number(release.get("step"))))
-    if form == "top_k":
-        told.append(("Labels listed", number(release.get("k"))))
-    if release.get("temperature", 1) != 1:
-        told.append(("Temperature", number(release["temperature"])))
-    if "verified" in release:
-        told.append(("Checked against the registered model", "yes" if release["verified"] is True else "no"))
+def _released(release: ReleaseFacts) -> list[tuple[str, str]]:
+    told = [("One query returns", _RELEASE[release.form])]
+    if release.form in ("rounded", "binned"):
+        told.append(("Step", number(release.step)))
+    if release.form == "top_k":
+        told.append(("Labels listed", number(release.k)))
+    if release.temperature != 1:
+        told.append(("Temperature", number(release.temperature)))
     return told
 
 
-def _domain(domain: Doc) -> list[tuple[str, str]]:
-    if not domain:
+def _domain(domain: DomainFacts | None) -> list[tuple[str, str]]:
+    if domain is None:
         return [("Questions that may be asked", "no domain was declared")]
-    how = "inferred from the training data, which is a guess" if domain.get("inferred") else "declared"
+    how = "inferred from the training data, which is a guess" if domain.inferred else "declared"
     kinds = []
-    if domain.get("categories"):
-        kinds.append(f"{len(domain['categories'])} categorical features")
-    if domain.get("box"):
-        kinds.append(f"{len(domain['box'])} features with a range each")
-    if domain.get("withheld"):
-        kinds.append(plain(domain["withheld"], 80))
-    if domain.get("max_length"):
-        kinds.append(f"documents up to {number(domain['max_length'])} words")
-    if domain.get("norm"):
-        kinds.append(f"feature vectors of norm up to {number(domain['norm'])}")
+    if domain.categories:
+        kinds.append(f"{len(domain.categories)} categorical features")
+    if domain.box:
+        kinds.append(f"{len(domain.box)} features with a range each")
+    if domain.withheld:
+        kinds.append(plain(domain.withheld, 80))
+    if domain.max_length:
+        kinds.append(f"documents up to {number(domain.max_length)} words")
+    if domain.norm:
+        kinds.append(f"feature vectors of norm up to {number(domain.norm)}")
     return [("Questions that may be asked", f"{', '.join(kinds) or 'any'} ({how})")]

@@ -1,37 +1,29 @@
 """The trace: digests, seeds, versions, and how to run the check again."""
 
-from collections.abc import Mapping
-
-from privgate.report import front, reading
+from privgate.evidence import RunTrace
+from privgate.report import front
 from privgate.report.blocks import Block, Code, Facts, Section
-from privgate.report.reading import Doc
-from privgate.report.text import plain
+from privgate.report.schema import SCHEMA, ReportDocument
+from privgate.report.text import number, plain
 
 
-def section(doc: Doc) -> Section:
+def section(doc: ReportDocument) -> Section:
     """Return everything needed to check or repeat this run."""
-    d = reading.detail(doc)
-    trace, policy = reading.mapping(d.get("trace")), reading.mapping(doc.get("policy"))
-    digests = {**reading.mapping(reading.subject(doc).get("digests")), **reading.mapping(trace.get("digests"))}
+    trace = doc.evidence.run.trace or RunTrace(versions={})
+    digests = {**doc.subject.digests, **trace.digests}
     items = [(f"Digest of the {plain(k, 40)}", plain(v, 80)) for k, v in digests.items() if v]
-    items.append((f"Digest of policy {plain(policy.get('name'), 40)}", plain(policy.get("digest"), 80)))
-    other = {k: v for k, v in trace.items() if k not in ("digests", "command")}
-    versions = {**other, **reading.mapping(d.get("environment"))}
-    facts = [(plain(k, 60).replace("_", " "), _told(v)) for k, v in versions.items()]
-    facts.insert(0, ("report schema", plain(doc.get("schema"), 60)))
-    if "privgate" not in versions:
-        facts.insert(0, ("privgate", plain(doc.get("privgate"), 40)))
+    items.append((f"Digest of policy {plain(doc.policy.name, 40)}", plain(doc.policy.digest, 80)))
+    facts = [
+        ("privgate", plain(doc.privgate, 40)),
+        ("report schema", SCHEMA),
+        ("versions", plain(", ".join(f"{k} {v}" for k, v in trace.versions.items()), 600)),
+        ("system", plain(trace.system, 160)),
+        ("seeds", plain(", ".join("none" if v is None else str(v) for v in trace.seeds), 300)),
+        ("training calls", number(trace.training_calls) if trace.training_calls else ""),
+    ]
     blocks: list[Block] = [Facts([i for i in items if i[1]], wide=True), Facts([f for f in facts if f[1]])]
-    if trace.get("command"):
-        blocks.append(Code("To run this check again", plain(trace["command"], 500)))
+    if trace.command:
+        blocks.append(Code("To run this check again", plain(trace.command, 500)))
     if front.verify(doc):
         blocks.append(Code("To verify the statement attached to this version", front.verify(doc)))
     return Section("trace", "Trace", blocks)
-
-
-def _told(value: object) -> str:
-    if isinstance(value, Mapping):
-        return plain(", ".join(f"{k} {v}" for k, v in value.items()), 600)
-    if isinstance(value, list | tuple):
-        return plain(", ".join("none" if v is None else str(v) for v in value), 300)
-    return plain(value, 160)

@@ -1,0 +1,290 @@
+"""Small real runs of the gate, one of every kind, kept as goldens that the tests of the report read.
+
+``python tests/report/real_runs.py`` makes all of them again, ``… real_runs.py attacked waived`` these two.
+"""
+
+import datetime as dt
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.tree import DecisionTreeClassifier
+
+sys.path.insert(0, str(Path(__file__).parent))
+import trained
+
+from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
+from privgate.evidence import Evidence, encode
+from privgate.run.run import Limits
+from privgate.subject.domain import Domain
+from privgate.training.fleet import Fleet
+from privgate.verdict import Finding, Verdict
+
+FOLDER = Path(__file__).with_name("goldens")
+KEY = b"a key for tests, thirty-two byte"
+HEAD = 'schema: privgate/policy/v1\nname: {}\nversion: "1"\nrules:\n'
+#: columns of the per-unit table that hold no float
+KINDS_OF = {"unit": object, "label": object, "engine": object, "status": object, "seeds": int}
+
+NAIVE_BAYES = Recipe(CategoricalNB(alpha=5.0, min_categories=trained.SIZES), seed=1)
+UNSMOOTHED = Recipe(CategoricalNB(alpha=0.001, min_categories=trained.SIZES), seed=1)
+TREE = Recipe(DecisionTreeClassifier(), seed=1)
+LOGISTIC = Recipe(LogisticRegression(C=0.1, tol=1e-10, solver="newton-cholesky"), seed=1)
+FOREST = Recipe(RandomForestClassifier(n_estimators=5, max_depth=2, min_samples_leaf=8), seed=1)
+
+
+def categories(n=60, seed=4, **more):
+    """Return people with three categorical features, and as many outside the data."""
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(2 * n) < 0.4, "yes", "no")
+    X = np.column_stack([(rng.integers(0, v, 2 * n) + (y == "yes")) % v for v in trained.SIZES])
+    return _people(X, y, n, domain=Domain(categories=tuple(trained.SIZES)), **more)
+
+
+def numbers(n=80, seed=2, **more):
+    """Return people with three real features and one of two towns, and as many outside the data."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.normal(size=(2 * n, 3)), rng.integers(0, 2, 2 * n)])
+    y = np.where(X[:, :3] @ [1.0, -1.0, 0.5] + rng.logistic(size=2 * n) > 0, "yes", "no")
+    return _people(X, y, n, **more)
+
+
+def _people(X, y, n, *, candidates=False, **more):
+    outside = (X[n:], y[n:]) if candidates else None
+    return TrainingData(X[:n], y[:n], ids=[f"P-{i:05d}" for i in range(n)], candidates=outside, **more)
+
+
+class Workshop:
+    """A registry, a fleet and a folder for policies, which all runs share."""
+
+    def __init__(self, folder, fleet):
+        self.folder, self.fleet, self.versions = Path(folder), fleet, {}
+        self.registry = registry.local_registry(self.folder / "registry")
+
+    def registered(self, name, recipe, data, **more):
+        """Return the subject of a model version that is logged and loaded as its owner would."""
+        versions = self.versions.setdefault(name, [])
+        if recipe not in versions:
+            registry.log_model(recipe, data, registered_model_name=name, tracking_uri=self.registry, **more)
+            versions.append(recipe)
+        return Subject.load(f"models:/{name}/{versions.index(recipe) + 1}", tracking_uri=self.registry)
+
+    def policy(self, name, *rules, waivers=(), **files):
+        """Return a policy of its own, read from its file."""
+        for file, text in files.items():
+            (self.folder / f"{file}.json").write_text(text, encoding="utf-8")
+        lines = [f"  - {{{r}}}\n" for r in rules]
+        lines += ["waivers:\n", *(f"  - {{{w}}}\n" for w in waivers)] if waivers else []
+        path = self.folder / f"{name}.yaml"
+        path.write_text(HEAD.format(name) + "".join(lines), encoding="utf-8")
+        return Policy.load(path)
+
+    def judge(self, policy, subject, observe=False, **limits):
+        """Return the gate's verdict."""
+        policy = Policy.load(policy) if isinstance(policy, str) else policy
+        return evaluate(policy, subject, fleet=self.fleet, limits=Limits(**limits), observe=observe)
+
+
+def waiver(rule, subject, ceiling, *, days):
+    """Return a waiver for this very model version that ends in so many days."""
+    today = dt.datetime.now(dt.UTC).date()
+    granted, expires = today - dt.timedelta(days=40), today + dt.timedelta(days=days)
+    return (
+        f"rule: {rule}, model: {subject.name}, version: '{subject.digests['model']}', ceiling: {ceiling}, "
+        f"reason: pilot with forty employees, requester: a.meyer@example.org, approver: c.rossi@example.org, "
+        f"granted: {granted}, expires: {expires}"
+    )
+
+
+def before(w):
+    """Blocked: smoothed too little."""
+    return w.judge("dtp-1", w.registered("credit", UNSMOOTHED, categories(40)))
+
+
+def certified(w):
+    """Approved by theorem: the version after it."""
+    w.registered("credit", UNSMOOTHED, categories(40))
+    return w.judge("dtp-1", w.registered("credit", NAIVE_BAYES, categories(40)))
+
+
+def refuted(w):
+    """Blocked: a tree that learned its people by heart."""
+    return w.judge("dtp-1", w.registered("income", TREE, categories()))
+
+
+def observed(w):
+    """The same, while the operator only observes."""
+    return w.judge("dtp-1", w.registered("watched", TREE, categories()), observe=True)
+
+
+def direct(w):
+    """Approved for direct queries only."""
+    return w.judge("pdtp-1", w.registered("churn", LOGISTIC, numbers()))
+
+
+def largest(w):
+    """The same, only those measured closely who could hold the largest value."""
+    return w.judge("pdtp-1", w.registered("churn-max", LOGISTIC, numbers()), mode="max")
+
+
+def screened(w):
+    """Ranked by shadow models; the top tenth is retrained."""
+    return w.judge("pdtp-1", w.registered("churn-screen", LOGISTIC, numbers()), mode="screen", shadow_models=16)
+
+
+def undecided(w):
+    """A forest that depends on its seed, on a sample of its people."""
+    return w.judge("pdtp-1", w.registered("risk", FOREST, categories()), max_retrains=120, seeds=5)
+
+
+def people(w):
+    """Several records a person."""
+    data = categories(groups=np.repeat([f"person {i:03d}" for i in range(20)], 3))
+    return w.judge("dtp-1", w.registered("visits", NAIVE_BAYES, data))
+
+
+def stopped(w):
+    """A recipe that does not depend on its data."""
+    return w.judge("dtp-1", w.registered("frozen", Recipe(trained.checkpoint, seed=1), categories()))
+
+
+def attacked(w):
+    """Attacks on a tree under a policy of many rules: broken, waived, met and open ones."""
+    subject = w.registered("salary", TREE, numbers(150, candidates=True, sensitive=(3,)))
+    policy = w.policy(
+        "many",
+        "metric: dtp, max: 1",
+        "metric: attack_accuracy, attack: any, scope: model, max: 0.6",
+        "metric: attack_accuracy, id: by_label, attack: any, scope: class, max: 0.6",
+        "metric: attack_accuracy, id: by_group, attack: any, scope: group, max: 0.6, mode: warn",
+        "metric: attack_tpr, attack: any, at_fpr: 0.1, max: 0.12",
+        "metric: generalization_gap, max: 0.9",
+        "metric: deletion_capacity, min: 10, rho: 0.9, prior: 0.001",
+        waivers=(waiver("attack_tpr", subject, 0.99, days=30), waiver("dtp", subject, 8, days=-3)),
+    )
+    return w.judge(policy, subject, shadow_models=32)
+
+
+def unattacked(w):
+    """Approved for direct queries, and by attacks that find little."""
+    subject = w.registered("churn-attacked", LOGISTIC, numbers(400, candidates=True))
+    policy = w.policy("both", "metric: pdtp, max: 1", "metric: attack_accuracy, attack: any, scope: model, max: 0.65")
+    return w.judge(policy, subject, shadow_models=32)
+
+
+def private(w):
+    """Trained with differential privacy: bounds, an audit, attacks, deletion capacity."""
+    data = numbers(200, candidates=True)
+    policy = w.policy(
+        "dp",
+        "metric: dp_epsilon, max: 8, delta: 1.0e-5",
+        "metric: dp_epsilon_lower_bound, max: claim, confidence: 0.99",
+        "metric: dp_attack_accuracy_bound, max: 0.75, prior: 0.5, mode: warn",
+        "metric: attack_accuracy, attack: any, scope: model, max: 0.7",
+        "metric: deletion_capacity, min: 1, rho: 0.9, prior: 0.001",
+    )
+    subject = w.registered("triage", Recipe(trained.noised, dp=trained.CLAIM), data)
+    return w.judge(policy, subject, shadow_models=16)
+
+
+def waived(w):
+    """Approved under a waiver that ends soon."""
+    subject = w.registered("bonus", LOGISTIC, numbers())
+    policy = w.policy("narrow", "metric: pdtp, max: 0.05", waivers=(waiver("pdtp", subject, 2, days=9),))
+    return w.judge(policy, subject)
+
+
+def rounded(w):
+    """What is released is rounded and of another temperature than what is trained."""
+    release = Release("rounded", step=0.1, temperature=2.0)
+    return w.judge("dtp-1", w.registered("rounded", NAIVE_BAYES, categories(), release=release))
+
+
+def optional(w):
+    """A suite over the per-unit table, beside a rule that does not apply."""
+    column = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "pdtp", "max_value": 5}}
+    policy = w.policy(
+        "suite",
+        "metric: table, suite: units.json",
+        "metric: pdtp, id: middle, max: 1, aggregate: quantile, q: 0.5",
+        "metric: dp_epsilon, max: 2, delta: 1.0e-5, required: false",
+        units=json.dumps({"name": "units", "expectations": [column]}),
+    )
+    return w.judge(policy, w.registered("listed", NAIVE_BAYES, categories()))
+
+
+KINDS = {
+    f.__name__: f
+    for f in (before, certified, refuted, observed, direct, largest, screened, undecided, people, stopped, attacked,
+              unattacked, private, waived, rounded, optional)
+}  # fmt: skip
+
+
+def make(names=tuple(KINDS)):
+    """Yield (name, golden) of each run, made now."""
+    with tempfile.TemporaryDirectory() as folder, Fleet(jobs=1, ledger=Path(folder) / "ledger") as fleet:
+        workshop = Workshop(folder, fleet)
+        for name in names:
+            text = json.dumps(_kept(KINDS[name](workshop)), allow_nan=False)
+            yield name, json.loads(text.replace(folder, "/registry"))
+
+
+def _kept(verdict):
+    """Return a verdict as JSON values, its figures to twelve digits."""
+    records = {k: v.tolist() for k, v in verdict.evidence.records.items()}
+    return _short(encode({
+        "policy": verdict.policy, "findings": [f.payload() for f in verdict.findings],
+        "evidence": verdict.evidence.payload(), "records": records, "observed": verdict.observed,
+        "detail": verdict.detail,
+    }))  # fmt: skip
+
+
+def _short(value):
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_short(v) for v in value]
+    return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
+def golden(name):
+    """Return a stored run as JSON values: a fresh copy, to change at will."""
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def verdict(kept):
+    """Return the verdict that a golden holds, through the real classes."""
+    given = golden(kept) if isinstance(kept, str) else kept
+    records = {k: np.array(v, dtype=KINDS_OF.get(k, float)) for k, v in given["records"].items()}
+    evidence = Evidence.from_payload(given["evidence"])
+    object.__setattr__(evidence, "records", records)
+    findings = tuple(Finding.from_payload(f) for f in given["findings"])
+    return Verdict(given["policy"], findings, evidence, given["observed"], given["detail"])
+
+
+def document(kept, **more):
+    """Return the report's JSON of a golden, or of a verdict."""
+    judged = kept if isinstance(kept, Verdict) else verdict(kept)
+    return json.loads(json.dumps(report.document(judged, hash_key=KEY, **more)))
+
+
+def compared():
+    """Return the report of the approved version, with what changed since the blocked one before it."""
+    return document("certified", baseline=document("before"))
+
+
+def main(names):
+    FOLDER.mkdir(exist_ok=True)
+    for name, made in make(names or tuple(KINDS)):
+        (FOLDER / f"{name}.json").write_text(json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8")
+        outcomes = {f["rule"]: f["outcome"] for f in made["findings"] if not f["rule"].startswith("precondition")}
+        print(name, outcomes, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
