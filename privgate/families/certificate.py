@@ -42,6 +42,32 @@ class Certified:
     questions: Float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What a certificate is about.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``.
+    retrained : Retrained, optional
+        Exactly these units, in this order.
+    limit : float, optional
+        The policy's, nats: a certificate that can trade time for tightness spends it first on units that lie on both
+        sides of it.
+    """
+
+    subject: Subject
+    units: Index
+    retrained: Retrained | None = None
+    limit: float | None = None
+
+    @property
+    def members(self) -> list[Index]:
+        """Records of each unit."""
+        return [self.subject.data.units[int(u)] for u in self.units]
+
+
 class Certificate(ABC):
     """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
@@ -64,11 +90,11 @@ class Certificate(ABC):
         """Return "does not apply, because …" or an empty text."""
 
     @abstractmethod
+    def certify(self, about: Units) -> Certified:
+        """Return the bound for each of the units; it applies."""
+
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
     ) -> Certified:
-        """Return the bound for each of ``units`` (positions in ``subject.data.units``).
-
-        ``retrained`` covers exactly these units, in this order, where it is given. ``limit`` is the policy's, nats:
-        a certificate that can trade time for tightness spends it first on units that lie on both sides of it.
-        """
+        """Return the bound for each of ``units``; ``Units`` has the parameters."""
+        return self.certify(Units(subject, units, retrained, limit))

@@ -15,12 +15,10 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-class _Classifier:
-    """Parameters in and out, by the names of the constructor."""
+class Parameters:
+    """Parameters in and out, by the names of the constructor; labels out of probabilities."""
 
-    classes: Any
     classes_: NDArray[Any]
-    _estimator_type = "classifier"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
         """Return the constructor's arguments."""
@@ -43,6 +41,13 @@ class _Classifier:
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each record; ties go to the earlier class."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+class _Classifier(Parameters):
+    """A classifier whose labels may be declared before the data are seen."""
+
+    classes: Any
+    _estimator_type = "classifier"
 
     def _labels(self, y: Any) -> Index:
         labels = np.asarray(y)

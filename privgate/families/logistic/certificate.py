@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.logistic import downdate, minimum
 from privgate.families.logistic.downdate import Downdate
 from privgate.families.logistic.minimum import MARGIN, Metric, Problem
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
-from privgate.families.retrained import Index, Retrained
+from privgate.families.retrained import Index
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
@@ -39,15 +39,13 @@ class Newton(Certificate):
         """Return "does not apply, because …" or an empty text."""
         return minimum.short_of_minimum(subject)
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained
+        subject, units = about.subject, about.units
         problem = minimum.agreed(subject)
         reach = applies.reach(subject)
         work = _Units(problem, reach, applies.members(subject, units))
-        work.run(limit)
+        work.run(about.limit)
         detail = {"slack": work.whole, "gradient": float(problem.allowed.max()), "seen": problem.seen}
         detail |= {"units": len(units), **work.spent}
         exact = attained(work.lower, work.upper)

@@ -6,7 +6,7 @@ Two of them read the parameters that an engine leaves behind, the third needs th
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.logistic import minimum
 from privgate.families.logistic.minimum import Problem
 from privgate.families.over_all_queries import applies, linear
@@ -43,13 +43,11 @@ class LinearSoftmax(Certificate):
         """Return "does not apply, because …" or an empty text."""
         return minimum.short_of_minimum(subject)
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
-        del limit
+        subject, units = about.subject, about.units
         problem, reach, stop = _known(subject)
-        found = parameters(retrained, subject)
+        found = parameters(about.retrained, subject)
         upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
         if found is not None:
             with_, without, distance, known = found
@@ -81,13 +79,11 @@ class Lipschitz(Certificate):
         """Return "does not apply, because …" or an empty text."""
         return minimum.short_of_minimum(subject)
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
-        del limit
+        subject, units = about.subject, about.units
         problem, reach, stop = _known(subject)
-        found = parameters(retrained, subject)
+        found = parameters(about.retrained, subject)
         upper = np.full(len(units), np.inf)
         if found is not None:
             with_, without, error, known = found
@@ -117,14 +113,12 @@ class StrongConvexity(Certificate):
             return "does not apply, because the intercept is not penalised"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         problem, reach, stop = _known(subject)
         residual, _ = problem.at(problem.u)
-        members = (subject.data.units[int(u)] for u in units)
+        members = about.members
         left = np.array([np.linalg.norm(residual[rows].T @ problem.X[rows]) for rows in members])
         d = problem.X.shape[1] - int(problem.intercept)
         longest = float(np.hypot(reach.longest(d)[1], float(problem.intercept)))

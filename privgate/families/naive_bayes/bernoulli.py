@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts_certificate import Counts
 from privgate.families.over_all_queries import applies, count_rounding
 from privgate.families.over_all_queries.discrete import certify
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
@@ -185,11 +185,9 @@ class BernoulliCertificate(Certificate):
             )
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; see ``discrete.certify``."""
-        del retrained
+        subject, units = about.subject, about.units
         members = applies.members(subject, units)
         estimator, domain = design.estimator_of(subject, "BernoulliNB"), subject.data.domain
         if domain is not None:
@@ -199,7 +197,7 @@ class BernoulliCertificate(Certificate):
         else:
             where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
         assumptions = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
-        found = certify(self.counts(subject), members, limit=limit, assumptions=assumptions)
+        found = certify(self.counts(subject), members, limit=about.limit, assumptions=assumptions)
         if found.questions is None:
             return found
         low, high = self._ends(subject)

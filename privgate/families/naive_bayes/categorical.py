@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts_certificate import Counts
 from privgate.families.over_all_queries import applies
 from privgate.families.over_all_queries.discrete import certify
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 SHRUNK = (
@@ -260,13 +260,11 @@ class CategoricalCertificate(Certificate):
                 )
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; see ``discrete.certify``."""
-        del retrained
+        subject, units = about.subject, about.units
         members = applies.members(subject, units)
-        return certify(self.counts(subject), members, limit=limit, assumptions=self._assumptions(subject))
+        return certify(self.counts(subject), members, limit=about.limit, assumptions=self._assumptions(subject))
 
     def counts(self, subject: Subject) -> Counts:
         """Return the count tables of the model that the recipe trains."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
@@ -16,7 +16,7 @@ from privgate.families.over_all_queries import applies, linear, rounding
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.rounding import LOG, U
 from privgate.families.removal import BLOCK, Float, Removal, rows_of, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 
@@ -150,17 +150,15 @@ class ComplementCertificate(Certificate):
             )
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         estimator, X = design.estimator_of(subject, "ComplementNB"), applies.dense(subject.data.X)
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
         labels, K = subject.label_codes, len(subject.classes)
         table = np.array([X[labels == c].sum(axis=0) for c in range(K)])
-        members = [subject.data.units[int(u)] for u in units]
+        members = about.members
         fine = np.flatnonzero(~vanishing(subject, units))
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         reach, alpha, norm = applies.reach(subject), applies.smoothings(estimator), bool(estimator.norm)

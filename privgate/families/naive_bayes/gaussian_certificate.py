@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import U
 from privgate.families.over_all_queries.separable import bound_nodes, changes
-from privgate.families.retrained import Index, Retrained
+from privgate.families.retrained import Index
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
@@ -76,17 +76,15 @@ class GaussianNB(Certificate):
         model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
         return model, np.array([reach.low, reach.high]) - centre
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         X, K = applies.dense(subject.data.X), len(subject.classes)
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
         reach = applies.reach(subject)
         model, side = self._model(subject, X, reach)
-        members = [subject.data.units[int(u)] for u in units]
+        members = about.members
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         questions = np.full((len(units), X.shape[1]), np.nan)
         fine = np.flatnonzero([model.defined(rows) for rows in members])

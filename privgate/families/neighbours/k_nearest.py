@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.over_all_queries import applies
 from privgate.families.removal import Removal, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 #: relative difference of squared distances below which two neighbours may change places by rounding
@@ -107,11 +107,9 @@ class SmoothedNeighbors(Certificate):
             return "does not apply, because without smoothing one vote can make a label impossible: DTP is infinite"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         estimator = applies.own_estimator(subject, "SmoothedNeighbors")
         size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
         votes = np.minimum(size, estimator.n_neighbors)

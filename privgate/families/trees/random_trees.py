@@ -3,11 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.over_all_queries.discrete import attained
 from privgate.families.removal import vanishing
-from privgate.families.retrained import Index, Retrained
 from privgate.models import shares
 from privgate.subject.subject import Subject
 
@@ -28,11 +27,9 @@ class RandomTrees(Certificate):
             return "does not apply, because without smoothing a label that one record holds alone makes DTP infinite"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         estimator = applies.own_estimator(subject, "RandomTrees")
         X, labels = applies.dense(subject.data.X), subject.label_codes
         model = estimator.fit(X, subject.data.y)
