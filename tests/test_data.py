@@ -6,11 +6,15 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
 
+from privgate import digest
 from privgate.errors import SubjectError
 from privgate.subject import data as containers
 from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(12, 3))
@@ -169,3 +173,14 @@ def test_a_domain_may_be_declared_in_short_forms():
             declared(wrong)
     with pytest.raises(SubjectError, match="3 features"):
         declared([3, 2, 2])
+
+
+def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
+    key = "sha256:" + "00ff" * 8 + "a1" * 16
+    for part, seed in (({}, 0x00FF00FF00FF00FF), ({"start": 16, "digits": 32}, 0x00FF00FF00FF00FFA1A1A1A1A1A1A1A1)):
+        assert digest.generator(key, **part).bytes(8) == np.random.default_rng(seed).bytes(8)
+    data = [TrainingData(np.eye(3), list(labels)) for labels in ("aab", "aab", "abb")]
+    one, same, other = (Subject.local(Recipe(GaussianNB()), d) for d in data)
+    drawn = [s.generator(p).bytes(8) for s, p in ((one, "x"), (same, "x"), (other, "x"), (one, "y"))]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) == 3

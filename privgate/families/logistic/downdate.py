@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.logistic import minimum
+from privgate.families.logistic import minimum, objective
 from privgate.families.logistic.minimum import Problem
 
 Float = NDArray[np.float64]
@@ -130,7 +130,7 @@ def _gradient(down: Downdate, u: Float, part: slice) -> Float:
     p, u, rows = down.problem, u[part], down.rows[part]
     n, U = len(p.X), len(u)
     logits = (p.X @ u.reshape(U * p.C, -1).T).reshape(n * U, p.C)
-    residual = minimum.residuals(logits, np.repeat(p.labels, U), curvature=False)[0].reshape(n, U, p.C)
+    residual = objective.residuals(logits, np.repeat(p.labels, U), curvature=False)[0].reshape(n, U, p.C)
     residual[rows.ravel(), np.repeat(np.arange(U), rows.shape[1])] = 0.0
     gradient = (residual.reshape(n, -1).T @ p.X).reshape(u.shape) + p.lam * u
     if p.gauge:

@@ -83,7 +83,7 @@ class Problem:
 
     def at(self, u: Float, rows: Index | slice = slice(None), *, curvature: bool = True) -> tuple[Float, Float]:
         """Return (probability minus indicator (m, C), curvature (m, C, C)) of each record's loss at ``u``."""
-        return residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
+        return objective.residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
 
     def moved(self, u: Float, inverse: Float, gradient: Float) -> "Problem":
         """Return the same problem seen from other parameters."""
@@ -123,25 +123,10 @@ class Problem:
         return np.asarray(at_centre + (reach.norm or 0.0) * np.sqrt(np.maximum(largest, 0.0)))
 
 
-def residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
-    """Return (probability minus indicator (m, C), curvature (m, C, C)) of losses from logits (m, C)."""
-    if z.shape[1] == 1:
-        p = 1.0 / (1.0 + np.exp(-np.clip(z, -700, 700)))
-        return p - labels[:, None], (p * (1 - p))[:, :, None]
-    p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    C = z.shape[1]
-    curve = -p[:, :, None] * p[:, None, :] if curvature else np.zeros((0, C, C))
-    if curvature:
-        curve[:, np.arange(C), np.arange(C)] += p
-    p[np.arange(len(p)), labels] -= 1.0
-    return p, curve
-
-
 def derivatives(X: Float, labels: Index, u: Float, lam: Float, *, gauge: bool) -> tuple[Float, Float]:
     """Return (gradient (C, p), Hessian (C p, C p)) of the objective on these records."""
     C, p = u.shape
-    residual, curvature = residuals(X @ u.T, labels)
+    residual, curvature = objective.residuals(X @ u.T, labels)
     gradient = residual.T @ X + lam * u
     H = np.zeros((C, p, C, p))
     for a in range(C):
@@ -188,28 +173,20 @@ def refusal(subject: Subject) -> str:
         return "does not apply, because the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
         return problem
-    if problem := objective.unfit(estimator) or stopping.refusal(estimator):
+    if problem := objective.unfit(estimator) or objective.solver_refusal(estimator):
         return f"does not apply, because {problem}"
-    if subject.data.domain is None:
-        return (
-            "does not apply, because no domain is declared: for queries without limits DTP is infinite; declare the "
-            "range of every feature, Domain(box=…), and let the endpoint refuse anything else"
-        )
-    made = Reach.of(subject.data.domain, X.shape[1])
-    if isinstance(made, str):
-        return f"does not apply, because {made}"
-    if not made.inside(X).all():
-        return "does not apply, because training records lie outside the declared domain"
-    return ""
-
-
-def problem_of(subject: Subject) -> Problem | str:
-    """Return the problem and its minimiser, or "does not apply, because …"; ``refusal`` was empty."""
-    return _solved(subject)
+    made = applies.declared(
+        subject,
+        X,
+        "for queries without limits DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
+        "endpoint refuse anything else",
+    )
+    return made if isinstance(made, str) else ""
 
 
 @lru_cache(maxsize=2)
-def _solved(subject: Subject) -> Problem | str:
+def problem_of(subject: Subject) -> Problem | str:
+    """Return the problem and its minimiser, or "does not apply, because …"; ``refusal`` was empty."""
     estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         raise ValueError("problem_of() without refusal(): the features are not numbers")
@@ -345,7 +322,9 @@ def short_of_minimum(subject: Subject) -> str:
     reach = applies.reach(subject)
     stop = whole(Metric.of(problem, reach, problem.X))
     if not stop <= STOPPED_SHORT:
-        return f"does not apply, because its tolerance lets the solver stop far from its own minimum; {stopping.ADVICE}"
+        return (
+            f"does not apply, because its tolerance lets the solver stop far from its own minimum; {objective.ADVICE}"
+        )
     if not np.isfinite(delivered(problem, reach, stop)):
         return (
             "does not apply, because float64 holds some probabilities of the domain in too few digits; declare a "

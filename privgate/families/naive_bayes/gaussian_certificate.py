@@ -43,19 +43,16 @@ class GaussianNB(Certificate):
             return "does not apply, because the features are not finite numbers"
         if problem := applies.single_precision(subject.data.X):
             return problem
-        domain = subject.data.domain
-        if domain is None:
-            return (
-                "does not apply, because no domain is declared: far from the data DTP is infinite; declare the range "
-                "of every feature, Domain(box=…), and let the endpoint refuse anything else"
-            )
-        made = Reach.of(domain, X.shape[1])
+        made = applies.declared(
+            subject,
+            X,
+            "far from the data DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
+            "endpoint refuse anything else",
+        )
         if isinstance(made, str):
-            return f"does not apply, because {made}"
+            return made
         if made.low is None:
             return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
-        if not made.inside(X).all():
-            return "does not apply, because training records lie outside the declared domain"
         model, side = self._model(subject, X, made)
         everybody = model.left([np.zeros(0, dtype=np.int64)])
         if (

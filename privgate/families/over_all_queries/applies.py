@@ -156,19 +156,28 @@ def linear_domain(subject: Subject, what: str) -> str:
     estimator = subject.recipe.library_estimator
     if not (smoothings(estimator) > 0).all():
         return "does not apply, because without smoothing a word that one record holds alone makes DTP infinite"
-    if subject.data.domain is None:
-        return (
-            f"does not apply, because no domain is declared: for {what} of any length DTP is infinite; declare how "
-            "long a query may be, Domain(max_length=…), or its ranges or norm, and let the endpoint refuse the rest"
-        )
-    made = Reach.of(subject.data.domain, X.shape[1])
+    made = declared(
+        subject,
+        X,
+        f"for {what} of any length DTP is infinite; declare how long a query may be, Domain(max_length=…), or its "
+        "ranges or norm, and let the endpoint refuse the rest",
+    )
     if isinstance(made, str):
-        return f"does not apply, because {made}"
+        return made
     if made.low is not None and (made.low < 0).any():
         return "does not apply, because the declared ranges allow negative counts"
-    if not made.inside(X).all():
-        return "does not apply, because training records lie outside the declared domain"
     return ""
+
+
+def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach | str:
+    """Return the declared domain, which holds all records, or why there is none; ``otherwise`` says what follows."""
+    domain = subject.data.domain
+    if domain is None:
+        return f"does not apply, because no domain is declared: {otherwise}"
+    made = Reach.of(domain, X.shape[1])
+    if isinstance(made, str):
+        return f"does not apply, because {made}"
+    return made if made.inside(X).all() else "does not apply, because training records lie outside the declared domain"
 
 
 def reach(subject: Subject) -> Reach:
