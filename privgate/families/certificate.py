@@ -13,6 +13,10 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 
 
+#: upper - lower at which a value is called exact, nats
+EXACT = 1e-9
+
+
 @dataclass(frozen=True, eq=False)
 class Certified:
     """What a certificate says about each unit.
@@ -98,3 +102,9 @@ class Certificate(ABC):
     ) -> Certified:
         """Return the bound for each of ``units``; ``Units`` has the parameters."""
         return self.certify(Units(subject, units, retrained, limit))
+
+
+def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:
+    """Return whether upper bounds are reached by real queries, infinite ones included."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((upper == lower) | (upper - lower <= EXACT))

@@ -9,7 +9,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
-from privgate.families.logistic import minimum
+from privgate.families.logistic import distances, minimum
 from privgate.families.over_all_queries import applies
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 
@@ -143,7 +143,7 @@ def test_what_rounding_does_to_one_minus_p_is_part_of_the_bound():
     problem = minimum.agreed(s)
     bias, weights = problem.softmax(problem.u[None])
     reach = applies.reach(s)
-    said = minimum.rounding(problem, bias, weights, reach, np.zeros(1))[0]
+    said = distances.rounding(problem, bias, weights, reach, np.zeros(1))[0]
     x = reach.best(weights[:, 1] - weights[:, 0])
     logit = float((x @ (weights[0, 1] - weights[0, 0]))[0] + bias[0, 1] - bias[0, 0])
     released = np.log1p(-1.0 / (1.0 + np.exp(-logit)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.logistic import minimum, objective
+from privgate.families.logistic import distances, objective
 from privgate.families.logistic.minimum import Problem
 
 Float = NDArray[np.float64]
@@ -101,7 +101,7 @@ def radius(gamma: Float, R: Float) -> tuple[Float, Float]:
     ----------
     docs/mathematics.md, section 6.3 (ii): ``nu = -ln(1 - R gamma) / R``, infinite from ``R gamma = 1``.
     """
-    nu = minimum.radius(gamma, R)
+    nu = distances.radius(gamma, R)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         q = R * nu
         rho = nu * np.where(q < 1e-4, q / 2 + q * q / 6 + q**3, (np.expm1(q) - q) / q)

@@ -11,9 +11,9 @@ from privgate.families import design
 from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
-from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.naive_bayes.category_counts import Counts
+from privgate.families.naive_bayes.discrete import certify
 from privgate.families.over_all_queries import applies
-from privgate.families.over_all_queries.discrete import certify
 from privgate.families.removal import BLOCK, Float, Removal
 from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject

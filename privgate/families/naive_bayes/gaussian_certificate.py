@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import U
 from privgate.families.over_all_queries.separable import bound_nodes, changes

@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.tokens import TokenEngine, Tokens
 from privgate.families.over_all_queries import applies, linear, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import LOG, U
 from privgate.families.removal import BLOCK, Float, Removal, rows_of, vanishing

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.removal import vanishing
 from privgate.models import shares
 from privgate.subject.subject import Subject
