@@ -90,8 +90,13 @@ class Certificate(ABC):
     needs_retrained: bool = False
 
     @abstractmethod
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
+        why = self.unfit(subject)
+        return f"does not apply, because {why}" if why else ""
 
     @abstractmethod
     def certify(self, about: Units) -> Certified:

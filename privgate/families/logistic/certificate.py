@@ -35,8 +35,8 @@ class Newton(Certificate):
     name = "newton"
     source = "docs/mathematics.md, section 6.3 (ii)"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         return distances.short_of_minimum(subject)
 
     def certify(self, about: Units) -> Certified:

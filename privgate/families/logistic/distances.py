@@ -124,12 +124,7 @@ def short_of_minimum(subject: Subject) -> str:
     reach = applies.reach(subject)
     stop = whole(Metric.of(problem, reach, problem.X))
     if not stop <= STOPPED_SHORT:
-        return (
-            f"does not apply, because its tolerance lets the solver stop far from its own minimum; {objective.ADVICE}"
-        )
+        return f"its tolerance lets the solver stop far from its own minimum; {objective.ADVICE}"
     if not np.isfinite(delivered(problem, reach, stop)):
-        return (
-            "does not apply, because float64 holds some probabilities of the domain in too few digits; declare a "
-            "narrower domain or lower C"
-        )
+        return "float64 holds some probabilities of the domain in too few digits; declare a narrower domain or lower C"
     return ""

@@ -38,8 +38,8 @@ class LinearSoftmax(Certificate):
     source = "docs/mathematics.md, section 6.2"
     needs_retrained = True
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         return distances.short_of_minimum(subject)
 
     def certify(self, about: Units) -> Certified:
@@ -74,8 +74,8 @@ class Lipschitz(Certificate):
     source = "Long et al. (2017), Theorem 6.9; constant of docs/mathematics.md, section 6.1"
     needs_retrained = True
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         return distances.short_of_minimum(subject)
 
     def certify(self, about: Units) -> Certified:
@@ -104,12 +104,12 @@ class StrongConvexity(Certificate):
     name = "strong_convexity"
     source = "docs/mathematics.md, section 6.3 (i)"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := distances.short_of_minimum(subject):
             return problem
         if not (minimum.agreed(subject).lam > 0).all():
-            return "does not apply, because the intercept is not penalised"
+            return "the intercept is not penalised"
         return ""
 
     def certify(self, about: Units) -> Certified:

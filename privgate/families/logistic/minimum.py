@@ -164,11 +164,11 @@ def refusal(subject: Subject) -> str:
     estimator = design.estimator_of(subject, "LogisticRegression")
     X = applies.dense(subject.data.X)
     if X is None:
-        return "does not apply, because the features are not finite numbers"
+        return "the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
         return problem
     if problem := objective.unfit(estimator) or objective.solver_refusal(estimator):
-        return f"does not apply, because {problem}"
+        return problem
     made = applies.declared(
         subject,
         X,
@@ -180,7 +180,7 @@ def refusal(subject: Subject) -> str:
 
 @lru_cache(maxsize=2)
 def problem_of(subject: Subject) -> Problem | str:
-    """Return the problem and its minimiser, or "does not apply, because …"; ``refusal`` was empty."""
+    """Return the problem and its minimiser, or why it does not apply; ``refusal`` was empty."""
     estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         raise ValueError("problem_of() without refusal(): the features are not numbers")
@@ -192,19 +192,19 @@ def problem_of(subject: Subject) -> Problem | str:
     K = len(subject.classes)
     C = 1 if K == 2 else K
     if C * X.shape[1] > _PARAMETERS:
-        return f"does not apply, because {C * X.shape[1]} parameters make the Hessian too large to invert"
+        return f"{C * X.shape[1]} parameters make the Hessian too large to invert"
     stops = stopping.stopping(subject)
     if stops.problem:
-        return f"does not apply, because {stops.problem}"
+        return f"{stops.problem}"
     start, gauge = stops.u.copy(), C > 1 and intercept
     if gauge:
         start[:, -1] -= start[:, -1].mean()
     found = minimise(X, subject.label_codes, start, lam, gauge=gauge)
     if found is None:
-        return "does not apply, because the exact minimiser could not be computed"
+        return "the exact minimiser could not be computed"
     u, gradient, H = found
     if not np.linalg.cond(H) < CONDITION:
-        return "does not apply, because the Hessian is too ill-conditioned (beyond 1e10)"
+        return "the Hessian is too ill-conditioned (beyond 1e10)"
     p = X.shape[1]
     inverse = np.linalg.inv(H)
     inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)

@@ -160,27 +160,27 @@ class BernoulliCertificate(Certificate):
     name = "bernoulli_nb"
     source = "docs/mathematics.md, section 3.1 (V_j = 2)"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "BernoulliNB"):
             return problem
         estimator = design.estimator_of(subject, "BernoulliNB")
         X = applies.dense(subject.data.X)
         if X is None:
-            return "does not apply, because the features are not finite numbers"
+            return "the features are not finite numbers"
         if applies.smoothing(estimator) is None:
-            return "does not apply, because the smoothing alpha is not one number"
+            return "the smoothing alpha is not one number"
         domain = subject.data.domain
         if estimator.binarize is None:
             if not np.isin(X, (0.0, 1.0)).all():
-                return "does not apply, because binarize is None and the training data hold values other than 0 and 1"
+                return "binarize is None and the training data hold values other than 0 and 1"
             if domain is not None and (domain.categories is None or max(domain.categories) > 2):
-                return "does not apply, because binarize is None and the domain allows values other than 0 and 1"
+                return "binarize is None and the domain allows values other than 0 and 1"
         if problem := _outside(domain, X):
             return problem
         if not np.isfinite(count_rounding.of_model(self.counts(subject))):
             return (
-                "does not apply, because the library computes 1 - p from the logarithm of p, and with so little "
+                "the library computes 1 - p from the logarithm of p, and with so little "
                 "smoothing rounding is as large as 1 - p itself; raise alpha"
             )
         return ""
@@ -234,10 +234,10 @@ def _outside(domain: Domain | None, X: NDArray[np.float64]) -> str:
         return ""
     sides = _sides(domain, X.shape[1])
     if sides is None:
-        return "does not apply, because the domain declares neither categories nor a box for these features"
+        return "the domain declares neither categories nor a box for these features"
     low, high = sides
     if (low > X).any() or (high < X).any():
-        return "does not apply, because training records lie outside the declared domain"
+        return "training records lie outside the declared domain"
     return ""
 
 

@@ -130,21 +130,21 @@ class ComplementCertificate(Certificate):
     name = "complement_nb"
     source = "docs/mathematics.md, section 3.4"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "ComplementNB"):
             return problem
         if problem := applies.linear_domain(subject, "documents"):
             return problem
         estimator, X = design.estimator_of(subject, "ComplementNB"), applies.dense(subject.data.X)
         if X is None:
-            return "does not apply, because the features are not numbers"
+            return "the features are not numbers"
         table = np.array([X[subject.label_codes == c].sum(axis=0) for c in range(len(subject.classes))])
         alpha = applies.smoothings(estimator)
         error, _ = _errors(table[None], alpha, rounding.of_sums(X, table.sum(axis=0)), norm=False)
         if np.isinf(error).any():
             return (
-                "does not apply, because the library adds the smoothing to all counts of a word before it takes a "
+                "the library adds the smoothing to all counts of a word before it takes a "
                 "class's own off, and so little smoothing is lost in rounding there; raise alpha"
             )
         return ""

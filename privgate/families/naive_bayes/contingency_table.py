@@ -15,8 +15,8 @@ class ContingencyTable(Certificate):
     name = "contingency_table"
     source = "docs/mathematics.md, section 1, Theorem 1"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         return applies.own_refusal(subject, "ContingencyTable")
 
     def certify(self, about: Units) -> Certified:

@@ -33,13 +33,13 @@ class GaussianNB(Certificate):
     name = "gaussian_nb"
     source = "docs/mathematics.md, section 3.5"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "GaussianNB"):
             return problem
         X = applies.dense(subject.data.X)
         if X is None:
-            return "does not apply, because the features are not finite numbers"
+            return "the features are not finite numbers"
         if problem := applies.single_precision(subject.data.X):
             return problem
         made = applies.declared(
@@ -51,7 +51,7 @@ class GaussianNB(Certificate):
         if isinstance(made, str):
             return made
         if made.low is None:
-            return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
+            return "the declared domain names no range of each feature; pass Domain(box=…)"
         model, side = self._model(subject, X, made)
         everybody = model.left([np.zeros(0, dtype=np.int64)])
         if (
@@ -59,7 +59,7 @@ class GaussianNB(Certificate):
             and np.isinf(model.error(everybody, side)).all()
         ):
             return (
-                "does not apply, because a feature lies so far from 0 for how little it varies that the library's "
+                "a feature lies so far from 0 for how little it varies that the library's "
                 "rounding of its mean is not small against its standard deviation; subtract a constant from it"
             )
         return ""

@@ -98,8 +98,8 @@ class MultinomialCertificate(Certificate):
     name = "multinomial_nb"
     source = "docs/mathematics.md, section 3.3; section 3.4 where several classes change"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "MultinomialNB"):
             return problem
         return applies.linear_domain(subject, "documents")

@@ -99,12 +99,12 @@ class SmoothedNeighbors(Certificate):
     name = "smoothed_neighbors"
     source = "docs/mathematics.md, section 5: order by (distance, record); section 12.3"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.own_refusal(subject, "SmoothedNeighbors"):
             return problem
         if not applies.own_estimator(subject, "SmoothedNeighbors").alpha > 0:
-            return "does not apply, because without smoothing one vote can make a label impossible: DTP is infinite"
+            return "without smoothing one vote can make a label impossible: DTP is infinite"
         return ""
 
     def certify(self, about: Units) -> Certified:

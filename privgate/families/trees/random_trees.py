@@ -18,12 +18,12 @@ class RandomTrees(Certificate):
     name = "random_trees"
     source = "docs/mathematics.md, sections 4.2 and 4.3"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.own_refusal(subject, "RandomTrees"):
             return problem
         if not applies.own_estimator(subject, "RandomTrees").alpha > 0:
-            return "does not apply, because without smoothing a label that one record holds alone makes DTP infinite"
+            return "without smoothing a label that one record holds alone makes DTP infinite"
         return ""
 
     def certify(self, about: Units) -> Certified:
