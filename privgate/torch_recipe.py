@@ -11,12 +11,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.models.classifier import Parameters
 from privgate.models.record_keyed import batches, n_batches, record_keys
 
 NO_GPU = "torch finds no GPU on this machine"
 
 
-class TorchTraining:
+class TorchTraining(Parameters):
     """A multilayer perceptron, or any module, trained by mini-batches; a scikit-learn-like estimator.
 
     Parameters
@@ -74,35 +75,6 @@ class TorchTraining:
         self.random_state = random_state
         self.device = device
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002  scikit-learn's signature
-        """Return the parameters."""
-        return {
-            name: getattr(self, name)
-            for name in (
-                "hidden",
-                "activation",
-                "dropout",
-                "module",
-                "optimizer",
-                "lr",
-                "momentum",
-                "weight_decay",
-                "batch_size",
-                "epochs",
-                "random_state",
-                "device",
-            )
-        }
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters and return self."""
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise ValueError(f"TorchTraining has no parameter {name!r}; it has {', '.join(known)}")
-            setattr(self, name, value)
-        return self
-
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params())
 
@@ -156,10 +128,6 @@ class TorchTraining:
             device = next(self.module_.parameters()).device
             logits = self.module_(torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32)).to(device))
             return np.asarray(torch.softmax(logits.double(), 1).cpu().numpy())
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likeliest label of each record."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def network(self, n_features: int, n_classes: int) -> Any:
         """Return an untrained module; weights come from torch's current seed."""

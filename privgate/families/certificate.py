@@ -13,6 +13,10 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 
 
+#: upper - lower at which a value is called exact, nats
+EXACT = 1e-9
+
+
 @dataclass(frozen=True, eq=False)
 class Certified:
     """What a certificate says about each unit.
@@ -42,6 +46,32 @@ class Certified:
     questions: Float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What a certificate is about.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``.
+    retrained : Retrained, optional
+        Exactly these units, in this order.
+    limit : float, optional
+        The policy's, nats: a certificate that can trade time for tightness spends it first on units that lie on both
+        sides of it.
+    """
+
+    subject: Subject
+    units: Index
+    retrained: Retrained | None = None
+    limit: float | None = None
+
+    @property
+    def members(self) -> list[Index]:
+        """Records of each unit."""
+        return [self.subject.data.units[int(u)] for u in self.units]
+
+
 class Certificate(ABC):
     """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
@@ -60,15 +90,26 @@ class Certificate(ABC):
     needs_retrained: bool = False
 
     @abstractmethod
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
+        why = self.unfit(subject)
+        return f"does not apply, because {why}" if why else ""
 
     @abstractmethod
+    def certify(self, about: Units) -> Certified:
+        """Return the bound for each of the units; it applies."""
+
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
     ) -> Certified:
-        """Return the bound for each of ``units`` (positions in ``subject.data.units``).
+        """Return the bound for each of ``units``; ``Units`` has the parameters."""
+        return self.certify(Units(subject, units, retrained, limit))
 
-        ``retrained`` covers exactly these units, in this order, where it is given. ``limit`` is the policy's, nats:
-        a certificate that can trade time for tightness spends it first on units that lie on both sides of it.
-        """
+
+def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:
+    """Return whether upper bounds are reached by real queries, infinite ones included."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((upper == lower) | (upper - lower <= EXACT))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privgate.families import refit
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
 from privgate.models import Sharded
@@ -46,25 +46,23 @@ class ShardedMembers(Certificate):
     name = "sharded"
     source = "docs/mathematics.md, section 12, Theorems 12.1 and 12.2"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if declared(subject) is None:
-            return "does not apply, because the recipe is not privgate.models.Sharded released by predict_proba"
+            return "the recipe is not privgate.models.Sharded released by predict_proba"
         if subject.declared_classes is None:
-            return "does not apply, because classes= does not declare every label of the training data"
+            return "classes= does not declare every label of the training data"
         if not subject.release.exact:
-            return f"does not apply, because the release is {subject.release.form}; the bound is about probabilities"
+            return f"the release is {subject.release.form}; the bound is about probabilities"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
-        """Return the bound of each of ``units`` by the number of shards that its records are in."""
-        del retrained, limit
+    def certify(self, about: Units) -> Certified:
+        """Return the bound of each of the units by the number of shards that its records are in."""
+        subject, units = about.subject, about.units
         made = declared(subject)
         assert made is not None  # noqa: S101  applies() said so
         shard = shards(made, subject)
-        held = np.array([len(np.unique(shard[subject.data.units[int(u)]])) for u in units], dtype=np.int64)
+        held = np.array([len(np.unique(shard[rows])) for rows in about.members], dtype=np.int64)
         words = [
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]

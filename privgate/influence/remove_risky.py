@@ -14,8 +14,8 @@ from privgate import families
 from privgate.errors import MeasurementError
 from privgate.families import bound as bounds
 from privgate.families import certificates
-from privgate.families.naive_bayes.counts_certificate import Counts
-from privgate.families.over_all_queries.discrete import Effort, certify
+from privgate.families.naive_bayes.category_counts import Counts
+from privgate.families.naive_bayes.discrete import Effort, certify
 from privgate.families.retrained import Status
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData, take

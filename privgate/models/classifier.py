@@ -10,12 +10,10 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-class Classifier:
-    """Parameters in and out, by the names of the constructor."""
+class Parameters:
+    """Parameters in and out, by the names of the constructor; labels out of probabilities."""
 
-    classes: Any
     classes_: NDArray[Any]
-    _estimator_type = "classifier"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
         """Return the constructor's arguments."""
@@ -31,14 +29,6 @@ class Classifier:
             setattr(self, name, value)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn from 1.6 asks of an estimator before it searches or pipes it."""
-        from sklearn.utils import ClassifierTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="classifier", target_tags=TargetTags(required=True), classifier_tags=ClassifierTags()
-        )
-
     def predict_proba(self, X: Any) -> Float:
         """Return probabilities, shape (n, K), in the order of ``classes_``."""
         raise NotImplementedError
@@ -46,6 +36,21 @@ class Classifier:
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each record; ties go to the earlier class."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+class Classifier(Parameters):
+    """A classifier whose labels may be declared before the data are seen."""
+
+    classes: Any
+    _estimator_type = "classifier"
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn from 1.6 asks of an estimator before it searches or pipes it."""
+        from sklearn.utils import ClassifierTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier", target_tags=TargetTags(required=True), classifier_tags=ClassifierTags()
+        )
 
     def score(self, X: Any, y: Any) -> float:
         """Return the share of records whose most probable class is theirs."""

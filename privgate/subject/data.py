@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -322,8 +321,3 @@ class TrainingData:
     def label_codes(self) -> Index:
         """Position of each record's label in ``classes``, int64 array of shape (n,)."""
         return self._coded[1]
-
-
-def as_rows(rows: Sequence[int] | Index) -> Index:
-    """Return row numbers as int64."""
-    return np.asarray(rows, dtype=np.int64)

@@ -80,11 +80,6 @@ class Domain:
         return cls(categories=tuple(_count(v) for v in items))
 
     @classmethod
-    def of_box(cls, low: float, high: float, n_features: int) -> Self:
-        """Return the same interval for every feature."""
-        return cls(box=((float(low), float(high)),) * n_features)
-
-    @classmethod
     def infer(cls, X: NDArray[Any]) -> Self:
         """Read a domain off the data: categories for small non-negative integers, otherwise the box of ranges.
 

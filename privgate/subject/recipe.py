@@ -1,6 +1,6 @@
 """The recipe: everything needed to train the model again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,6 @@ from privgate import digest
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources
 from privgate.subject.claim import Claim
-
-Fit = Callable[..., Any]
-Predict = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, eq=False)

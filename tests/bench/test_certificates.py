@@ -98,7 +98,7 @@ def naive_bayes(shared_data):
     yield "Location 1200", MultinomialNB(), places[:1200], label[:1200], Domain(max_length=205)
     for case, load in (("breast cancer", load_breast_cancer), ("wine", load_wine), ("digits", load_digits)):
         X, y = load(return_X_y=True)
-        yield case, GaussianNB(var_smoothing=1e-2), unit_box(X), y, Domain.of_box(0, 1, X.shape[1])
+        yield case, GaussianNB(var_smoothing=1e-2), unit_box(X), y, Domain.of([(0, 1)] * X.shape[1])
     yield "digits", MultinomialNB(), X, y, Domain(max_length=float(X.sum(axis=1).max()))
     yield "digits", BernoulliNB(binarize=8.0), X, y, None
 
@@ -124,7 +124,7 @@ def test_tightness_of_linear_models():
             X, y = load(return_X_y=True)
             for C in (0.1, 1.0, 10.0):
                 model = LogisticRegression(C=C, tol=1e-10, solver="newton-cholesky")
-                subject = subject_of(model, unit_box(X), y, Domain.of_box(0, 1, X.shape[1]))
+                subject = subject_of(model, unit_box(X), y, Domain.of([(0, 1)] * X.shape[1]))
                 for name in ("linear_softmax", "newton"):
                     more = {"engine": True} if name == "linear_softmax" else {}
                     row = tightness(f"{case}, C={C:g}", subject, name, **more)
@@ -144,7 +144,7 @@ def test_all_records_of_adult(shared_data):
     ]
     for C in (1.0, 0.1):
         model = LogisticRegression(C=C, tol=1e-8, solver="newton-cholesky")
-        cases.append(("newton", model, mixed, Domain.of_box(0, 1, mixed.shape[1])))
+        cases.append(("newton", model, mixed, Domain.of([(0, 1)] * mixed.shape[1])))
     with threadpool_limits(1):
         for name, model, Z, domain in cases:
             subject = subject_of(model, Z, y, domain)

@@ -1,5 +1,8 @@
 """Laws of the engines: each equals direct scikit-learn refits, whatever the design."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -12,8 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.families import ALL, answer
-from privgate.families.engine import Declined
+import privgate
+from privgate.families import ALL, answer, certificates
+from privgate.families.certificate import Certificate
+from privgate.families.engine import Declined, Engine
 from privgate.models import Sharded
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -186,6 +191,22 @@ def test_candidates_who_are_nowhere_near_change_no_answer(direct, fleet, name, e
     assert (alone.units.tolist(), left.tolist()) == (beside.units.tolist(), left_too.tolist())
     np.testing.assert_allclose(beside.log_without, alone.log_without, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(beside.log_with, alone.log_with, rtol=tolerance, atol=tolerance)
+
+
+def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_probed():
+    attributes = {n for kind in (Engine, Certificate) for n in (*vars(kind), *kind.__annotations__) if n[0] != "_"}
+    attributes -= {"name", "version"}
+    probes = []
+    for path in Path(privgate.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
+                asked = node.args[1].value if isinstance(node.args[1], ast.Constant) else ""
+                probes += [f"{path.name}:{node.lineno}"] if asked in attributes else []
+
+    assert {"modes", "precisions", "tolerance", "needs_retrained"} < attributes
+    assert probes == []
+    assert all(isinstance(engine, Engine) for engine in ALL)
+    assert all(isinstance(c, Certificate) for c in certificates.ALL.values())
 
 
 @pytest.mark.parametrize("engine", FAST, ids=[e.name for e in FAST])

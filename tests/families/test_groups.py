@@ -9,7 +9,9 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from privgate.families import ALL, answer
 from privgate.families.neighbours import k_nearest
+from privgate.families.removal import vanishing
 from privgate.linear_scores import softmax_scores
+from privgate.models import ContingencyTable
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -150,3 +152,21 @@ def test_what_scikit_learn_itself_computes_to_few_digits_is_left_to_refits(direc
 
     assert set(got.retrained.engine) == {"refit"}
     assert got.rechecks == ()  # refused beforehand, not found out afterwards
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("declared", [None, ["a", "b", "c", "d"]])
+def test_a_class_vanishes_with_whoever_leaves_none_of_it_behind(grouped, declared):
+    rng = np.random.default_rng(12)
+    y = np.array(["a", "b", "c"])[np.minimum(rng.integers(0, 9, 40), 1)]
+    y[:3] = "c"
+    groups = np.where(np.arange(40) < 3, 7, rng.integers(0, 20, 40)) if grouped else None
+    data = TrainingData(rng.normal(size=(40, 1)), y if grouped else np.append(y[2:], ["b", "b"]), groups=groups)
+    subject = Subject.local(Recipe(ContingencyTable(classes=declared)), data)
+    units = rng.permutation(len(data.units))
+
+    left = [set(np.delete(data.y, data.units[u])) for u in units]
+    expected = [declared is None and len(kept) < len(set(data.y)) for kept in left]
+
+    assert vanishing(subject, units).tolist() == expected
+    assert any(expected) == (declared is None)

@@ -20,7 +20,7 @@ from privgate.subject.data import TrainingData
 rng = np.random.default_rng(0)
 N = 80
 CODES, REAL, Y = rng.integers(0, 3, (N, 3)), rng.random((N, 3)), np.arange(N) % 2
-BOX = Domain.of_box(0, 1, 3)
+BOX = Domain.of([(0, 1)] * 3)
 WORDS = Domain(max_length=9)
 
 SUBJECTS = {

@@ -105,7 +105,7 @@ def test_logistic_regression_is_certified_again_after_every_removal():
     y = (X[:, 0] > 0.5).astype(int)
     subject = Subject.local(
         Recipe(LogisticRegression(C=0.5, tol=1e-10, solver="newton-cholesky")),
-        TrainingData(X, y, domain=Domain.of_box(0, 1, 2)),
+        TrainingData(X, y, domain=Domain.of([(0, 1)] * 2)),
     )
     found = remove_risky.remove_risky(subject, limit=0.0, budget=3)
     assert found.meaning.startswith("certified")

@@ -6,11 +6,15 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
 
+from privgate import digest
 from privgate.errors import SubjectError
 from privgate.subject import data as containers
 from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(12, 3))
@@ -154,7 +158,7 @@ def test_refuses_an_empty_or_impossible_domain(stated):
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_a_domain_survives_json(sizes):
-    for domain in (Domain(categories=tuple(sizes)), Domain.of_box(0, 1, len(sizes)), Domain(max_length=3.0, norm=2.0)):
+    for domain in (Domain(categories=tuple(sizes)), Domain.of([(0, 1)] * len(sizes)), Domain(max_length=3.0, norm=2.0)):
         assert Domain.from_payload(domain.payload()) == domain
 
 
@@ -169,3 +173,14 @@ def test_a_domain_may_be_declared_in_short_forms():
             declared(wrong)
     with pytest.raises(SubjectError, match="3 features"):
         declared([3, 2, 2])
+
+
+def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
+    key = "sha256:" + "00ff" * 8 + "a1" * 16
+    for part, seed in (({}, 0x00FF00FF00FF00FF), ({"start": 16, "digits": 32}, 0x00FF00FF00FF00FFA1A1A1A1A1A1A1A1)):
+        assert digest.generator(key, **part).bytes(8) == np.random.default_rng(seed).bytes(8)
+    data = [TrainingData(np.eye(3), list(labels)) for labels in ("aab", "aab", "abb")]
+    one, same, other = (Subject.local(Recipe(GaussianNB()), d) for d in data)
+    drawn = [s.generator(p).bytes(8) for s, p in ((one, "x"), (same, "x"), (other, "x"), (one, "y"))]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) == 3

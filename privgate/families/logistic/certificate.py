@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified
-from privgate.families.logistic import downdate, minimum
+from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.logistic import distances, downdate, minimum
+from privgate.families.logistic.distances import MARGIN, Metric
 from privgate.families.logistic.downdate import Downdate
-from privgate.families.logistic.minimum import MARGIN, Metric, Problem
+from privgate.families.logistic.minimum import Problem
 from privgate.families.over_all_queries import applies, linear
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
-from privgate.families.retrained import Index, Retrained
+from privgate.families.retrained import Index
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
@@ -35,19 +35,17 @@ class Newton(Certificate):
     name = "newton"
     source = "docs/mathematics.md, section 6.3 (ii)"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
-        return minimum.short_of_minimum(subject)
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        return distances.short_of_minimum(subject)
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained
+        subject, units = about.subject, about.units
         problem = minimum.agreed(subject)
         reach = applies.reach(subject)
         work = _Units(problem, reach, applies.members(subject, units))
-        work.run(limit)
+        work.run(about.limit)
         detail = {"slack": work.whole, "gradient": float(problem.allowed.max()), "seen": problem.seen}
         detail |= {"units": len(units), **work.spent}
         exact = attained(work.lower, work.upper)
@@ -62,7 +60,7 @@ class _Units:
         n = len(members)
         self.lower, self.upper, self.error = np.zeros(n), np.full(n, np.inf), np.full(n, np.inf)
         self.metric = Metric.of(problem, reach, problem.X)
-        self.whole = minimum.delivered(problem, reach, minimum.whole(self.metric))
+        self.whole = distances.delivered(problem, reach, distances.whole(self.metric))
         self.sizes = np.ones(n, dtype=np.int64)
         if isinstance(members, tuple):
             self.sizes = np.array([len(rows) for rows in members], dtype=np.int64)
@@ -123,14 +121,14 @@ class _Units:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             bend = np.exp(np.minimum(metric.R / shrink * moved, 300.0) / 2) / shrink
-            refit = minimum.radius(metric.stop * bend, metric.R * bend) * bend * metric.norm
+            refit = distances.radius(metric.stop * bend, metric.R * bend) * bend * metric.norm
             apart = (rho * metric.norm / shrink + refit) * (1 + MARGIN)
         good = np.isfinite(apart)
         if not good.any():
             return
         with_, without = self.problem.softmax(self.problem.u[None]), self.problem.softmax(u[good])
         lower, upper = linear.any_classes(with_, without, self.reach)
-        released = minimum.rounding(self.problem, *without, self.reach, apart[good])
+        released = distances.rounding(self.problem, *without, self.reach, apart[good])
         error, at = apart[good] + released + self.whole, part[good]
         upper = upper * (1 + MARGIN) + error
         better = upper < self.upper[at]

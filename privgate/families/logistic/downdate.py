@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.logistic import minimum
+from privgate.families.logistic import distances, objective
 from privgate.families.logistic.minimum import Problem
 
 Float = NDArray[np.float64]
@@ -101,7 +101,7 @@ def radius(gamma: Float, R: Float) -> tuple[Float, Float]:
     ----------
     docs/mathematics.md, section 6.3 (ii): ``nu = -ln(1 - R gamma) / R``, infinite from ``R gamma = 1``.
     """
-    nu = minimum.radius(gamma, R)
+    nu = distances.radius(gamma, R)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         q = R * nu
         rho = nu * np.where(q < 1e-4, q / 2 + q * q / 6 + q**3, (np.expm1(q) - q) / q)
@@ -130,7 +130,7 @@ def _gradient(down: Downdate, u: Float, part: slice) -> Float:
     p, u, rows = down.problem, u[part], down.rows[part]
     n, U = len(p.X), len(u)
     logits = (p.X @ u.reshape(U * p.C, -1).T).reshape(n * U, p.C)
-    residual = minimum.residuals(logits, np.repeat(p.labels, U), curvature=False)[0].reshape(n, U, p.C)
+    residual = objective.residuals(logits, np.repeat(p.labels, U), curvature=False)[0].reshape(n, U, p.C)
     residual[rows.ravel(), np.repeat(np.arange(U), rows.shape[1])] = 0.0
     gradient = (residual.reshape(n, -1).T @ p.X).reshape(u.shape) + p.lam * u
     if p.gauge:

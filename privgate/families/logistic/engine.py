@@ -150,7 +150,7 @@ def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, flo
     if not missed <= STOPPED_SHORT:
         raise Declined(
             "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the "
-            f"solver; {stopping.ADVICE}"
+            f"solver; {objective.ADVICE}"
         )
     return made, stops, whole
 

@@ -6,11 +6,10 @@ Two of them read the parameters that an engine leaves behind, the third needs th
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified
-from privgate.families.logistic import minimum
+from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.logistic import distances, minimum
 from privgate.families.logistic.minimum import Problem
 from privgate.families.over_all_queries import applies, linear
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.removal import vanishing
 from privgate.families.retrained import Index, Retrained, Status
@@ -28,7 +27,7 @@ def _known(subject: Subject) -> tuple[Problem, Reach, float]:
     return (
         problem,
         reach,
-        minimum.delivered(problem, reach, minimum.whole(minimum.Metric.of(problem, reach, problem.X))),
+        distances.delivered(problem, reach, distances.whole(distances.Metric.of(problem, reach, problem.X))),
     )
 
 
@@ -39,24 +38,22 @@ class LinearSoftmax(Certificate):
     source = "docs/mathematics.md, section 6.2"
     needs_retrained = True
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
-        return minimum.short_of_minimum(subject)
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        return distances.short_of_minimum(subject)
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
-        del limit
+        subject, units = about.subject, about.units
         problem, reach, stop = _known(subject)
-        found = parameters(retrained, subject)
+        found = parameters(about.retrained, subject)
         upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
         if found is not None:
             with_, without, distance, known = found
             d = without[1].shape[2]
             # every pair of classes may be off by sqrt(2) of the joint error of all parameters
             error = np.sqrt(2.0) * distance * float(np.hypot(reach.longest(d)[1], 1.0))
-            error += minimum.rounding(problem, *without, reach, error) + stop
+            error += distances.rounding(problem, *without, reach, error) + stop
             step = max(1, _CHUNK // without[1][0].size // max(1, without[1].shape[1]))
             for part in np.split(known, np.arange(step, len(known), step)):
                 if len(part):
@@ -77,17 +74,15 @@ class Lipschitz(Certificate):
     source = "Long et al. (2017), Theorem 6.9; constant of docs/mathematics.md, section 6.1"
     needs_retrained = True
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
-        return minimum.short_of_minimum(subject)
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        return distances.short_of_minimum(subject)
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
-        del limit
+        subject, units = about.subject, about.units
         problem, reach, stop = _known(subject)
-        found = parameters(retrained, subject)
+        found = parameters(about.retrained, subject)
         upper = np.full(len(units), np.inf)
         if found is not None:
             with_, without, error, known = found
@@ -96,7 +91,7 @@ class Lipschitz(Certificate):
                 np.abs(with_[1] - without[1]).max(axis=(1, 2)), np.abs(with_[0] - without[0]).max(axis=1)
             )
             constant = (1.0 if K == 2 else 2.0) * (1.0 + reach.longest(d)[0])
-            lost = minimum.rounding(problem, *without, reach, constant * error)
+            lost = distances.rounding(problem, *without, reach, constant * error)
             upper[known] = (constant * (moved + error) + lost + stop)[known]
         derived = "the Lipschitz constant is derived from the domain, not stated"
         assumptions = (reach.words(), minimum.assumption(problem), derived)
@@ -109,22 +104,20 @@ class StrongConvexity(Certificate):
     name = "strong_convexity"
     source = "docs/mathematics.md, section 6.3 (i)"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
-        if problem := minimum.short_of_minimum(subject):
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        if problem := distances.short_of_minimum(subject):
             return problem
         if not (minimum.agreed(subject).lam > 0).all():
-            return "does not apply, because the intercept is not penalised"
+            return "the intercept is not penalised"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         problem, reach, stop = _known(subject)
         residual, _ = problem.at(problem.u)
-        members = (subject.data.units[int(u)] for u in units)
+        members = about.members
         left = np.array([np.linalg.norm(residual[rows].T @ problem.X[rows]) for rows in members])
         d = problem.X.shape[1] - int(problem.intercept)
         longest = float(np.hypot(reach.longest(d)[1], float(problem.intercept)))
@@ -132,8 +125,8 @@ class StrongConvexity(Certificate):
         apart = longest * (1.0 if problem.C == 1 else np.sqrt(2.0)) / problem.lam.min()
         rest = float(np.linalg.norm(problem.gradient))
         # a refit's own gradient moves it as the unit's does
-        upper = apart * (left + rest + np.linalg.norm(problem.allowed) * np.sqrt(problem.C)) * (1 + minimum.MARGIN)
-        upper += minimum.rounding(problem, *problem.softmax(problem.u[None]), reach, upper) + stop
+        upper = apart * (left + rest + np.linalg.norm(problem.allowed) * np.sqrt(problem.C)) * (1 + distances.MARGIN)
+        upper += distances.rounding(problem, *problem.softmax(problem.u[None]), reach, upper) + stop
         gone = vanishing(subject, units)
         lower = np.where(gone, np.inf, 0.0)
         return Certified(np.where(gone, np.inf, upper), lower, gone, (reach.words(), minimum.assumption(problem)))

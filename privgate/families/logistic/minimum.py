@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.families import design
 from privgate.families.logistic import objective, stopping
-from privgate.families.over_all_queries import applies, linear
+from privgate.families.over_all_queries import applies
 from privgate.families.over_all_queries.reach import Reach
 from privgate.subject.subject import Subject
 
@@ -23,12 +23,6 @@ Index = NDArray[np.int64]
 CONDITION = 1e10
 #: more parameters than this make the Hessian too large to invert
 _PARAMETERS = 3000
-#: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
-STOPPED_SHORT = 0.5
-#: relative margin for what the inverse Hessian lost to rounding (docs/mathematics.md, section 6.3)
-MARGIN = 1e-3
-#: largest difference of two scores whose probabilities float64 holds in full
-_UNDERFLOW = 700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +77,7 @@ class Problem:
 
     def at(self, u: Float, rows: Index | slice = slice(None), *, curvature: bool = True) -> tuple[Float, Float]:
         """Return (probability minus indicator (m, C), curvature (m, C, C)) of each record's loss at ``u``."""
-        return residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
+        return objective.residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
 
     def moved(self, u: Float, inverse: Float, gradient: Float) -> "Problem":
         """Return the same problem seen from other parameters."""
@@ -123,25 +117,10 @@ class Problem:
         return np.asarray(at_centre + (reach.norm or 0.0) * np.sqrt(np.maximum(largest, 0.0)))
 
 
-def residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
-    """Return (probability minus indicator (m, C), curvature (m, C, C)) of losses from logits (m, C)."""
-    if z.shape[1] == 1:
-        p = 1.0 / (1.0 + np.exp(-np.clip(z, -700, 700)))
-        return p - labels[:, None], (p * (1 - p))[:, :, None]
-    p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    C = z.shape[1]
-    curve = -p[:, :, None] * p[:, None, :] if curvature else np.zeros((0, C, C))
-    if curvature:
-        curve[:, np.arange(C), np.arange(C)] += p
-    p[np.arange(len(p)), labels] -= 1.0
-    return p, curve
-
-
 def derivatives(X: Float, labels: Index, u: Float, lam: Float, *, gauge: bool) -> tuple[Float, Float]:
     """Return (gradient (C, p), Hessian (C p, C p)) of the objective on these records."""
     C, p = u.shape
-    residual, curvature = residuals(X @ u.T, labels)
+    residual, curvature = objective.residuals(X @ u.T, labels)
     gradient = residual.T @ X + lam * u
     H = np.zeros((C, p, C, p))
     for a in range(C):
@@ -185,31 +164,23 @@ def refusal(subject: Subject) -> str:
     estimator = design.estimator_of(subject, "LogisticRegression")
     X = applies.dense(subject.data.X)
     if X is None:
-        return "does not apply, because the features are not finite numbers"
+        return "the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
         return problem
-    if problem := objective.unfit(estimator) or stopping.refusal(estimator):
-        return f"does not apply, because {problem}"
-    if subject.data.domain is None:
-        return (
-            "does not apply, because no domain is declared: for queries without limits DTP is infinite; declare the "
-            "range of every feature, Domain(box=…), and let the endpoint refuse anything else"
-        )
-    made = Reach.of(subject.data.domain, X.shape[1])
-    if isinstance(made, str):
-        return f"does not apply, because {made}"
-    if not made.inside(X).all():
-        return "does not apply, because training records lie outside the declared domain"
-    return ""
-
-
-def problem_of(subject: Subject) -> Problem | str:
-    """Return the problem and its minimiser, or "does not apply, because …"; ``refusal`` was empty."""
-    return _solved(subject)
+    if problem := objective.unfit(estimator) or objective.solver_refusal(estimator):
+        return problem
+    made = applies.declared(
+        subject,
+        X,
+        "for queries without limits DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
+        "endpoint refuse anything else",
+    )
+    return made if isinstance(made, str) else ""
 
 
 @lru_cache(maxsize=2)
-def _solved(subject: Subject) -> Problem | str:
+def problem_of(subject: Subject) -> Problem | str:
+    """Return the problem and its minimiser, or why it does not apply; ``refusal`` was empty."""
     estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         raise ValueError("problem_of() without refusal(): the features are not numbers")
@@ -221,137 +192,23 @@ def _solved(subject: Subject) -> Problem | str:
     K = len(subject.classes)
     C = 1 if K == 2 else K
     if C * X.shape[1] > _PARAMETERS:
-        return f"does not apply, because {C * X.shape[1]} parameters make the Hessian too large to invert"
+        return f"{C * X.shape[1]} parameters make the Hessian too large to invert"
     stops = stopping.stopping(subject)
     if stops.problem:
-        return f"does not apply, because {stops.problem}"
+        return f"{stops.problem}"
     start, gauge = stops.u.copy(), C > 1 and intercept
     if gauge:
         start[:, -1] -= start[:, -1].mean()
     found = minimise(X, subject.label_codes, start, lam, gauge=gauge)
     if found is None:
-        return "does not apply, because the exact minimiser could not be computed"
+        return "the exact minimiser could not be computed"
     u, gradient, H = found
     if not np.linalg.cond(H) < CONDITION:
-        return "does not apply, because the Hessian is too ill-conditioned (beyond 1e10)"
+        return "the Hessian is too ill-conditioned (beyond 1e10)"
     p = X.shape[1]
     inverse = np.linalg.inv(H)
     inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)
     return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, stops.allowed, stops.seen)
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """What the norm of a Hessian says about records and queries.
-
-    Parameters
-    ----------
-    R : float
-        Largest change of a logit difference at any record for parameters moved by 1.
-    norm : float
-        The same at any query of the domain.
-    rest : float
-        Length, in the inverse norm, of what rounding left of the gradient.
-    stop : float
-        Length, in the inverse norm, of the largest gradient at which a training ends.
-    """
-
-    R: float
-    norm: float
-    rest: float
-    stop: float
-
-    @classmethod
-    def of(cls, problem: Problem, reach: Reach, records: Float) -> "Metric":
-        """Return the metric of ``problem.inverse`` for these records."""
-        a = problem.pairs
-        inner = np.einsum("ip,apbq,iq->iab", records, problem.inverse, records, optimize=True)
-        R = float(np.sqrt(np.einsum("ma,iab,mb->im", a, inner, a, optimize=True).max()))
-        flat = problem.inverse.reshape(problem.u.size, problem.u.size)
-        g, size = problem.gradient.ravel(), np.tile(problem.allowed, problem.C)
-        rest, stop = np.sqrt(max(float(g @ flat @ g), 0.0)), np.sqrt(float(size @ np.abs(flat) @ size)) * (1 + MARGIN)
-        return cls(R, float(problem.norms(a, reach).max()), float(rest), float(stop))
-
-
-def whole(metric: Metric) -> float:
-    """Return how far from its minimum a training on all records may stop: nats, of any log-probability.
-
-    At the minimum u* self-concordance gives ``||g|| >= (1 - exp(-R s)) / R`` in the norm there for the gradient g at
-    distance s: the inequality of section 6.3 (ii) from the other end.
-    """
-    return float(radius(np.array([metric.stop]), np.array([metric.R]))[0] * metric.norm * (1 + MARGIN))
-
-
-def radius(gradient: Float, R: Float) -> Float:
-    """Return ``-ln(1 - R gradient) / R``, infinite from ``R gradient = 1``, shape of the inputs."""
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        nu = np.where(R * gradient < 1, -np.log1p(-R * gradient) / R, np.inf)
-    return np.where(np.isnan(nu), np.inf, nu)
-
-
-def rounding(problem: Problem, bias: Float, weights: Float, reach: Reach, apart: Float) -> Float:
-    """Return what float64 does to released log-probabilities of N models over the domain, at most, shape (N,), nats.
-
-    Infinite where a probability has no digits left. The library computes logits as sums, a softmax by ``exp`` and a
-    quotient; of two classes it computes the second and releases the first as 1 - p.
-
-    Parameters
-    ----------
-    bias, weights : float64 arrays of shapes (N, K) and (N, K, d)
-    reach : Reach
-    apart : float64 array of shape (N,)
-        How far logit differences of the released model may be from these, nats.
-
-    References
-    ----------
-    docs/mathematics.md, section 16: 1 - p is relatively off by up to 1.7e-16 exp(margin).
-    """
-    eps, d = float(np.finfo(np.float64).eps), weights.shape[2]
-    span = np.abs(linear.pair_ranges(bias, weights, reach)[1]).max(axis=(1, 2)) + apart
-    logits = (d + 4) * eps * (_largest(weights, reach).max(axis=1) + np.abs(bias).max(axis=1) + apart)
-    lost = 2 * logits + eps * (span + 2 * bias.shape[1] + 8)
-    if problem.C == 1:
-        margin = linear.pair_ranges(bias, weights, reach)[1][:, 1, 0] + apart + logits
-        delta = 2.5e-16 * (1 + np.exp(np.minimum(margin, _UNDERFLOW)))
-        lost += np.where(delta < 0.5, -np.log1p(-np.minimum(delta, 0.5)), np.inf)
-    return np.where(span < _UNDERFLOW, lost, np.inf)
-
-
-def _largest(weights: Float, reach: Reach) -> Float:
-    """Return an upper bound of ``|w| . |x|`` over the domain, shape of ``weights`` without its last axis."""
-    one, two = reach.longest(weights.shape[-1])
-    bound = np.minimum(np.abs(weights).max(axis=-1) * one, np.linalg.norm(weights, axis=-1) * two)
-    if reach.low is not None and reach.high is not None:
-        bound = np.minimum(bound, np.abs(weights) @ np.maximum(np.abs(reach.low), np.abs(reach.high)))
-    return np.asarray(bound)
-
-
-def delivered(problem: Problem, reach: Reach, stop: float) -> float:
-    """Return how far released log-probabilities of a model trained on all records are from the minimiser's, nats.
-
-    ``stop`` is ``whole``'s; rounding of the release comes on top.
-    """
-    bias, weights = problem.softmax(problem.u[None])
-    return stop + float(rounding(problem, bias, weights, reach, np.array([stop]))[0])
-
-
-def short_of_minimum(subject: Subject) -> str:
-    """Return why a theorem about minimisers says nothing about this recipe and data; empty if it may speak."""
-    if refused := refusal(subject):
-        return refused
-    problem = problem_of(subject)
-    if isinstance(problem, str):
-        return problem
-    reach = applies.reach(subject)
-    stop = whole(Metric.of(problem, reach, problem.X))
-    if not stop <= STOPPED_SHORT:
-        return f"does not apply, because its tolerance lets the solver stop far from its own minimum; {stopping.ADVICE}"
-    if not np.isfinite(delivered(problem, reach, stop)):
-        return (
-            "does not apply, because float64 holds some probabilities of the domain in too few digits; declare a "
-            "narrower domain or lower C"
-        )
-    return ""
 
 
 def agreed(subject: Subject) -> Problem:

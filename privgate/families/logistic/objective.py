@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.logistic import stopping
 from privgate.families.retrained import Index
 from privgate.subject.subject import Subject
 
@@ -20,6 +19,11 @@ Float = NDArray[np.float64]
 
 #: where Newton stops, the decrement is below 1e-22, that is the distance below 1e-11 in the Hessian's norm
 STOPPED = 2e-11
+
+
+#: solvers that end by their gradient or warn
+PROMISING = ("newton-cholesky", "newton-cg")
+ADVICE = "set solver='newton-cholesky', tol=1e-8 in the recipe"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +75,7 @@ def refusal(subject: Subject) -> str:
         return why
     if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
         return "records are of single precision, in which scikit-learn then computes; pass float64"
-    return "there is one class only" if len(subject.classes) < 2 else stopping.refusal(estimator)
+    return "there is one class only" if len(subject.classes) < 2 else solver_refusal(estimator)
 
 
 def unfit(estimator: Any) -> str:
@@ -85,6 +89,28 @@ def unfit(estimator: Any) -> str:
     if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
         return "one-versus-rest classifiers are no softmax model"
     return ""
+
+
+def solver_refusal(estimator: Any) -> str:
+    """Return why no training of this solver promises a small gradient; empty if it may."""
+    if estimator.solver in (*PROMISING, "lbfgs"):
+        return ""
+    return f"{estimator.solver} does not stop by its gradient, so where a refit stops is unknown; {ADVICE}"
+
+
+def residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float, Float]:
+    """Return (probability minus indicator (m, C), curvature (m, C, C)) of losses from logits (m, C)."""
+    if z.shape[1] == 1:
+        p = 1.0 / (1.0 + np.exp(-np.clip(z, -700, 700)))
+        return p - labels[:, None], (p * (1 - p))[:, :, None]
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    C = z.shape[1]
+    curve = -p[:, :, None] * p[:, None, :] if curvature else np.zeros((0, C, C))
+    if curvature:
+        curve[:, np.arange(C), np.arange(C)] += p
+    p[np.arange(len(p)), labels] -= 1.0
+    return p, curve
 
 
 def objective(subject: Subject) -> Objective:
@@ -101,12 +127,8 @@ def objective(subject: Subject) -> Objective:
 def gradient(problem: Objective, u: Float) -> Float:
     """Return the gradient of the objective at parameters (C, p) on all training records."""
     X = problem.X[: problem.n]
-    if problem.K == 2:
-        residual = (sigmoid(X @ u[0]) - problem.y)[:, None]
-    else:
-        Z = X @ u.T
-        P = np.exp(Z - Z.max(axis=1, keepdims=True))
-        residual = P / P.sum(axis=1, keepdims=True) - (problem.y[:, None] == np.arange(problem.K))
+    z = (X @ u[0])[:, None] if problem.K == 2 else X @ u.T
+    residual, _ = residuals(z, problem.y, curvature=False)
     return np.asarray(residual.T @ X + problem.lam * u)
 
 

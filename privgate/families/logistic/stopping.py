@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families.logistic import objective
 from privgate.subject.data import take
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-#: solvers that end by their gradient or warn
-PROMISING = ("newton-cholesky", "newton-cg")
 #: multiplications spent on refits that are looked at: all of them for small data, where trouble is
 _WORK = 1e8
 #: fewer refits than this say nothing
@@ -30,7 +29,6 @@ _FEW = 10
 _SHARE = 3
 #: rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
 _ROUNDED = 10.0
-ADVICE = "set solver='newton-cholesky', tol=1e-8 in the recipe"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +53,6 @@ class Stopping:
     seen: int = 0
 
 
-def refusal(estimator: Any) -> str:
-    """Return why no training of this solver promises a small gradient; empty if it may."""
-    if estimator.solver in (*PROMISING, "lbfgs"):
-        return ""
-    return f"{estimator.solver} does not stop by its gradient, so where a refit stops is unknown; {ADVICE}"
-
-
 @lru_cache(maxsize=4)
 def stopping(subject: Subject) -> Stopping:
     """Return where trainings of the recipe end, the registered model's and every refit's.
@@ -72,7 +63,7 @@ def stopping(subject: Subject) -> Stopping:
     """
     estimator = subject.recipe.library_estimator
     X = _table(subject, estimator)
-    if problem := refusal(estimator):
+    if problem := objective.solver_refusal(estimator):
         return Stopping(problem, np.zeros((0, X.shape[1])), np.zeros(X.shape[1]))
     everyone = np.arange(len(X))
     u, steps, warned = _trained(subject, everyone)
@@ -80,7 +71,7 @@ def stopping(subject: Subject) -> Stopping:
     rounding = _rounding(X, u, estimator)
     allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
     if problem := warned or _beyond(subject, X, u, everyone, allowed + rounding):
-        return Stopping(f"the solver did not end by its gradient ({problem}); {ADVICE}", u, allowed)
+        return Stopping(f"the solver did not end by its gradient ({problem}); {objective.ADVICE}", u, allowed)
     if not (rounding <= _ROUNDED * tests).all():
         problem = f"tol={estimator.tol:g} is below what float64 resolves on these data; scale the features"
         return Stopping(problem, u, allowed)
@@ -88,8 +79,8 @@ def stopping(subject: Subject) -> Stopping:
     many = int(_WORK / (steps * _step(estimator.solver, X, u)))
     few = units[: many if many >= _FEW else 0]
     if len(few) < len(units):
-        if estimator.solver not in PROMISING:
-            problem = f"a refit by {estimator.solver} may stop before its gradient is small; {ADVICE}"
+        if estimator.solver not in objective.PROMISING:
+            problem = f"a refit by {estimator.solver} may stop before its gradient is small; {objective.ADVICE}"
             return Stopping(problem, u, allowed)
         if steps * _SHARE > estimator.max_iter:
             return Stopping(f"refits may need more than max_iter={estimator.max_iter} steps; raise it", u, allowed)
@@ -97,7 +88,7 @@ def stopping(subject: Subject) -> Stopping:
         rows = np.setdiff1d(everyone, subject.data.units[int(k)])
         there, _, warned = _trained(subject, rows)
         if problem := warned or _beyond(subject, X, there, rows, allowed + rounding):
-            return Stopping(f"a refit did not end by its gradient ({problem}); {ADVICE}", u, allowed)
+            return Stopping(f"a refit did not end by its gradient ({problem}); {objective.ADVICE}", u, allowed)
     return Stopping("", u, allowed, len(few))
 
 
@@ -141,13 +132,7 @@ def _beyond(subject: Subject, X: Float, u: Float, rows: Index, allowed: Float) -
     Rounding is allowed twice: in the library's own gradient, and in this one.
     """
     Z = X[rows] @ u.T
-    codes = subject.label_codes[rows]
-    if len(u) == 1:
-        with np.errstate(over="ignore"):
-            residual = 1.0 / (1.0 + np.exp(-Z)) - codes[:, None]
-    else:
-        P = np.exp(Z - Z.max(axis=1, keepdims=True))
-        residual = P / P.sum(axis=1, keepdims=True) - (codes[:, None] == np.arange(len(u)))
+    residual, _ = objective.residuals(Z, subject.label_codes[rows], curvature=False)
     lam = np.full(X.shape[1], 1.0 / subject.recipe.library_estimator.C)
     if subject.recipe.library_estimator.fit_intercept:
         lam[-1] = 0.0

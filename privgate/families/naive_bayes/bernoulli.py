@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Cost
-from privgate.families.naive_bayes import counts
-from privgate.families.naive_bayes.counts_certificate import Counts
-from privgate.families.over_all_queries import applies, count_rounding
-from privgate.families.over_all_queries.discrete import certify
+from privgate.families.naive_bayes import count_rounding, counts
+from privgate.families.naive_bayes.category_counts import Counts
+from privgate.families.naive_bayes.discrete import certify
+from privgate.families.over_all_queries import applies
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
@@ -160,36 +160,34 @@ class BernoulliCertificate(Certificate):
     name = "bernoulli_nb"
     source = "docs/mathematics.md, section 3.1 (V_j = 2)"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "BernoulliNB"):
             return problem
         estimator = design.estimator_of(subject, "BernoulliNB")
         X = applies.dense(subject.data.X)
         if X is None:
-            return "does not apply, because the features are not finite numbers"
+            return "the features are not finite numbers"
         if applies.smoothing(estimator) is None:
-            return "does not apply, because the smoothing alpha is not one number"
+            return "the smoothing alpha is not one number"
         domain = subject.data.domain
         if estimator.binarize is None:
             if not np.isin(X, (0.0, 1.0)).all():
-                return "does not apply, because binarize is None and the training data hold values other than 0 and 1"
+                return "binarize is None and the training data hold values other than 0 and 1"
             if domain is not None and (domain.categories is None or max(domain.categories) > 2):
-                return "does not apply, because binarize is None and the domain allows values other than 0 and 1"
+                return "binarize is None and the domain allows values other than 0 and 1"
         if problem := _outside(domain, X):
             return problem
         if not np.isfinite(count_rounding.of_model(self.counts(subject))):
             return (
-                "does not apply, because the library computes 1 - p from the logarithm of p, and with so little "
+                "the library computes 1 - p from the logarithm of p, and with so little "
                 "smoothing rounding is as large as 1 - p itself; raise alpha"
             )
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; see ``discrete.certify``."""
-        del retrained
+        subject, units = about.subject, about.units
         members = applies.members(subject, units)
         estimator, domain = design.estimator_of(subject, "BernoulliNB"), subject.data.domain
         if domain is not None:
@@ -199,7 +197,7 @@ class BernoulliCertificate(Certificate):
         else:
             where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
         assumptions = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
-        found = certify(self.counts(subject), members, limit=limit, assumptions=assumptions)
+        found = certify(self.counts(subject), members, limit=about.limit, assumptions=assumptions)
         if found.questions is None:
             return found
         low, high = self._ends(subject)
@@ -236,10 +234,10 @@ def _outside(domain: Domain | None, X: NDArray[np.float64]) -> str:
         return ""
     sides = _sides(domain, X.shape[1])
     if sides is None:
-        return "does not apply, because the domain declares neither categories nor a box for these features"
+        return "the domain declares neither categories nor a box for these features"
     low, high = sides
     if (low > X).any() or (high < X).any():
-        return "does not apply, because training records lie outside the declared domain"
+        return "training records lie outside the declared domain"
     return ""
 
 

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
-from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.naive_bayes.category_counts import Counts
+from privgate.families.naive_bayes.discrete import certify
 from privgate.families.over_all_queries import applies
-from privgate.families.over_all_queries.discrete import certify
 from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 SHRUNK = (
@@ -225,48 +225,43 @@ class CategoricalCertificate(Certificate):
     name = "categorical_nb"
     source = "docs/mathematics.md, section 3.1, bounds (A) to (D); section 3.2 for two classes"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "CategoricalNB"):
             return problem
         estimator = design.estimator_of(subject, "CategoricalNB")
         codes = applies.codes(subject.data.X)
         if codes is None:
-            return "does not apply, because the features are not whole numbers from 0"
+            return "the features are not whole numbers from 0"
         if applies.smoothing(estimator) is None:
-            return "does not apply, because the smoothing alpha is not one number"
+            return "the smoothing alpha is not one number"
         domain = subject.data.domain
         if domain is not None and domain.categories is None:
-            return "does not apply, because the declared domain names no categories; pass Domain(categories=…)"
+            return "the declared domain names no categories; pass Domain(categories=…)"
         sizes, _ = self._sizes(subject)
         if domain is not None and domain.categories is not None:
             if len(domain.categories) != codes.shape[1]:
-                return (
-                    f"does not apply, because the domain declares {len(domain.categories)} features "
-                    f"and the data have {codes.shape[1]}"
-                )
+                return f"the domain declares {len(domain.categories)} features and the data have {codes.shape[1]}"
             declared = np.array(domain.categories)
             if (codes.max(axis=0) >= declared).any():
                 j = int(np.argmax(codes.max(axis=0) >= declared))
                 return (
-                    f"does not apply, because feature {j} takes the value {codes[:, j].max()} in the training data "
+                    f"feature {j} takes the value {codes[:, j].max()} in the training data "
                     f"and the domain declares {declared[j]} categories"
                 )
             if (declared > sizes).any():
                 j = int(np.argmax(declared > sizes))
                 return (
-                    f"does not apply, because the domain declares {declared[j]} categories of feature {j} and the "
+                    f"the domain declares {declared[j]} categories of feature {j} and the "
                     f"classifier knows {sizes[j]}; fit it with min_categories={declared.tolist()}"
                 )
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; see ``discrete.certify``."""
-        del retrained
+        subject, units = about.subject, about.units
         members = applies.members(subject, units)
-        return certify(self.counts(subject), members, limit=limit, assumptions=self._assumptions(subject))
+        return certify(self.counts(subject), members, limit=about.limit, assumptions=self._assumptions(subject))
 
     def counts(self, subject: Subject) -> Counts:
         """Return the count tables of the model that the recipe trains."""

@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
 from privgate.families.naive_bayes.tokens import TokenEngine, Tokens
 from privgate.families.over_all_queries import applies, linear, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.rounding import LOG, U
 from privgate.families.removal import BLOCK, Float, Removal, rows_of, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 
@@ -131,36 +130,34 @@ class ComplementCertificate(Certificate):
     name = "complement_nb"
     source = "docs/mathematics.md, section 3.4"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "ComplementNB"):
             return problem
         if problem := applies.linear_domain(subject, "documents"):
             return problem
         estimator, X = design.estimator_of(subject, "ComplementNB"), applies.dense(subject.data.X)
         if X is None:
-            return "does not apply, because the features are not numbers"
+            return "the features are not numbers"
         table = np.array([X[subject.label_codes == c].sum(axis=0) for c in range(len(subject.classes))])
         alpha = applies.smoothings(estimator)
         error, _ = _errors(table[None], alpha, rounding.of_sums(X, table.sum(axis=0)), norm=False)
         if np.isinf(error).any():
             return (
-                "does not apply, because the library adds the smoothing to all counts of a word before it takes a "
+                "the library adds the smoothing to all counts of a word before it takes a "
                 "class's own off, and so little smoothing is lost in rounding there; raise alpha"
             )
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         estimator, X = design.estimator_of(subject, "ComplementNB"), applies.dense(subject.data.X)
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
         labels, K = subject.label_codes, len(subject.classes)
         table = np.array([X[labels == c].sum(axis=0) for c in range(K)])
-        members = [subject.data.units[int(u)] for u in units]
+        members = about.members
         fine = np.flatnonzero(~vanishing(subject, units))
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         reach, alpha, norm = applies.reach(subject), applies.smoothings(estimator), bool(estimator.norm)

@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.removal import vanishing
-from privgate.families.retrained import Index, Retrained
 from privgate.models import shares
 from privgate.subject.subject import Subject
 
@@ -17,15 +15,13 @@ class ContingencyTable(Certificate):
     name = "contingency_table"
     source = "docs/mathematics.md, section 1, Theorem 1"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         return applies.own_refusal(subject, "ContingencyTable")
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the exact value for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         alpha, K = float(applies.own_estimator(subject, "ContingencyTable").alpha), len(subject.classes)
         labels = subject.label_codes
         _, cell = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)

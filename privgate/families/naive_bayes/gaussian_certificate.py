@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import U
 from privgate.families.over_all_queries.separable import bound_nodes, changes
-from privgate.families.retrained import Index, Retrained
+from privgate.families.retrained import Index
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
@@ -34,28 +33,25 @@ class GaussianNB(Certificate):
     name = "gaussian_nb"
     source = "docs/mathematics.md, section 3.5"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "GaussianNB"):
             return problem
         X = applies.dense(subject.data.X)
         if X is None:
-            return "does not apply, because the features are not finite numbers"
+            return "the features are not finite numbers"
         if problem := applies.single_precision(subject.data.X):
             return problem
-        domain = subject.data.domain
-        if domain is None:
-            return (
-                "does not apply, because no domain is declared: far from the data DTP is infinite; declare the range "
-                "of every feature, Domain(box=…), and let the endpoint refuse anything else"
-            )
-        made = Reach.of(domain, X.shape[1])
+        made = applies.declared(
+            subject,
+            X,
+            "far from the data DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
+            "endpoint refuse anything else",
+        )
         if isinstance(made, str):
-            return f"does not apply, because {made}"
+            return made
         if made.low is None:
-            return "does not apply, because the declared domain names no range of each feature; pass Domain(box=…)"
-        if not made.inside(X).all():
-            return "does not apply, because training records lie outside the declared domain"
+            return "the declared domain names no range of each feature; pass Domain(box=…)"
         model, side = self._model(subject, X, made)
         everybody = model.left([np.zeros(0, dtype=np.int64)])
         if (
@@ -63,7 +59,7 @@ class GaussianNB(Certificate):
             and np.isinf(model.error(everybody, side)).all()
         ):
             return (
-                "does not apply, because a feature lies so far from 0 for how little it varies that the library's "
+                "a feature lies so far from 0 for how little it varies that the library's "
                 "rounding of its mean is not small against its standard deviation; subtract a constant from it"
             )
         return ""
@@ -76,17 +72,15 @@ class GaussianNB(Certificate):
         model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
         return model, np.array([reach.low, reach.high]) - centre
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         X, K = applies.dense(subject.data.X), len(subject.classes)
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
         reach = applies.reach(subject)
         model, side = self._model(subject, X, reach)
-        members = [subject.data.units[int(u)] for u in units]
+        members = about.members
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         questions = np.full((len(units), X.shape[1]), np.nan)
         fine = np.flatnonzero([model.defined(rows) for rows in members])

@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.tokens import TokenEngine, Tokens
 from privgate.families.over_all_queries import applies, linear, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import LOG, U
 from privgate.families.removal import BLOCK, Float, Removal, rows_of, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 
@@ -99,20 +98,18 @@ class MultinomialCertificate(Certificate):
     name = "multinomial_nb"
     source = "docs/mathematics.md, section 3.3; section 3.4 where several classes change"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.refusal(subject, "MultinomialNB"):
             return problem
         return applies.linear_domain(subject, "documents")
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         counts = _Counts.of(subject)
         reach = applies.reach(subject)
-        members = [subject.data.units[int(u)] for u in units]
+        members = about.members
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         fine = ~vanishing(subject, units)
         single = fine & np.array([len(rows) == 1 for rows in members], dtype=bool)

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.over_all_queries import applies
 from privgate.families.removal import Removal, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
 
 #: relative difference of squared distances below which two neighbours may change places by rounding
@@ -99,19 +99,17 @@ class SmoothedNeighbors(Certificate):
     name = "smoothed_neighbors"
     source = "docs/mathematics.md, section 5: order by (distance, record); section 12.3"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.own_refusal(subject, "SmoothedNeighbors"):
             return problem
         if not applies.own_estimator(subject, "SmoothedNeighbors").alpha > 0:
-            return "does not apply, because without smoothing one vote can make a label impossible: DTP is infinite"
+            return "without smoothing one vote can make a label impossible: DTP is infinite"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         estimator = applies.own_estimator(subject, "SmoothedNeighbors")
         size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
         votes = np.minimum(size, estimator.n_neighbors)

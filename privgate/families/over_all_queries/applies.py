@@ -21,12 +21,12 @@ def refusal(subject: Subject, name: str) -> str:
     """Return why a theorem about exact probabilities of ``name`` says nothing here; empty if it may."""
     estimator = estimator_of(subject, name)
     if estimator is None:
-        return f"does not apply, because the recipe is not scikit-learn's {name} released by predict_proba"
+        return f"the recipe is not scikit-learn's {name} released by predict_proba"
     if problem := _inexact(subject) or _misfit(estimator, subject):
         return problem
     shape = subject.data.X.shape
     if hasattr(subject.data.X, "toarray") and np.prod(np.array(shape, dtype=np.float64)) > _CELLS:
-        return f"does not apply, because a table of {shape[0]} by {shape[1]} numbers does not fit the memory"
+        return f"a table of {shape[0]} by {shape[1]} numbers does not fit the memory"
     return ""
 
 
@@ -34,13 +34,13 @@ def _misfit(estimator: Any, subject: Subject) -> str:
     """Return which parameter of the estimator cannot be what the theorem speaks about; empty if all can."""
     X, K = subject.data.X, len(subject.classes)
     if not hasattr(X, "shape") or len(X.shape) != 2:
-        return "does not apply, because the features are not a table"
+        return "the features are not a table"
     for name, length in (("class_prior", K), ("priors", K), ("alpha", X.shape[1]), ("min_categories", X.shape[1])):
         value = np.asarray(getattr(estimator, name, None), dtype=object)
         if value.ndim > 1 or (value.ndim == 1 and len(value) != length):
-            return f"does not apply, because {name} does not have {length} entries"
+            return f"{name} does not have {length} entries"
         if name in ("class_prior", "priors") and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
-            return f"does not apply, because {name} rules out a class"
+            return f"{name} rules out a class"
     return ""
 
 
@@ -49,20 +49,18 @@ def single_precision(X: Any) -> str:
     kind = np.asarray(X).dtype if not hasattr(X, "toarray") else X.dtype
     if kind.kind == "f" and kind.itemsize != 8:
         what = "single" if kind.itemsize < 8 else "extended"
-        return (
-            f"does not apply, because records are of {what} precision, in which the library then computes; pass float64"
-        )
+        return f"records are of {what} precision, in which the library then computes; pass float64"
     return ""
 
 
 def _inexact(subject: Subject) -> str:
     if not subject.release.exact:
         return (
-            f"does not apply, because the release is {subject.release.form} at temperature "
+            f"the release is {subject.release.form} at temperature "
             f"{subject.release.temperature:g}; the bound is about exact probabilities"
         )
     if len(subject.classes) < 2:
-        return "does not apply, because the training data have one class only"
+        return "the training data have one class only"
     return ""
 
 
@@ -78,15 +76,15 @@ def own_refusal(subject: Subject, name: str) -> str:
     """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
     estimator = own_estimator(subject, name)
     if estimator is None:
-        return f"does not apply, because the recipe is not privgate.models.{name} released by predict_proba"
+        return f"the recipe is not privgate.models.{name} released by predict_proba"
     X = subject.data.X
     if hasattr(X, "toarray") or len(getattr(X, "shape", ())) != 2:
-        return "does not apply, because the features are not a dense table"
+        return "the features are not a dense table"
     if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
-        return "does not apply, because features are missing"
+        return "features are missing"
     alpha, K = float(estimator.alpha), len(subject.classes)
     if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= rounding.TINY:
-        return f"does not apply, because float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
+        return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
     return _inexact(subject)
 
 
@@ -152,23 +150,32 @@ def linear_domain(subject: Subject, what: str) -> str:
     """Return why counts of the declared domain cannot be bounded; empty if they can."""
     X = dense(subject.data.X)
     if X is None or (X < 0).any():
-        return "does not apply, because the features are not non-negative numbers"
+        return "the features are not non-negative numbers"
     estimator = subject.recipe.library_estimator
     if not (smoothings(estimator) > 0).all():
-        return "does not apply, because without smoothing a word that one record holds alone makes DTP infinite"
-    if subject.data.domain is None:
-        return (
-            f"does not apply, because no domain is declared: for {what} of any length DTP is infinite; declare how "
-            "long a query may be, Domain(max_length=…), or its ranges or norm, and let the endpoint refuse the rest"
-        )
-    made = Reach.of(subject.data.domain, X.shape[1])
+        return "without smoothing a word that one record holds alone makes DTP infinite"
+    made = declared(
+        subject,
+        X,
+        f"for {what} of any length DTP is infinite; declare how long a query may be, Domain(max_length=…), or its "
+        "ranges or norm, and let the endpoint refuse the rest",
+    )
     if isinstance(made, str):
-        return f"does not apply, because {made}"
+        return made
     if made.low is not None and (made.low < 0).any():
-        return "does not apply, because the declared ranges allow negative counts"
-    if not made.inside(X).all():
-        return "does not apply, because training records lie outside the declared domain"
+        return "the declared ranges allow negative counts"
     return ""
+
+
+def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach | str:
+    """Return the declared domain, which holds all records, or why there is none; ``otherwise`` says what follows."""
+    domain = subject.data.domain
+    if domain is None:
+        return f"no domain is declared: {otherwise}"
+    made = Reach.of(domain, X.shape[1])
+    if isinstance(made, str):
+        return made
+    return made if made.inside(X).all() else "training records lie outside the declared domain"
 
 
 def reach(subject: Subject) -> Reach:

@@ -3,11 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certificate, Certified
+from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
-from privgate.families.over_all_queries.discrete import attained
 from privgate.families.removal import vanishing
-from privgate.families.retrained import Index, Retrained
 from privgate.models import shares
 from privgate.subject.subject import Subject
 
@@ -20,19 +18,17 @@ class RandomTrees(Certificate):
     name = "random_trees"
     source = "docs/mathematics.md, sections 4.2 and 4.3"
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
         if problem := applies.own_refusal(subject, "RandomTrees"):
             return problem
         if not applies.own_estimator(subject, "RandomTrees").alpha > 0:
-            return "does not apply, because without smoothing a label that one record holds alone makes DTP infinite"
+            return "without smoothing a label that one record holds alone makes DTP infinite"
         return ""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
-        del retrained, limit
+        subject, units = about.subject, about.units
         estimator = applies.own_estimator(subject, "RandomTrees")
         X, labels = applies.dense(subject.data.X), subject.label_codes
         model = estimator.fit(X, subject.data.y)

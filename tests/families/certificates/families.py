@@ -61,12 +61,11 @@ def _labels(rng, n, K):
     return np.unique(np.concatenate([[0, 1], rng.integers(0, K, n - 2)]), return_inverse=True)[1]
 
 
-def _groups(rng, n):
-    return rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
-
-
-def _subject(rng, estimator, X, y, domain):
-    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=_groups(rng, len(y))))
+def subject_of(rng, estimator, X, y, domain):
+    """A subject whose records belong to people in three cases of ten."""
+    n = len(y)
+    groups = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
+    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups))
 
 
 def categorical(rng):
@@ -83,7 +82,7 @@ def categorical(rng):
     )
     domain = Domain(categories=tuple(int(v) for v in V)) if declared else None
     queries = np.array(list(itertools.product(*(range(v) for v in V))))
-    return Instance(_subject(rng, estimator, X, y, domain), queries, complete=True)
+    return Instance(subject_of(rng, estimator, X, y, domain), queries, complete=True)
 
 
 def bernoulli(rng):
@@ -92,7 +91,7 @@ def bernoulli(rng):
     estimator = BernoulliNB(alpha=float(rng.choice([0.1, 1.0, 5.0])), fit_prior=bool(rng.random() < 0.7))
     queries = np.array(list(itertools.product((0.0, 1.0), repeat=m)))
     y = _labels(rng, n, int(rng.integers(2, 5)))
-    return Instance(_subject(rng, estimator, X, y, None), queries, complete=True)
+    return Instance(subject_of(rng, estimator, X, y, None), queries, complete=True)
 
 
 def _documents(rng):
@@ -108,14 +107,14 @@ def multinomial(rng):
     X, queries, domain = _documents(rng)
     estimator = MultinomialNB(alpha=float(rng.choice([0.1, 1.0, 3.0])), fit_prior=bool(rng.random() < 0.7))
     y = _labels(rng, len(X), int(rng.integers(2, 5)))
-    return Instance(_subject(rng, estimator, X, y, domain), queries)
+    return Instance(subject_of(rng, estimator, X, y, domain), queries)
 
 
 def complement(rng):
     X, queries, domain = _documents(rng)
     estimator = ComplementNB(alpha=float(rng.choice([0.1, 1.0, 3.0])), norm=bool(rng.random() < 0.5))
     y = _labels(rng, len(X), int(rng.integers(2, 5)))
-    return Instance(_subject(rng, estimator, X, y, domain), queries)
+    return Instance(subject_of(rng, estimator, X, y, domain), queries)
 
 
 def _numbers(rng):
@@ -131,7 +130,7 @@ def _numbers(rng):
 def gaussian(rng):
     X, y, domain, queries = _numbers(rng)
     estimator = GaussianNB(var_smoothing=float(rng.choice([1e-9, 1e-2, 1.0])))
-    return Instance(_subject(rng, estimator, X, y, domain), queries)
+    return Instance(subject_of(rng, estimator, X, y, domain), queries)
 
 
 def penalised(rng):
@@ -147,7 +146,7 @@ def logistic(rng):
     estimator = LogisticRegression(C=float(rng.choice([0.1, 1.0])), tol=1e-9, solver="newton-cholesky")
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=d)))
     queries = np.concatenate([corners, rng.random((200, d))])
-    return Instance(_subject(rng, estimator, X, y, Domain.of_box(0, 1, d)), queries)
+    return Instance(subject_of(rng, estimator, X, y, Domain.of([(0, 1)] * d)), queries)
 
 
 def table(rng):
@@ -162,23 +161,27 @@ def neighbors(rng):
         X, queries = np.round(X), np.round(queries)
     k = int(rng.integers(1, min(6, len(y) - 2)))
     estimator = SmoothedNeighbors(n_neighbors=k, alpha=float(rng.choice([0.3, 1.0])))
-    return Instance(_subject(rng, estimator, X, y, None), queries)
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
-def trees(rng):
-    X, y, domain, queries = _numbers(rng)
+def random_trees(rng, X, domain, alpha):
     low, high = (list(v) for v in zip(*domain.box, strict=True))
-    estimator = RandomTrees(
+    return RandomTrees(
         n_features=X.shape[1],
         low=low,
         high=high,
         n_trees=int(rng.integers(1, 5)),
         depth=int(rng.integers(1, 4)),
-        alpha=float(rng.choice([0.2, 1.0])),
+        alpha=alpha(rng),
         average=str(rng.choice(["geometric", "arithmetic"])),
         random_state=int(rng.integers(100)),
     )
-    return Instance(_subject(rng, estimator, X, y, None), queries)
+
+
+def trees(rng):
+    X, y, domain, queries = _numbers(rng)
+    estimator = random_trees(rng, X, domain, lambda rng: float(rng.choice([0.2, 1.0])))
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
 def sharded(rng):
@@ -192,7 +195,7 @@ def sharded(rng):
         combine=str(rng.choice(["log_pool", "mean", "votes"])),
         random_state=int(rng.integers(100)),
     )
-    return Instance(_subject(rng, estimator, X, y, None), queries)
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws

@@ -7,12 +7,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from families import Instance
+from families import Instance, random_trees, subject_of
 from sklearn.base import clone
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
-from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+from privgate import Domain, Recipe, Subject
+from privgate.models import ContingencyTable, SmoothedNeighbors
 from privgate.subject.data import take
 
 #: below this a released probability is 0 or a number without digits
@@ -30,10 +30,6 @@ def _labels(rng, n):
         y = np.concatenate([np.arange(K), np.zeros(n - K, dtype=int)])
     y = rng.permutation(y)
     return np.array(["no", "a b", "Z", "é", "x"])[y] if rng.random() < 0.2 else y
-
-
-def _groups(rng, n):
-    return rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
 
 
 def _alpha(rng):
@@ -65,10 +61,6 @@ def _priors(rng, y, name):
     p = rng.dirichlet(np.ones(K))
     p = p / p.sum()
     return {name: p.tolist()}
-
-
-def _subject(rng, estimator, X, y, domain):
-    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=_groups(rng, len(y))))
 
 
 def _flags(rng, n, m):
@@ -107,7 +99,7 @@ def bernoulli(rng):
         **_priors(rng, y, "class_prior"),
     )
     single = abs(threshold) < 100
-    return Instance(_subject(rng, estimator, _container(rng, X, single=single), y, domain), queries, complete=True)
+    return Instance(subject_of(rng, estimator, _container(rng, X, single=single), y, domain), queries, complete=True)
 
 
 def categorical(rng):
@@ -128,7 +120,7 @@ def categorical(rng):
     if rng.random() < 0.1:
         estimator.set_params(alpha=0.0)
     X = _container(rng, X.astype(float), sparse=False) if rng.random() < 0.5 else X
-    return Instance(_subject(rng, estimator, X, y, domain), queries, complete=True)
+    return Instance(subject_of(rng, estimator, X, y, domain), queries, complete=True)
 
 
 def _documents(rng):
@@ -180,7 +172,7 @@ def multinomial(rng):
     estimator = MultinomialNB(alpha=_alpha(rng), fit_prior=bool(rng.random() < 0.7), **_priors(rng, y, "class_prior"))
     if rng.random() < 0.1:
         estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
-    return Instance(_subject(rng, estimator, _container(rng, X, single=False), y, domain), queries)
+    return Instance(subject_of(rng, estimator, _container(rng, X, single=False), y, domain), queries)
 
 
 def complement(rng):
@@ -190,7 +182,7 @@ def complement(rng):
         estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
     if rng.random() < 0.1:
         estimator.set_params(force_alpha=False)
-    return Instance(_subject(rng, estimator, _container(rng, X, single=False), _labels(rng, len(X)), domain), queries)
+    return Instance(subject_of(rng, estimator, _container(rng, X, single=False), _labels(rng, len(X)), domain), queries)
 
 
 def _numbers(rng):
@@ -221,7 +213,7 @@ def gaussian(rng):
     X, y, domain, queries = _numbers(rng)
     smoothing = float(rng.choice([1e-9, 1e-9, 1e-9, 0.0, 1e-12, 1e-2, 1.0, 1e6]))
     estimator = GaussianNB(var_smoothing=smoothing, **_priors(rng, y, "priors"))
-    return Instance(_subject(rng, estimator, _container(rng, X, single=False, sparse=False), y, domain), queries)
+    return Instance(subject_of(rng, estimator, _container(rng, X, single=False, sparse=False), y, domain), queries)
 
 
 def _declared(rng, y):
@@ -241,24 +233,13 @@ def neighbors(rng):
         X, queries = np.round(X * 10) / 10, np.round(queries * 10) / 10
     k = int(rng.choice([1, 2, 3, len(y) - 1, len(y), len(y) + 1]))
     estimator = SmoothedNeighbors(n_neighbors=max(k, 1), alpha=_alpha(rng), classes=_declared(rng, y))
-    return Instance(_subject(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
+    return Instance(subject_of(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
 
 
 def trees(rng):
     X, y, domain, queries = _numbers(rng)
-    low, high = (list(v) for v in zip(*domain.box, strict=True))
-    estimator = RandomTrees(
-        n_features=X.shape[1],
-        low=low,
-        high=high,
-        n_trees=int(rng.integers(1, 5)),
-        depth=int(rng.integers(1, 4)),
-        alpha=_alpha(rng),
-        average=str(rng.choice(["geometric", "arithmetic"])),
-        random_state=int(rng.integers(100)),
-        classes=_declared(rng, y),
-    )
-    return Instance(_subject(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
+    estimator = random_trees(rng, X, domain, _alpha).set_params(classes=_declared(rng, y))
+    return Instance(subject_of(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
 
 
 NASTY = {

@@ -9,7 +9,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
-from privgate.families.logistic import minimum
+from privgate.families.logistic import distances, minimum
 from privgate.families.over_all_queries import applies
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 
@@ -17,7 +17,7 @@ rng = np.random.default_rng(0)
 CODES = rng.integers(0, 3, (30, 3))
 REAL = rng.random((30, 3))
 Y = np.arange(30) % 2
-BOX = Domain.of_box(0, 1, 3)
+BOX = Domain.of([(0, 1)] * 3)
 WORDS = Domain(max_length=9)
 
 
@@ -41,7 +41,7 @@ def bound(name, s):
         ("categorical_nb", CategoricalNB(class_prior=[1.0, 0.0]), CODES, None, "rules out a class"),
         ("bernoulli_nb", BernoulliNB(alpha=[1.0, 1.0, 2.0]), CODES, None, "not one number"),
         ("bernoulli_nb", BernoulliNB(binarize=None), CODES, None, "other than 0 and 1"),
-        ("bernoulli_nb", BernoulliNB(binarize=None), CODES % 2, Domain.of_box(0, 1, 3), "other than 0 and 1"),
+        ("bernoulli_nb", BernoulliNB(binarize=None), CODES % 2, Domain.of([(0, 1)] * 3), "other than 0 and 1"),
         ("bernoulli_nb", BernoulliNB(), CODES, Domain(categories=(2, 2, 2)), "outside the declared domain"),
         ("bernoulli_nb", BernoulliNB(), CODES, WORDS, "neither categories nor a box"),
         ("multinomial_nb", MultinomialNB(), CODES, None, "any length DTP is infinite"),
@@ -121,7 +121,7 @@ def test_probabilities_that_float64_cannot_hold_are_refused(K):
     """docs/mathematics.md, section 16: 1 - p is 0 from a margin of 36.7, and exp from one of 745."""
     y = np.digitize(REAL[:, 0], [0.5] if K == 2 else [0.3, 0.7])
     estimator = LogisticRegression(C=10.0, tol=1e-9, solver="newton-cholesky")
-    near, far = (Domain.of_box(-size, size, 3) for size in (1.0, 100.0 if K == 2 else 1000.0))
+    near, far = (Domain.of([(-size, size)] * 3) for size in (1.0, 100.0 if K == 2 else 1000.0))
     assert certificates.ALL["newton"].applies(subject(estimator, REAL, near, y=y)) == ""
     assert "too few digits" in certificates.ALL["newton"].applies(subject(estimator, REAL, far, y=y))
 
@@ -139,11 +139,11 @@ def test_what_rounding_does_to_one_minus_p_is_part_of_the_bound():
     estimator = LogisticRegression(C=10.0, tol=1e-10, solver="newton-cholesky")
     full = estimator.fit(REAL, y)
     size = 31.0 / np.abs(full.coef_).max()
-    s = subject(estimator, REAL, Domain.of_box(-size, size, 3), y=y)
+    s = subject(estimator, REAL, Domain.of([(-size, size)] * 3), y=y)
     problem = minimum.agreed(s)
     bias, weights = problem.softmax(problem.u[None])
     reach = applies.reach(s)
-    said = minimum.rounding(problem, bias, weights, reach, np.zeros(1))[0]
+    said = distances.rounding(problem, bias, weights, reach, np.zeros(1))[0]
     x = reach.best(weights[:, 1] - weights[:, 0])
     logit = float((x @ (weights[0, 1] - weights[0, 0]))[0] + bias[0, 1] - bias[0, 0])
     released = np.log1p(-1.0 / (1.0 + np.exp(-logit)))

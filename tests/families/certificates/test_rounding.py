@@ -10,8 +10,8 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
+from privgate.families.naive_bayes.count_rounding import negated
 from privgate.families.over_all_queries import rounding
-from privgate.families.over_all_queries.count_rounding import negated
 
 #: nats; summing changes of log-probabilities in another order
 ROUNDING_OF_TEST = 1e-9

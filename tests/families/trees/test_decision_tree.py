@@ -110,14 +110,9 @@ def test_splits_that_are_never_looked_at_again_change_nothing(direct, monkeypatc
     assert quick.nodes == every.nodes == small.nodes > 10
 
 
-def test_a_record_next_to_a_threshold_falls_by_the_threshold_drawn_without_it():
-    X = np.array([[0.0], [1.0], [4.0], [5.0], [9.0]])
-    y = np.array([0, 0, 0, 1, 1])
-    from privgate.subject.data import TrainingData
-    from privgate.subject.recipe import Recipe
-    from privgate.subject.subject import Subject
-
-    subject = Subject.local(Recipe(DecisionTreeClassifier(random_state=0)), TrainingData(X, y))
+def test_a_record_next_to_a_threshold_falls_by_the_threshold_drawn_without_it(direct):
+    X, y = np.array([[0.0], [1.0], [4.0], [5.0], [9.0]]), np.array([0, 0, 0, 1, 1])
+    subject = direct.subject(DecisionTreeClassifier(random_state=0), X, y)
     found = falls(growth_of(subject), np.arange(5))
 
     # without the record at 4 the threshold is 3, so the record falls on the other side

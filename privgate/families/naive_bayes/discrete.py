@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.certificate import Certified
-from privgate.families.naive_bayes.counts_certificate import Counts
-from privgate.families.over_all_queries import count_rounding, rounding
+from privgate.families.certificate import EXACT, Certified, attained
+from privgate.families.naive_bayes import count_rounding
+from privgate.families.naive_bayes.category_counts import Counts
+from privgate.families.naive_bayes.one_record import agreement, cheap
+from privgate.families.over_all_queries import rounding
 from privgate.families.over_all_queries.applies import Members
 from privgate.families.over_all_queries.separable import Tables, changes, root_bound, search
-from privgate.families.over_all_queries.single import agreement, cheap
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-#: upper - lower at which a value is called exact, nats
-EXACT = 1e-9
 #: domains of at most so many queries are simply enumerated
 _ENUMERABLE = 20_000
 #: so many different units are told their own worst question
@@ -90,12 +89,6 @@ def certify(
         detail["worst"] = {"position": worst, "query": None if query is None else query.tolist()}
     questions = refiner.questions()[inverse] if len(units) <= _ASKED and searching else None
     return Certified(upper, lower, attained(lower, upper), assumptions, detail, questions)
-
-
-def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:
-    """Return whether upper bounds are reached by real queries, infinite ones included."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray((upper == lower) | (upper - lower <= EXACT))
 
 
 def _distinct(counts: Counts, members: Members) -> tuple[list[Index], Index]:

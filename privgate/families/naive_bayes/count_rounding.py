@@ -8,7 +8,7 @@ smoothing where everybody in a class has a feature (docs/mathematics.md, section
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.naive_bayes.category_counts import Counts
 from privgate.families.over_all_queries import rounding
 from privgate.families.over_all_queries.rounding import LOG, U
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.naive_bayes.counts_certificate import Counts
+from privgate.families.naive_bayes.category_counts import Counts
 from privgate.families.over_all_queries import label_change
 from privgate.families.over_all_queries.frontier import Points, at_vertices, largest_label_change
 
