@@ -117,6 +117,8 @@ def ended_by(callback):
     """What comes of a command whose body is ``callback``, in a process of its own."""
     code = (
         "import os, signal, sys\nimport privgate.cli.report as r\nfrom privgate.__main__ import run\n"
+        # a shell that started these tests in the background has left the signal ignored
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"r.report.callback = lambda **_: {callback}\nsys.exit(run(['report', 'x.json', '--html', 'y']))"
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
