@@ -14,9 +14,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from privgate.training.fleet import Fleet
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 TESTS = Path(__file__).resolve().parent
@@ -127,6 +131,15 @@ def shared_data() -> Callable[[str], Path]:
 def own_ledger(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Remember nothing outside the test run, in this process or in the commands it starts."""
     os.environ["PRIVGATE_LEDGER"] = str(tmp_path_factory.mktemp("ledger"))
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Fleet"]:
+    """A fleet of one worker that remembers what the tests of one file have trained."""
+    from privgate.training.fleet import Fleet
+
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
+        yield made
 
 
 def _free_port() -> int:

@@ -7,13 +7,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from papers import datasets, per_target
+from papers import datasets, per_target, worst
 from papers.agreement import TARGETS, models
 from papers.candidate_set import MODELS, POOL, Say, halves
 from papers.datasets import Data
 from papers.long2017 import PUBLISHED
 from papers.table import Row, Table
-from privgate.influence import worst
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import intervals
 from privgate.training.fleet import Fleet

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from papers import networks, per_target
+from papers import networks, per_target, worst
 from papers.candidate_set import MODELS, Say, halves, settings_of, subject_of
 from papers.datasets import Data
 from papers.table import Row, Table
 from privgate import families
-from privgate.influence import worst
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.training.fleet import Fleet
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.md")
+MEASURED = Path("bench-results.jsonl")
 #: what makes two lines measurements of the same thing
 SAME = ("engine", "certificate", "attack", "model", "models", "case", "data", "n", "records", "kind", "units",
         "expectations")  # fmt: skip
@@ -24,6 +25,14 @@ HEADINGS = {
     "shared_shadows": "Shared shadow models next to the 200,000 trainings of one set a record (wanted: for 64 models)",
 }
 FIRST = ("leave-one-out", "exact maximum", "check")
+
+
+def note(**row):
+    """Print what a bench has measured, and add it as a line to what all have."""
+    line = json.dumps(row)
+    print(line)
+    with MEASURED.open("a", encoding="utf-8") as f:
+        f.write(line + "\n")
 
 
 def read(path):
@@ -139,7 +148,7 @@ def document(found):
     return "\n".join(lines) + "\n"
 
 
-def main(source="bench-results.jsonl", target=RESULTS):
+def main(source=MEASURED, target=RESULTS):
     """Write the document."""
     path = Path(source)
     if not path.exists():

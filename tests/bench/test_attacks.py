@@ -1,26 +1,17 @@
 """Attacks: CPU nanoseconds a trial, next to fitting the same statistics for every model anew."""
 
 import functools
-import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from privgate.membership.attacks import BY_NAME, lira_online, rmia
 from privgate.membership.attacks.observed import own_log, own_logit, resolution
+from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
-RESULTS = Path("bench-results.jsonl")
 MODELS, RECORDS, CLASSES = 256, 10_000, 10
-
-
-def note(**row):
-    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
-    print(line)
-    with RESULTS.open("a") as f:
-        f.write(line + "\n")
 
 
 @pytest.fixture(scope="module")

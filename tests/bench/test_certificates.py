@@ -3,9 +3,7 @@
 Seconds are CPU seconds of one core in one process. "best" is the largest change at a query that was really evaluated.
 """
 
-import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,16 +16,10 @@ from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
 from privgate.families.logistic.engine import ENGINE as LOGISTIC
 from privgate.influence import remove_risky
+from tests.bench.results_table import note
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
-RESULTS = Path("bench-results.jsonl")
 EIGHT = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
-
-
-def note(**fields):
-    print(json.dumps(fields))
-    with RESULTS.open("a", encoding="utf-8") as f:
-        f.write(json.dumps(fields) + "\n")
 
 
 def adult(shared_data, columns):

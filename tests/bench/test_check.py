@@ -2,26 +2,18 @@
 
 import csv
 import gzip
-import json
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.bench.results_table import note
+
 pytestmark = pytest.mark.bench
-RESULTS = Path("bench-results.jsonl")
-
-
-def note(**row):
-    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
-    print(line)
-    with RESULTS.open("a") as f:
-        f.write(line + "\n")
 
 
 def test_check_of_all_adult_records_next_to_n_refits(shared_data, tmp_path):

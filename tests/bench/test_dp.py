@@ -1,15 +1,12 @@
 """How fast ε is recomputed: 10^4 composed steps in under a second, beside the same by Opacus."""
 
-import json
 import time
 import warnings
-from pathlib import Path
 
 import pytest
 
 from privgate.privacy_claims.accountant import Mechanism, recompute
-
-RESULTS = Path("bench-results.jsonl")
+from tests.bench.results_table import note
 
 
 @pytest.mark.bench
@@ -27,17 +24,7 @@ def test_ten_thousand_steps_compose_in_under_a_second():
         started = time.perf_counter()
         theirs = accountant.get_epsilon(1e-5)
         opacus = time.perf_counter() - started
-    line = json.dumps(
-        {
-            "bench": "dp composition of 10^4 steps",
-            "seconds": round(seconds, 3),
-            "opacus_seconds": round(opacus, 3),
-            "epsilon": ours.epsilon,
-            "opacus_epsilon": theirs,
-        }
-    )
-    print(line)
-    with RESULTS.open("a") as f:
-        f.write(line + "\n")
+    note(bench="dp composition of 10^4 steps", seconds=seconds, opacus_seconds=opacus, epsilon=ours.epsilon,
+         opacus_epsilon=theirs)  # fmt: skip
     assert seconds < 1
     assert abs(ours.epsilon / theirs - 1) < 0.01

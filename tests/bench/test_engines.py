@@ -4,11 +4,9 @@ Refits are timed on a stated subset of units and extrapolated to all n; PDTP is 
 appends a line to ``bench-results.jsonl``.
 """
 
-import json
 import time
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,16 +23,10 @@ from privgate.statistics.leakage import largest_change
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
+from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
-RESULTS = Path("bench-results.jsonl")
 ENGINES = {engine.name: engine for engine in ALL}
-
-
-def note(**fields):
-    print(json.dumps(fields))
-    with RESULTS.open("a", encoding="utf-8") as f:
-        f.write(json.dumps(fields) + "\n")
 
 
 def labels(rng, n, K):

@@ -21,9 +21,9 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
+from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
-RESULTS = Path("bench-results.jsonl")
 PEERS = ("sacroml", "adversarial-robustness-toolbox", "fpdf2", "pypdf")
 SCRIPT = Path(__file__).parent / "peers_attack.py"
 
@@ -82,12 +82,7 @@ def test_one_table(interpreter):
     assert {r["tool"] for r in rows} >= {"sacroml", "ART"}
     rows += privgate_rows()
 
-    for row in rows:
-        print(json.dumps(row))
-    with RESULTS.open("a") as f:
-        f.write(
-            json.dumps({"bench": "peers", "data": "breast_cancer, forest of 100, split 70/30", "rows": rows}) + "\n"
-        )
+    note(bench="peers", data="breast_cancer, forest of 100, split 70/30", rows=rows)
     best = max(r["auc"] for r in rows if r["tool"] == "privgate" and "auc" in r)
     assert best >= max(r.get("auc", 0) for r in rows if r["tool"] != "privgate") - 0.05
     assert np.isfinite(best)

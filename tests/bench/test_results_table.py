@@ -1,21 +1,13 @@
 """The tracked figures are made from the results of benchmarks, never by hand."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-
-@pytest.fixture
-def results_table():
-    spec = importlib.util.spec_from_file_location("results_table", Path(__file__).with_name("results_table.py"))
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+from tests.bench import results_table
 
 
-def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_out(results_table, tmp_path):
+def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_out(tmp_path):
     base = {"bench": "leave-one-out", "engine": "lda", "data": "numbers", "n": 1000, "pdtp_error": 2e-13}
     rows = [
         {**base, "ratio": 1.0, "wanted": 500, "reached": False},
@@ -41,6 +33,6 @@ def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_
     assert "nan" not in text
 
 
-def test_without_results_it_says_how_to_make_them(results_table, tmp_path):
+def test_without_results_it_says_how_to_make_them(tmp_path):
     with pytest.raises(SystemExit, match="make bench"):
         results_table.main(tmp_path / "none.jsonl", tmp_path / "r.md")

@@ -1,23 +1,14 @@
 """The Dask scheduler with tasks that do nothing: what one costs, and how long a chunk must be then."""
 
-import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 
 from privgate.training import clusters
+from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
-RESULTS = Path("bench-results.jsonl")
-
-
-def note(**row):
-    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
-    print(line)
-    with RESULTS.open("a") as f:
-        f.write(line + "\n")
 
 
 def test_what_a_thousand_workers_would_wait_for():

@@ -1,11 +1,9 @@
 """Generic refits next to the loops that users write: scaling, overhead, and the ledger at a million entries."""
 
 import hashlib
-import json
 import os
 import sys
 import time
-from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -22,17 +20,10 @@ from privgate.training import context, plan
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
+from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
-RESULTS = Path("bench-results.jsonl")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def note(**row):
-    line = json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
-    print(line)
-    with RESULTS.open("a") as f:
-        f.write(line + "\n")
 
 
 def design(n, d):

@@ -17,7 +17,6 @@ from privgate.influence import leave_one_out, modes
 from privgate.report import rendering
 from privgate.run.run import Bench, Limits
 from privgate.subject.domain import Domain
-from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 RNG = np.random.default_rng(2)
@@ -37,12 +36,6 @@ def stump(X, y, *, seed):
     from sklearn.tree import DecisionTreeClassifier
 
     return DecisionTreeClassifier(max_depth=1, min_samples_leaf=15, random_state=seed).fit(X, y)
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
 
 
 @pytest.fixture

@@ -7,45 +7,15 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from privgate.errors import SubjectError
-from privgate.subject.data import TrainingData, take
+from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer
-from privgate.training.fleet import Fleet
-
-RAISED = (ValueError, IndexError, FloatingPointError, np.linalg.LinAlgError, SubjectError)
-
-
-class DirectFleet(Fleet):
-    """Runs the training function here and now, and counts."""
-
-    def __init__(self):
-        self.calls = 0
-        self.asked = []
-
-    def fits(self, subject, fits, *, label="retraining"):
-        return [self._fit(subject, f) for f in fits]
-
-    def _fit(self, subject, fit):
-        self.calls += 1
-        self.asked.append(fit)
-        X, y = subject.data.pool()
-        rows = fit.members if fit.left_out is None else np.setdiff1d(np.arange(subject.data.n), fit.left_out)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model = subject.recipe.train(take(X, rows), y[rows], seed=fit.seed)
-                p = subject.recipe.probabilities(model, take(X, fit.queries), subject.classes)
-        except RAISED as exc:
-            return Answer(np.zeros((0, 0)), problem=f"{type(exc).__name__}: {exc}")
-        with np.errstate(divide="ignore"):
-            return Answer(np.log(p))
+from tests.in_process import RAISED, InProcess
 
 
 @pytest.fixture
 def fleet():
-    return DirectFleet()
+    return InProcess()
 
 
 def log_probabilities(estimator, subject, left_out, queries):

@@ -11,7 +11,6 @@ from privgate.families.retrained import Retrained, Status
 from privgate.influence.leave_one_out import per_unit
 from privgate.run.run import Limits
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
-from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
 N = 24
@@ -41,12 +40,6 @@ def _everything():
     rng = np.random.default_rng(3)
     labels = np.arange(N) % 2
     return rng.normal(size=(N, 2)) + 0.5 * labels[:, None], labels
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
 
 
 def judged(fleet, recipe, *, data=DATA, **limits):

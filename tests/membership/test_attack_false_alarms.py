@@ -16,26 +16,19 @@ from privgate.subject.data import TrainingData, take
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer
-from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
+from tests.in_process import InProcess
 
 SUBJECTS, FEATURES = 400, 9
 CHEAP = [a for a in attacks.ALL if a.name not in ("shokri", "long_untargeted", "quantile")]
 
 
-class Stranger(Fleet):
+class Stranger(InProcess):
     """Its registered model was trained on a third set of people: nothing in it knows the members."""
 
     def __init__(self, model):
+        super().__init__()
         self.model = model
-
-    def fits(self, subject, fits, *, label="retraining"):
-        X, y = subject.data.pool()
-        out = []
-        for fit in fits:
-            model = subject.recipe.train(take(X, fit.members), y[fit.members], seed=fit.seed)
-            out.append(Answer(np.log(subject.recipe.probabilities(model, take(X, fit.queries), subject.classes))))
-        return out
 
     def registered(self, subject, rows):
         X, _ = subject.data.pool()

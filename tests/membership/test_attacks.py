@@ -20,35 +20,11 @@ from privgate.membership.attacks.label_gap import LabelGap
 from privgate.run import pool, shadows
 from privgate.run import pool as pools
 from privgate.run.run import Bench, Limits
-from privgate.subject.data import TrainingData, take
+from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer
-from privgate.training.fleet import Fleet
-
-
-class Here(Fleet):
-    """Trains in this process: the same calls, without workers and without a memory."""
-
-    def __init__(self, fail=()):
-        self.calls, self.fail = 0, set(fail)
-
-    def fits(self, subject, fits, *, label="retraining"):
-        return [self._one(subject, fit) for fit in fits]
-
-    def _one(self, subject, fit):
-        self.calls += 1
-        if self.calls in self.fail:
-            return Answer(np.zeros((0, 0)), problem="killed by the test")
-        X, y = subject.data.pool()
-        rows = np.setdiff1d(np.arange(subject.data.n), fit.left_out) if fit.members is None else fit.members
-        model = subject.recipe.train(take(X, rows), y[rows], seed=fit.seed)
-        with np.errstate(divide="ignore"):
-            return Answer(np.log(subject.recipe.probabilities(model, take(X, fit.queries), subject.classes)))
-
-    def registered(self, subject, rows):
-        raise AssertionError("a local subject has no stored model")
+from tests.in_process import InProcess
 
 
 def made(n=240, m=240, d=25, noise=1.5, seed=0, **data):
@@ -60,7 +36,7 @@ def made(n=240, m=240, d=25, noise=1.5, seed=0, **data):
 
 def bench(estimator=None, data=None, models=16, **fleet):
     recipe = Recipe(estimator or DecisionTreeClassifier(), seed=3)
-    return Bench(Subject.local(recipe, data or made()), Here(**fleet), Limits(shadow_models=models), seeds=(3,))
+    return Bench(Subject.local(recipe, data or made()), InProcess(**fleet), Limits(shadow_models=models), seeds=(3,))
 
 
 def ask(metric="attack_accuracy", **options):
@@ -316,7 +292,7 @@ def label(model, X):
 
 def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
     recipe = Recipe(DecisionTreeClassifier(), seed=3, predict=label)
-    b = Bench(Subject.local(recipe, made()), Here(), Limits(shadow_models=16), seeds=(3,))
+    b = Bench(Subject.local(recipe, made()), InProcess(), Limits(shadow_models=16), seeds=(3,))
 
     assert questions.measure(b, ask(attack="label_gap")).low > 0.5
     assert questions.measure(b, ask(attack="any")).low > 0.5
@@ -324,7 +300,7 @@ def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
 
 def test_a_declared_release_is_attacked_beside_exact_probabilities():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
-    b = Bench(subject, Here(), Limits(shadow_models=16), seeds=(3,))
+    b = Bench(subject, InProcess(), Limits(shadow_models=16), seeds=(3,))
     got = questions.measure(b, ask())
     entries = {e["name"]: e for e in b.detail["attacks"]}
     alone = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())

@@ -11,8 +11,6 @@ import pytest
 from fifty import catalogue
 from fifty.subjects import ALL
 
-from privgate.training.fleet import Fleet
-
 #: a few of every kind, for `make test`: a second each
 FEW = (
     "constant_flags_alpha1e12",
@@ -24,12 +22,6 @@ FEW = (
 )
 #: a ratchet: honest subjects that were not approved when it was last measured; lower it when it can be lowered
 NEEDLESS = 3
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

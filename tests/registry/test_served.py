@@ -13,7 +13,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.run import serving
-from privgate.training.fleet import Fleet
 
 DECLARED = [
     Release(),
@@ -24,12 +23,6 @@ DECLARED = [
     Release(temperature=2.0),
     Release("top_k", k=1, temperature=0.5),
 ]
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ from privgate.run.run import Bench, Limits
 from privgate.subject.data import TrainingData, take
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer
-from privgate.training.fleet import Fleet
+from tests.in_process import InProcess
 
 N = 400
 
@@ -282,30 +281,13 @@ def test_ten_candidates_are_too_few_and_nothing_ends_as_a_bug():
         pool.of(few)
 
 
-class Here(Fleet):
-    """Trains in this process."""
-
-    def __init__(self):
-        pass
-
-    def fits(self, subject, fits, *, label="retraining"):
-        X, y = subject.data.pool()
-        out = []
-        for fit in fits:
-            rows = np.setdiff1d(np.arange(subject.data.n), fit.left_out) if fit.members is None else fit.members
-            model = subject.recipe.train(take(X, rows), y[rows], seed=fit.seed)
-            with np.errstate(divide="ignore"):
-                out.append(Answer(np.log(subject.recipe.probabilities(model, take(X, fit.queries), subject.classes))))
-        return out
-
-
 @pytest.mark.parametrize("metric", ["attack_accuracy", "attack_advantage", "attack_tpr", "generalization_gap"])
 def test_a_leaking_tree_cannot_be_hidden_behind_its_own_members(metric):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, 8))
     y = (X[:, 0] + rng.normal(size=500) > 0).astype(int)
     hidden = TrainingData(X, y, candidates=(X.round(4), y))
-    bench = Bench(Subject.local(Recipe(DecisionTreeClassifier(max_depth=12), seed=3), hidden), Here(),
+    bench = Bench(Subject.local(Recipe(DecisionTreeClassifier(max_depth=12), seed=3), hidden), InProcess(),
                   Limits(shadow_models=4), seeds=(3,))  # fmt: skip
 
     with pytest.raises(MeasurementError, match=r"100\.0% of the candidates are nearly equal to a training record"):

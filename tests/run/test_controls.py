@@ -75,12 +75,6 @@ class Stored:
         return self.model
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
-
-
 def local(training, *, model=None, seed=3, dp=None, y=Y, **params):
     subject = Subject.local(Recipe(training, params=params, seed=seed, dp=dp), TrainingData(X, y))
     if model is None:
