@@ -109,8 +109,8 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, u
         copy = Path(place, "model")
         copy.mkdir()
         stored.copy_to(copy)
-        (copy / layout.MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
         count = _compare(claims, signed, FolderFiles(copy), uri)
+        (copy / layout.MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
         copy.rename(to)
     return count
 

@@ -104,7 +104,7 @@ class GuardedWrites:
             return create(name, source, *args, **kwargs)
         with refusing(f"a new version of {name!r}"), transaction(self, name) as session:
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
-            if session is None and not is_prompt(source, source, tags):
+            if not is_prompt(source, source, tags):
                 self._privgate_check(Row(name, "", source, self._privgate_storage(source)), tags.get(TAG, ""), None)
             done = create(name, source, *args, **kwargs)
             if session is not None:
@@ -224,7 +224,8 @@ class GuardedWrites:
         row, tags = self._privgate_row(name, version)
         if before is not None and row != before:
             raise StatementError("the version was replaced while it was being released")
-        if not is_prompt(row.source, row.storage, tags, self._privgate_model_tags(name)):
+        prompt = is_prompt(row.source, row.storage, tags)
+        if not (prompt and is_prompt(row.source, row.storage, self._privgate_model_tags(name))):
             self._privgate_check(row, tags.get(TAG, ""), target, files=files or target is None)
         return row
 
