@@ -14,8 +14,9 @@ from typing import Any
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
 from privgate.guard.config import Guard
+from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
-from privgate.guard.writes import PROBE, is_prompt
+from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect
 
 _SOON = timedelta(days=14)
