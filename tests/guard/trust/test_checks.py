@@ -37,6 +37,8 @@ ROWS = [
     ({"source": "models:/m-2"}, "is not the one that was signed"),
     ({"created": 1701}, "deleted and created again"),
     ({"storage": "s3://bucket/m-2"}, "lie elsewhere"),
+    ({"run_id": "run-2"}, "run of models:/credit/3 is not"),
+    ({"name": "cre*"}, "neither checked nor released"),
 ]
 
 
@@ -54,6 +56,8 @@ CLAIMS = [
     ({"advisory": True}, "advisory"),
     ({"targets": ()}, "does not allow"),
     ({"targets": (("credit", "staging"),)}, "does not allow"),
+    ({"targets": (("*", "production"), ("c?edit", "production"), ("credit", "*"))}, "does not allow"),
+    ({"targets": (("credit", "PRODUCTION"), ("Credit", "production"))}, "does not allow"),
 ]
 
 
@@ -88,12 +92,27 @@ def test_a_key_counts_within_its_window_and_role_until_revoked(world):
         world.check(world.envelope(signed=world.now - timedelta(days=1)).text())
     for changes, why in (
         ({"roles": ("evidence",)}, "may not sign"),
-        ({"models": ("debit",)}, "may not sign for model"),
+        ({"models": ("debit",), "model_patterns": ()}, "may not sign for model"),
     ):
         with pytest.raises(StatementError, match=why):
             world.check(store=trust.TrustStore((dataclasses.replace(key, **changes),)))
     with pytest.raises(StatementError, match="revoked"):
         world.check(store=world.trust.revoke(key.key_id[:8], at=world.now + timedelta(days=5)))
+
+
+def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
+    """A model whose name is a pattern is matched by none: only what the operator wrote as a pattern is one."""
+    key = fresh_key(world.signer.public, days=90, roles=trust.ROLES, models=("debit", "cre*"))
+    assert (key.models, key.model_patterns, key.scope) == (("debit",), ("cre*",), ("debit", "cre*"))
+    for model, counts in {
+        "debit": True,
+        "credit": True,
+        "debit2": False,
+        "de*": False,
+        "*": False,
+        "Debit": False,
+    }.items():
+        assert (key.refusal("verdict", model, world.now) == "") is counts, model
 
 
 def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
@@ -147,6 +166,7 @@ def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_p
         {"keys": [{**good["keys"][0], "extra": 1}]},
         {"keys": [{**good["keys"][0], "not_after": "2020-01-01T00:00:00Z"}]},
         {"keys": [{**good["keys"][0], "not_after": "2090-01-01"}]},
+        {"keys": [{**good["keys"][0], "models": ["credit", "cre*"]}]},
     ):
         path.write_text(json.dumps({**good, **change}))
         with pytest.raises(StatementError):
