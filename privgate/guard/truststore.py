@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from privgate.documents import door, strict_json
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.signer import key_id
@@ -100,12 +101,14 @@ class TrustStore:
             It cannot be read, or means something unknown.
         """
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            raw = strict_json.read(path)
             if raw["schema"] != SCHEMA:
                 raise StatementError(f"trust store {path} has schema {raw['schema']!r}, expected {SCHEMA}")
             keys = tuple(_key(entry) for entry in raw["keys"])
-        except (OSError, ValueError, KeyError, TypeError) as exc:
-            raise StatementError(f"trust store {path} cannot be read: {exc}") from exc
+        except OSError as exc:
+            raise StatementError(f"trust store {path} cannot be read: {exc.strerror}") from exc
+        except door.GARBLED as exc:
+            raise StatementError(f"trust store {path} cannot be used: {door.why(exc)}") from exc
         if len({k.key_id for k in keys}) != len(keys):
             raise StatementError(f"trust store {path} lists a key twice")
         return cls(keys)

@@ -1,11 +1,11 @@
 """Reports that were attached before: one version's, and those of every version that an alias names."""
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry import layout
 from privgate.registry.client import answering, connect, named
@@ -49,9 +49,9 @@ def _read(client: Any, model_id: str, path: str, place: Path) -> dict[str, Any] 
         return None
     local = _fetch(client, model_id, name, place / Path(path).name)
     try:
-        document = json.loads(Path(local).read_text(encoding="utf-8"))
-    except ValueError as exc:
-        raise SubjectError(f"{name} attached to {model_id} is no JSON: {exc}") from exc
+        document = strict_json.read(Path(local), LARGE)
+    except DocumentError as exc:
+        raise SubjectError(f"{name} attached to {model_id} {exc}") from exc
     return document if isinstance(document, dict) else None
 
 
