@@ -4,7 +4,6 @@ The signer trusts the numbers of the report, whose honesty is that of the host t
 judges them again under its own policy, and looks itself at the registry's row and files.
 """
 
-import json
 import os
 import re
 import tempfile
@@ -15,24 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
+from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.trust import Row, Signer
+from privgate.guard.stored_statement import EVIDENCE_FILE, TAG, row_of, stored_evidence
+from privgate.guard.trust import Signer
 from privgate.policy import Policy
 from privgate.registry import layout
 from privgate.registry.client import answering, connect, download, named, upload
-from privgate.registry.stored_files import FolderFiles, StoredFiles
+from privgate.registry.stored_files import FolderFiles
 from privgate.verdict import Finding, Outcome, worst
 from privgate.version import __version__
 
-TAG = "privgate.statement"
-EVIDENCE_FILE = "evidence.dsse.json"
 VERDICT_FILE = "verdict.dsse.json"
-_EVIDENCE = re.compile(f"{re.escape(layout.REPORTS)}/[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 
 @dataclass(frozen=True)
@@ -137,25 +135,6 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     )
 
 
-def stored_evidence(files: StoredFiles, wanted: str) -> tuple[bytes, Envelope]:
-    """Return report and evidence envelope, stored with a model, whose payload has the wanted digest.
-
-    Raises
-    ------
-    StatementError
-        There is none.
-    """
-    stored = files.below(layout.REPORTS)
-    for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
-        report = path.removesuffix(EVIDENCE_FILE) + "report.json"
-        envelope = Envelope.parse(files.read(path).decode(errors="replace"))
-        if statement.payload_digest(envelope.payload) == wanted and report in stored:
-            return files.read(report), envelope
-    raise StatementError(
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model; check and sign again"
-    )
-
-
 def _sign(
     content: bytes,
     signer: Signer,
@@ -211,10 +190,10 @@ def _sign(
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(content)
+        document = strict_json.loads(content, LARGE)
         observed, schema = document["observed"], document["schema"]
-    except (ValueError, KeyError, TypeError) as exc:
-        raise StatementError(f"report.json cannot be read: {exc}") from exc
+    except door.GARBLED as exc:
+        raise StatementError(f"report.json cannot be read: {door.why(exc)}") from exc
     if schema != "privgate/report/v1":
         raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v1")
     if observed is not False:
@@ -269,20 +248,6 @@ def _levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
         "PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper())
         for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
     )
-
-
-def row_of(client: Any, name: str, version: str) -> Row:
-    """Return the registry's row of a model version."""
-    return row_and_statement(client, name, version)[0]
-
-
-def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
-    """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
-    with answering(f"reading models:/{name}/{version}"):
-        held = client.get_model_version(name, version)
-        storage = str(client.get_model_version_download_uri(name, version))
-    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
-    return row, str(dict(held.tags).get(TAG, ""))
 
 
 def _files(client: Any, uri: str) -> str:

@@ -51,8 +51,13 @@ def _sentence(exc: BaseException) -> str:
 
 def connect(tracking_uri: str | None = None) -> Any:
     """Return an MLflow client; the environment decides where ``tracking_uri`` is absent."""
-    from mlflow import MlflowClient
-
+    try:
+        from mlflow import MlflowClient
+    except ImportError as exc:  # privgate-verify has none
+        raise RegistryError(
+            f"{tracking_uri or 'the registry'} needs MLflow's own client, which is not installed; "
+            "give the address of a tracking server (http or https)"
+        ) from exc
     with answering("connecting to MLflow"):
         return MlflowClient(tracking_uri=tracking_uri)
 
