@@ -2,12 +2,11 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
-
-T = TypeVar("T")
+from typing import BinaryIO
 
 #: what values of a document raise when they are not of the kind that was expected
 GARBLED = (
@@ -116,20 +115,19 @@ def too_large(limits: Limits) -> DocumentError:
     return DocumentError(f"the file is larger than {size}")
 
 
-def taken(make: Callable[[], T], sentence: str, error: type[Exception]) -> T:
-    """Return what ``make`` takes out of a document; values of an unexpected kind become one sentence.
+@contextmanager
+def reading(sentence: str, error: type[Exception]) -> Iterator[None]:
+    """Turn what values of an unexpected kind raise into one sentence; also a decorator.
 
     Parameters
     ----------
-    make : callable
-        Takes values out of a document that was read; does nothing else, because whatever it raises is the document's.
     sentence : str
         What cannot be read.
     error : type
-        Raised with the sentence and a few words on what was found. What ``make`` raises on purpose passes unchanged.
+        Raised with the sentence and a few words on what was found. What is raised on purpose passes unchanged.
     """
     try:
-        return make()
+        yield
     except GARBLED as exc:
         raise error(f"{sentence}: {why(exc)}") from exc
 

@@ -152,7 +152,7 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             return self.alias(str(event.anchor), line, place)
         if event.tag is not None:
-            raise _refuse(line, place, f"the tag {event.tag} is not allowed", "plain values")
+            raise _refuse(line, place, f"the tag {event.tag[:80]} is not allowed", "plain values")
         if isinstance(event, yaml.MappingStartEvent):
             value: Any = dict(self.pairs(place))
         elif isinstance(event, yaml.SequenceStartEvent):

@@ -201,6 +201,7 @@ def _document(content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
+@door.reading("the report cannot be judged again", StatementError)
 def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ...]:
     """Return the findings that the report's own numbers give under the signer's policy.
 
@@ -230,6 +231,7 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ..
     return findings
 
 
+@door.reading("the report cannot be judged again", StatementError)
 def _expires(document: dict[str, Any], policy: Policy, decided: datetime) -> datetime:
     """Return the end of the last day on which the approval counts: never later than what it rests on."""
     evidence = Evidence.from_payload(document["evidence"])

@@ -9,6 +9,7 @@ from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import environment, layout, training_data
+from privgate.registry import recorded as recorded_shape
 from privgate.registry.client import Named, connect, download, named, remember_address
 from privgate.registry.stored_model import StoredModel, flavor_of
 from privgate.subject import sources
@@ -113,6 +114,7 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
         raise SubjectError(f"{layout.RECIPE} of {uri} has schema {schema!r}; this privgate reads {layout.SCHEMA}")
     if digest.of_json(document) != recorded:
         raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
+    recorded_shape.check(document, f"{layout.RECIPE} of {uri} cannot be read")
     return dict(document)
 
 
