@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import PolicyError
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.statement import fold
 from privgate.guard.trust import Terms, TrustStore
 
@@ -37,6 +38,7 @@ class _File(BaseModel):
     protected: _Protected
     accept_advisory: bool = False
     check_files: bool = False
+    audit_log: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Guard:
     accept_advisory, check_files : bool
         Whether a statement counts although checker and signer were one user; whether every promotion recomputes file
         digests in the call path.
+    audit_log : AuditLog, optional
+        Where the guarded store records what it releases, refuses and withdraws.
     """
 
     registry: str
@@ -68,6 +72,7 @@ class Guard:
     models: tuple[str, ...]
     accept_advisory: bool = False
     check_files: bool = False
+    audit_log: AuditLog | None = None
     #: what was read; a change in one of them is a change of the guard
     files: tuple[Path, ...] = ()
 
@@ -102,6 +107,7 @@ class Guard:
             models=tuple(raw.protected.models),
             accept_advisory=raw.accept_advisory,
             check_files=raw.check_files,
+            audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
             files=(path, path.parent / raw.trust, *(f for n in named.values() if _is_file(f := path.parent / n))),
         )
         if not (made.aliases or made.stages or made.models):
