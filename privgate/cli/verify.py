@@ -16,6 +16,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--registry-id", metavar="ID", help="Id of the registry, where there is no --config.")
 @click.option("--policy", "policy_name", metavar="NAME|FILE|DIGEST", help="The policy that must have been applied.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
+@click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
 @click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that privgate sign wrote (verdict.dsse.json).")
 @click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
 @click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
@@ -28,12 +29,16 @@ def verify(
     registry_id: str | None,
     policy_name: str | None,
     target: str | None,
+    to: Path | None,
     statement: Path | None,
     model: str | None,
     accept_advisory: bool,
     tracking_uri: str | None,
 ) -> int:
-    """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4."""
+    """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4.
+
+    Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
+    """
     from privgate.guard.config import Guard, policy_named
     from privgate.guard.trust import Terms, TrustStore
 
@@ -52,17 +57,20 @@ def verify(
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")
         from privgate.guard.verifying import verify as verified
 
-        found = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri)
+        found = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
         place, claims, n_files = found.uri, found.claims, found.n_files
+        pin = f"handed over: {to}" if to is not None else f"pin: {found.pin}"
     else:
-        if statement is None or target is None:
-            raise UsageError(f"{what!r} is no models:/ URI; for a folder give --statement FILE and --target ALIAS")
+        if statement is None or target is None or to is not None:
+            raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
         from privgate.guard.downloaded import verify_folder
 
         claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
+        pin = f"folder: {what}"
         place = f"{what} holds models:/{claims.name}/{claims.version}"
     click.echo(
         f"verified: {place}, {n_files} files, {claims.outcome} under {claims.policy} "
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"
     )
+    click.echo(f"  {pin}\n  digest: {claims.files}")
     return 0

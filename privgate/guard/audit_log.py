@@ -23,7 +23,7 @@ from privgate.guard import statement
 EVENTS = ("asked", "refused", "released", "withdrawn", "renamed")
 #: a sentence may quote what somebody sent; a line is not for that
 _LONGEST = 2_000
-_TAIL = 64 << 10
+_TAIL = 256 << 10  # more than any line
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
+import functools
 import os
 import urllib.error
 import urllib.request
@@ -9,11 +10,11 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from privgate.errors import PrivgateError
+from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.verifying import verify
-from privgate.guard.writes import PROBE
+from privgate.guard.writes import PROBE, is_prompt
 from privgate.registry.client import answering, connect
 
 _SOON = timedelta(days=14)
@@ -51,6 +52,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Answer
         ("is the server guarded", lambda: _probe(client)),
         ("do the clocks agree", lambda: _clocks(str(client.tracking_uri))),
         ("do the keys count", lambda: _keys(guard)),
+        ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
     )
@@ -110,18 +112,36 @@ def _keys(guard: Guard) -> Iterator[Answer]:
             yield Answer("look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate")
         else:
             yield Answer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
-    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.models or ("",))[0], now)]
+    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
     if not counting:
         yield Answer("wrong", "no key may sign verdicts now; nothing can be released")
 
 
+def _audit_log(guard: Guard) -> Iterator[Answer]:
+    log = guard.audit_log
+    if log is None:
+        yield Answer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
+    elif not log.path.exists():
+        yield Answer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
+    else:
+        yield Answer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
+
+
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
-    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model."""
+    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
+
+    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served,
+    however its names are spelled. Aliases that look like a protected one are given, too.
+    """
     with answering("listing registered models"):
-        models = list(_pages(client.search_registered_models))
+        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
     for model in models:
-        for alias, version in dict(model.aliases).items():
-            if statement.fold(alias) in guard.aliases:
+        held = {alias: str(version) for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
+        for alias in sorted(guard.aliases):
+            if (version := _holder(client, model.name, alias)) is not None:
+                held[alias] = version
+        for alias, version in sorted(held.items()):
+            if not (alias in guard.aliases and _is_prompt(client, model, version)):
                 yield f"models:/{model.name}/{version}", alias
     with answering("listing model versions"):
         versions = list(_pages(client.search_model_versions))
@@ -130,6 +150,30 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
             yield f"models:/{held.name}/{held.version}", held.current_stage
         elif guard.protects_model(held.name):
             yield f"models:/{held.name}/{held.version}", ""
+
+
+def _prompts(client: Any, **page: Any) -> Any:
+    """Search what calls itself a prompt, which MLflow hides from any other search and serves like any other model."""
+    return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
+
+
+def _holder(client: Any, name: str, alias: str) -> str | None:
+    """Return the version that a reader of ``models:/name@alias`` is given; None if there is none."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        # past the client's own method, which hides prompts: loading a model does not
+        return str(client._get_registry_client().get_model_version_by_alias(name, alias).version)  # noqa: SLF001
+    except MlflowException as exc:
+        if exc.get_http_status_code() >= 500:
+            raise RegistryError(f"asking for {name}@{alias}: {exc.message}") from exc
+        return None
+
+
+def _is_prompt(client: Any, model: Any, version: str) -> bool:
+    with answering(f"reading version {version} of {model.name}"):
+        held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+    return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
 
 
 def _pages(search: Callable[..., Any]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What the registry keeps of a release: the row, the statement in its tag, report and evidence beside the model.
+"""What the registry keeps of a release: the row, the statement in its tag, report and evidence with the model's run.
 
 Apart from signing, which needs policies: who only verifies reads these.
 """
@@ -10,13 +10,13 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.checks import Row
 from privgate.guard.statement import Envelope
-from privgate.registry import layout
+from privgate.registry import report_place
 from privgate.registry.client import answering
-from privgate.registry.stored_files import StoredFiles
+from privgate.registry.stored_files import stored_files
 
 TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
-_EVIDENCE = re.compile(f"{re.escape(layout.REPORTS)}/[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
+_EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 
 def row_of(client: Any, name: str, version: str) -> Row:
@@ -29,24 +29,25 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
-    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp), str(held.run_id or ""))
     return row, str(dict(held.tags).get(TAG, ""))
 
 
-def stored_evidence(files: StoredFiles, wanted: str) -> tuple[bytes, Envelope]:
-    """Return report and evidence envelope, stored with a model, whose payload has the wanted digest.
+def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
+    """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
 
     Raises
     ------
     StatementError
         There is none.
     """
-    stored = files.below(layout.REPORTS)
-    for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
-        report = path.removesuffix(EVIDENCE_FILE) + "report.json"
-        envelope = Envelope.parse(files.read(path).decode(errors="replace"))
-        if statement.payload_digest(envelope.payload) == wanted and report in stored:
-            return files.read(report), envelope
+    with stored_files(client, report_place.location_of(client, model_id)) as files:
+        stored = files.names()
+        for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
+            report = path.removesuffix(EVIDENCE_FILE) + "report.json"
+            envelope = Envelope.parse(files.read(path).decode(errors="replace"))
+            if statement.payload_digest(envelope.payload) == wanted and report in stored:
+                return files.read(report), envelope
     raise StatementError(
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model; check and sign again"
+        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     )

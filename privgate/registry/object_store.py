@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,14 +45,26 @@ class BucketFiles:
         self.paths = sorted(self._listed())
 
     def digests(self) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file but attached reports."""
-        covered = [p for p in self.paths if layout.is_covered(p)]
+        """Return ``path -> sha256`` of every file."""
+        covered = [p for p in self.paths if not self._is_written_by_mlflow(p)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(covered, pool.map(self._digest, covered), strict=True))
 
-    def below(self, folder: str) -> list[str]:
-        """Return the paths of all files below ``folder``, sorted."""
-        return [p for p in self.paths if p.startswith(f"{folder}/")]
+    def names(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+        return self.paths
+
+    def copy_to(self, folder: Path) -> None:
+        """Write every file below ``folder``, which is empty."""
+        for path in self.paths:  # no name climbs: others were refused when they were listed
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("wb") as written:
+                for chunk in self._chunks(path):
+                    written.write(chunk)
+
+    def _is_written_by_mlflow(self, path: str) -> bool:
+        return path == layout.MLFLOW_META and layout.is_written_by_mlflow(path, self.read(path))
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes.

@@ -14,7 +14,7 @@ from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import TrustStore, fresh_key
 from privgate.policy import Policy, fixtures
-from privgate.registry import load, stored_model
+from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
 from privgate.run import suites
 from privgate.subject.recipe import Recipe
@@ -147,6 +147,7 @@ class World:
         self.store.save(folder / "trust.json")
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
+            model_id="m-1", run_id="", versions=3,
             created=1700, files=_digest("f"), digests={"model": _digest("1")}, policy="dtp-1",
             policy_digest=self.policy.digest, report=_digest("b"), evidence=_digest("e"), outcome="failed",
             passed=False, decided=self.now, signed=self.now, expires=self.now + timedelta(days=30),
@@ -251,9 +252,11 @@ def formats(folder):
         bodies = Ledger(folder / "ledger").read([bytes([i]) * 32 for i in range(8)])
         return any(b is not None and bytes(b) != bytes([i]) * 99 for i, b in enumerate(bodies))
 
+    world.write("model.pkl", b"")
+
     def stored(content):
         world.write("MLmodel", content)
-        stored_model.flavor_of(folder)
+        mlmodel.flavor_of(folder)
         return False
 
     def evident(content):

@@ -9,6 +9,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
+from privgate.guard import doctor
 from privgate.guard.audit_log import AuditLog
 from privgate.guard.recorded_writes import RecordedWrites
 from privgate.guard.refusing import permission_denied
@@ -146,3 +147,17 @@ def test_without_a_log_nothing_changes():
     store = Store(None)
     store.set_registered_model_alias("credit", "production", "3")
     assert store.moved == [("credit", "production", "3")]
+
+
+def test_the_doctor_looks_whether_the_log_is_whole(log):
+    def told(guarded):
+        return [(a.state, a.text) for a in doctor._audit_log(types.SimpleNamespace(audit_log=guarded))]
+
+    assert told(None)[0][0] == "look"
+    assert told(log)[0][0] == "look"
+    log.record("released", model="m")
+    log.record("withdrawn", model="m")
+    assert told(log) == [("fine", "the audit log is whole: 2 events")]
+    log.path.write_bytes(log.path.read_bytes().replace(b"released", b"refused"))
+    with pytest.raises(StatementError, match="line 2 does not follow"):  # which the doctor calls wrong
+        told(log)

@@ -101,12 +101,20 @@ class Release:
         report = b"{}"
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage=self.files.as_uri(),
+            model_id="m-1", run_id="run-1", versions=3,
             created=1700, files=digest.of_manifest(FolderFiles(self.files).digests()), digests={}, policy="dtp-1",
             policy_digest=POLICY, report=statement.payload_digest(report), evidence="sha256:" + "e" * 64,
             outcome="passed", passed=True, decided=now, signed=now, expires=now + timedelta(days=3),
             targets=(("credit", "production"),), advisory=False,
         )  # fmt: skip
-        self.sign()
+        evidence = seal(
+            self.claims.evidence_statement({"findings": []}, FolderFiles(self.files).digests()), self.signer
+        )
+        self.reports = folder / "run" / "privgate_reports" / "m-1"
+        (self.reports / "dtp-1" / "signed" / "1").mkdir(parents=True)
+        (self.reports / "dtp-1" / "signed" / "1" / "report.json").write_bytes(report)
+        (self.reports / "dtp-1" / "signed" / "1" / "evidence.dsse.json").write_text(evidence.text())
+        self.sign(evidence=statement.payload_digest(evidence.payload))
 
     def sign(self, **changes):
         self.claims = dataclasses.replace(self.claims, **changes)
@@ -198,14 +206,15 @@ def test_it_loads_nothing_of_a_training_environment(run, release):
 def test_a_registry_is_asked_over_http(run, release):
     """A version by its alias: row and statement by REST, files where the mounted store has them."""
     row = {
-        "name": "credit", "version": "3", "source": "models:/m-1", "creation_timestamp": 1700,
+        "name": "credit", "version": "3", "source": "models:/m-1", "creation_timestamp": 1700, "run_id": "run-1",
         "tags": [{"key": "privgate.statement", "value": release.envelope}],
     }  # fmt: skip
     answers = {
         "registered-models/alias": {"model_version": row},
         "model-versions/get": {"model_version": row},
         "model-versions/get-download-uri": {"artifact_uri": release.claims.storage},
-        "logged-models/m-1": {"model": {"info": {"artifact_uri": release.claims.storage}}},
+        "logged-models/m-1": {"model": {"info": {"artifact_uri": release.claims.storage, "source_run_id": "run-1"}}},
+        "runs/get": {"run": {"info": {"artifact_uri": (release.folder / "run").as_uri()}}},
     }
 
     class Answering(BaseHTTPRequestHandler):
@@ -225,11 +234,17 @@ def test_a_registry_is_asked_over_http(run, release):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     try:
-        code, said = run("models:/credit@production", "--config", release.config, "--tracking-uri", address)
-        assert (code, "evidence behind the statement" in said) == (4, True), (
-            said
-        )  # all but the report, which is not there
-        code, said = run("models:/credit@production", "--config", release.config, "--tracking-uri", "sqlite:///x.db")
+        uri = ("models:/credit@production", "--config", release.config, "--tracking-uri")
+        code, said = run(*uri, address, "--to", release.folder / "handed")
+        assert (code, "verified: models:/credit/3, 2 files" in said) == (0, True), said
+        assert FolderFiles(release.folder / "handed").digests() == FolderFiles(release.files).digests()
+        shutil.rmtree(release.reports)
+        code, said = run(*uri, address)
+        assert (code, "Traceback" in said, "which is not installed" in said) == (4, False, True), said
+        (release.files / "weights.json").write_text("stolen")
+        code, said = run(*uri, address, "--to", release.folder / "again")
+        assert (code, (release.folder / "again").exists()) == (4, False), said
+        code, said = run(*uri, "sqlite:///x.db")
         assert (code, "give the address of a tracking server" in said) == (4, True), said
     finally:
         server.shutdown()
