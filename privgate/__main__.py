@@ -2,12 +2,10 @@
 
 import os
 import sys
-import traceback
 
 import click
 
-from privgate.cli import cli
-from privgate.errors import ExitCode, PrivgateError
+from privgate.cli import cli, ending
 
 #: what the process and those it starts are told, unless their environment says otherwise
 SETTINGS = {
@@ -30,25 +28,8 @@ def main(arguments: list[str] | None = None, command: click.Command = cli) -> No
 
 
 def run(arguments: list[str] | None = None, command: click.Command = cli) -> int:
-    """Run a command line and return the exit code; Python and click would answer 1 to everything."""
-    try:
-        code = command.main(args=arguments, prog_name=command.name, standalone_mode=False)
-    except PrivgateError as exc:
-        click.echo(f"error: {exc}", err=True)
-        code = exc.exit_code
-    except click.ClickException as exc:
-        exc.show()
-        code = ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
-        code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        code = ExitCode.INTERRUPTED
-    except Exception:  # noqa: BLE001  a crash must not look like a failed policy
-        traceback.print_exc()
-        click.echo("this is a bug in privgate; nothing was approved", err=True)
-        code = ExitCode.INTERNAL
-    return int(code or 0)
+    """Run a command line and return the exit code."""
+    return ending.run(command, arguments, str(command.name))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from privgate.documents import DocumentError, door
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _CHUNK = 1 << 20
 
@@ -37,11 +40,13 @@ def of_json(value: Any) -> str:
     return of_bytes(canonical_json(value))
 
 
-def of_array(array: NDArray[Any]) -> str:
+def of_array(array: "NDArray[Any]") -> str:
     """Return the digest of an array: dtype, shape and C-ordered bytes.
 
     Object arrays are hashed through JSON of their elements' strings.
     """
+    import numpy as np  # a verifier has none
+
     a = np.asarray(array)
     if a.dtype == object:
         return of_json([str(v) for v in a.ravel()])
@@ -49,15 +54,17 @@ def of_array(array: NDArray[Any]) -> str:
     return of_bytes(header, np.ascontiguousarray(a).tobytes())
 
 
-def generator(digest: str, *, start: int = 0, digits: int = 16) -> np.random.Generator:
+def generator(digest: str, *, start: int = 0, digits: int = 16) -> "np.random.Generator":
     """Return randomness that is fixed before anything is looked at: drawn from some hexadecimal digits of a digest."""
+    import numpy as np
+
     return np.random.default_rng(int(digest.removeprefix("sha256:")[start : start + digits], 16))
 
 
 def of_file(path: Path) -> str:
-    """Return the plain sha256 of a file's bytes, as other tools print it."""
+    """Return the plain sha256 of a regular file's bytes, as other tools print it."""
     h = hashlib.sha256()
-    with path.open("rb") as f:
+    with door.opened(path) as f:
         while chunk := f.read(_CHUNK):
             h.update(chunk)
     return "sha256:" + h.hexdigest()
@@ -79,6 +86,11 @@ def of_files(
         Path prefixes (POSIX form) to leave out.
     mapped : callable
         How ``of_file`` is mapped; a thread pool's ``map`` reads several files at once.
+
+    Raises
+    ------
+    DocumentError
+        A link, a pipe, a device, or a name that is not UTF-8.
     """
     skip = tuple(exclude)
     named: dict[str, Path] = {}
@@ -87,9 +99,13 @@ def of_files(
         if skip and name.startswith(skip):
             continue
         if path.is_symlink():
-            raise ValueError(f"{name!r} is a link; model folders must hold plain files")
+            raise DocumentError(f"{name!r} is a link; model folders must hold plain files")
         if path.is_dir():
             continue
+        if not path.is_file():
+            raise DocumentError(f"{name!r} is no regular file; model folders must hold plain files")
+        if any("\ud800" <= c <= "\udfff" for c in name):
+            raise DocumentError(f"{name!r} is no UTF-8 name; model folders must hold plain files")
         named[name] = path
     return dict(zip(named, mapped(of_file, list(named.values())), strict=True))
 

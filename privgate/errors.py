@@ -28,10 +28,18 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+_LONGEST = 10_000
+
+
 class PrivgateError(Exception):
     """The root of everything raised on purpose."""
 
     exit_code: ExitCode = ExitCode.INTERNAL
+
+    def __str__(self) -> str:
+        """Return the sentence; what it quotes of a foreign document may be as long as that."""
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
 class PolicyError(PrivgateError):

@@ -6,7 +6,6 @@ lines of the policy file, and JUnit XML in any case. The exit code is that of pr
 never sees a signing key.
 """
 
-import json
 import os
 import secrets
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from privgate.documents import LARGE, strict_json
 from privgate.errors import ExitCode
 
 #: bytes of one step's summary; GitHub drops a summary above 1 MiB without failing the step
@@ -177,7 +177,7 @@ def _forget(folder: Path) -> None:
 
 def _report(folder: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        found = strict_json.read(folder / "report.json", LARGE)
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("report", "Compare the reports of two model versions: rules, risk distribution, what changed."),
     "sign": ("sign", "Sign a report: evidence and verdict statements; meant for another user than check."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
+    "revoke": ("revoke", "Let a statement count no longer: whatever was released on it no longer verifies."),
     "serve": ("serve", "Check what asks for it in the registry, hand it to the signer, move the alias; sweep."),
     "doctor": ("doctor", "Ask whether the registry is really guarded, and everything released verifies."),
     "keys": ("keys", "Make, show, rotate and revoke signing keys."),

@@ -10,6 +10,7 @@ import click
 
 from privgate.cli import options
 from privgate.cli.dp_audit import ADJACENCY, audit
+from privgate.documents import LARGE, door, strict_json
 from privgate.errors import UsageError
 
 #: a share of the pool at which whole numbers of deletions can be covered at all
@@ -257,10 +258,10 @@ def figures(*, out: Path, report: Path | None) -> int:
     made = drawn.draw(out)
     if report is not None:
         try:
-            document = json.loads(report.read_text(encoding="utf-8"))
+            document = strict_json.read(report, LARGE)
             detail = document["evidence"]["detail"]
-        except (json.JSONDecodeError, KeyError, TypeError) as exc:
-            raise UsageError(f"{report} is no report.json of privgate: {exc}") from exc
+        except (OSError, *door.GARBLED) as exc:
+            raise UsageError(f"{report} is no report.json of privgate: {door.why(exc)}") from exc
         made.append(drawn.draw_report(detail, out))
     for path in made:
         click.echo(str(path))

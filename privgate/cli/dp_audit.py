@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from privgate.cli import options
+from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
@@ -84,9 +85,9 @@ def _imported(reference: str) -> Any:
 
 def _params(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as exc:
-        raise UsageError(f"--params is no JSON: {exc}") from exc
+        found = strict_json.loads(text)
+    except DocumentError as exc:
+        raise UsageError(f"--params {exc}") from exc
     if not isinstance(found, dict):
         raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
     return found

@@ -1,7 +1,6 @@
 """``privgate report`` and ``privgate compare``: render again from JSON alone, compare versions, list what is in use."""
 
 import datetime as dt
-import json
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import click
 
 from privgate.cli import options
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import SubjectError, UsageError
 
 
@@ -101,11 +101,11 @@ def read(source: Path) -> dict[str, Any]:
         The file cannot be read, or is no JSON object.
     """
     try:
-        document = json.loads(source.read_text(encoding="utf-8"))
+        document = strict_json.read(source, LARGE)
     except OSError as exc:
         raise SubjectError(f"{source} cannot be read: {exc.strerror}") from exc
-    except ValueError as exc:
-        raise SubjectError(f"{source} is no JSON: {exc}") from exc
+    except DocumentError as exc:
+        raise SubjectError(f"{source} {exc}") from exc
     if not isinstance(document, dict):
         raise SubjectError(f"{source} is no report: it holds a {type(document).__name__}, not an object")
     return document

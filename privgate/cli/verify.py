@@ -1,4 +1,4 @@
-"""``privgate verify``: for deployment scripts, without a training environment."""
+"""``privgate verify``, and all of ``privgate-verify``: for deployment scripts, without a training environment."""
 
 from pathlib import Path
 
@@ -7,53 +7,71 @@ import click
 from privgate.cli import options
 from privgate.errors import UsageError
 
+_PATH = click.Path(path_type=Path)
 
-@click.command()
-@click.argument("uri")
-@click.option("--config", type=click.Path(path_type=Path), help="The guard's configuration.")
-@click.option("--trust", "store", type=click.Path(path_type=Path), help="Trust store, where there is no --config.")
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("what", metavar="URI|FOLDER")
+@click.option("--config", type=_PATH, help="The guard's configuration.")
+@click.option("--trust", "store", type=_PATH, help="Trust store, where there is no --config.")
 @click.option("--registry-id", metavar="ID", help="Id of the registry, where there is no --config.")
-@click.option("--policy", "policy_name", metavar="NAME|FILE", help="The policy that must have been applied.")
+@click.option("--policy", "policy_name", metavar="NAME|FILE|DIGEST", help="The policy that must have been applied.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
 @click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
+@click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that privgate sign wrote (verdict.dsse.json).")
+@click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
 @click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
 @options.tracking_uri
 def verify(
     *,
-    uri: str,
+    what: str,
     config: Path | None,
     store: Path | None,
     registry_id: str | None,
     policy_name: str | None,
     target: str | None,
     to: Path | None,
+    statement: Path | None,
+    model: str | None,
     accept_advisory: bool,
     tracking_uri: str | None,
 ) -> int:
-    """Verify that URI may serve now: its statement, and every byte of its files. Exit 0 or 4.
+    """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4.
 
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
-    from privgate.guard.config import Guard
+    from privgate.guard.config import Guard, policy_named
     from privgate.guard.trust import Terms, TrustStore
-    from privgate.guard.verifying import verify as verified
-    from privgate.policy import Policy
 
-    policy = Policy.load(policy_name) if policy_name is not None else None
+    named = policy_named(policy_name, Path()) if policy_name is not None else None
     if config is not None:
         guard = Guard.load(config)
-    elif store is not None and registry_id is not None and policy is not None:
+    elif store is not None and registry_id is not None and named is not None:
         guard = Guard(registry_id, TrustStore.load(store), {}, frozenset(), frozenset(), ())
     else:
         raise UsageError("give --config FILE, or all of --trust, --registry-id and --policy")
     terms = None
-    if policy is not None:
-        terms = Terms(guard.registry, policy.digest, policy.name, guard.accept_advisory or accept_advisory)
-    found = verified(uri, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
-    claims = found.claims
+    if named is not None:
+        terms = Terms(guard.registry, named[1], named[0], guard.accept_advisory or accept_advisory)
+    if what.startswith("models:"):
+        if statement is not None or model is not None:
+            raise UsageError("--statement and --model are for a folder; a registry knows both itself")
+        from privgate.guard.verifying import verify as verified
+
+        found = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
+        place, claims, n_files = found.uri, found.claims, found.n_files
+        pin = f"handed over: {to}" if to is not None else f"pin: {found.pin}"
+    else:
+        if statement is None or target is None or to is not None:
+            raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
+        from privgate.guard.downloaded import verify_folder
+
+        claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
+        pin = f"folder: {what}"
+        place = f"{what} holds models:/{claims.name}/{claims.version}"
     click.echo(
-        f"verified: {found.uri}, {found.n_files} files, {claims.outcome} under {claims.policy} "
+        f"verified: {place}, {n_files} files, {claims.outcome} under {claims.policy} "
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"
     )
-    click.echo(f"  {'handed over: ' + str(to) if to is not None else 'pin: ' + found.pin}\n  digest: {claims.files}")
+    click.echo(f"  {pin}\n  digest: {claims.files}")
     return 0

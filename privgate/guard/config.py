@@ -1,5 +1,6 @@
 """One configuration file: what is protected, by which policy, and whose statements count."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -9,10 +10,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import PolicyError
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.statement import fold, is_plain, looks_like
 from privgate.guard.trust import Terms, TrustStore
-from privgate.policy import Policy, strict_yaml
 
 VARIABLE = "PRIVGATE_GUARD"
 _Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(default_factory=list)]
@@ -36,6 +38,7 @@ class _File(BaseModel):
     protected: _Protected
     accept_advisory: bool = False
     check_files: bool = False
+    audit_log: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Guard:
     accept_advisory, check_files : bool
         Whether a statement counts although checker and signer were one user; whether every promotion recomputes file
         digests in the call path.
+    audit_log : AuditLog, optional
+        Where the guarded store records what it releases, refuses and withdraws.
     """
 
     registry: str
@@ -69,6 +74,7 @@ class Guard:
     models: tuple[str, ...]
     accept_advisory: bool = False
     check_files: bool = False
+    audit_log: AuditLog | None = None
     #: what was read; a change in one of them is a change of the guard
     files: tuple[Path, ...] = ()
 
@@ -84,24 +90,27 @@ class Guard:
             The trust store cannot be used.
         """
         try:
-            raw = _File.model_validate(strict_yaml.read(path).value)
+            raw = _File.model_validate(strict_yaml.read(path))
         except ValidationError as exc:
             first = exc.errors()[0]
             place = ".".join(str(p) for p in first["loc"])
             raise PolicyError(f"{path}: {place}: {first['msg'].lower()}") from exc
         except OSError as exc:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
+        except DocumentError as exc:
+            raise PolicyError(exc.of(path)) from exc
         named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
         made = cls(
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={fold(target): _policy(name, path.parent) for target, name in named.items()},
+            policies={fold(target): policy_named(name, path.parent) for target, name in named.items()},
             aliases=frozenset(raw.protected.aliases),
             stages=frozenset(fold(s) for s in raw.protected.stages),
             models=tuple(raw.protected.models),
             accept_advisory=raw.accept_advisory,
             check_files=raw.check_files,
-            files=(path, path.parent / raw.trust, *(f for n in named.values() if (f := path.parent / n).is_file())),
+            audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
+            files=(path, path.parent / raw.trust, *(f for n in named.values() if _is_file(f := path.parent / n))),
         )
         for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
             if not is_plain(target):
@@ -149,10 +158,37 @@ class Guard:
         return Terms(self.registry, digest, name, self.accept_advisory)
 
 
-def _policy(name: str, folder: Path) -> tuple[str, str]:
-    """Return (name, digest): a server without policy files may be given the digest itself."""
-    if name.startswith("sha256:") and len(name) == 71:
+def policy_named(name: str, folder: Path) -> tuple[str, str]:
+    """Return (name, digest) of a policy: who has no policy files may be given the digest itself.
+
+    Parameters
+    ----------
+    name : str
+        A shipped name, a file, or ``sha256:<hex>`` of the resolved policy.
+    folder : Path
+        Where a relative path starts.
+
+    Raises
+    ------
+    PolicyError
+        There is no such policy, or it cannot be used.
+    """
+    if re.fullmatch("sha256:[0-9a-f]{64}", name):
         return name[:19], name
-    path: Any = folder / name if (folder / name).is_file() else name
+    try:
+        from privgate.policy import Policy
+    except ImportError as exc:  # privgate-verify has none
+        raise PolicyError(
+            f"policy {name!r} cannot be read, because this installation only verifies; name it by its digest sha256:…, "
+            "which `privgate policy explain` prints"
+        ) from exc
+    path: Any = folder / name if _is_file(folder / name) else name
     policy = Policy.load(path)
     return policy.name, policy.digest
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False

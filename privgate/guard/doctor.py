@@ -54,6 +54,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Answer
         ("is the server guarded", lambda: _probe(client)),
         ("do the clocks agree", lambda: _clocks(str(client.tracking_uri))),
         ("do the keys count", lambda: _keys(guard)),
+        ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
     )
@@ -116,6 +117,16 @@ def _keys(guard: Guard) -> Iterator[Answer]:
     counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
     if not counting:
         yield Answer("wrong", "no key may sign verdicts now; nothing can be released")
+
+
+def _audit_log(guard: Guard) -> Iterator[Answer]:
+    log = guard.audit_log
+    if log is None:
+        yield Answer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
+    elif not log.path.exists():
+        yield Answer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
+    else:
+        yield Answer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from privgate.errors import PolicyError
 from privgate.guard.config import VARIABLE
+from privgate.guard.recorded_writes import RecordedWrites
 from privgate.guard.transaction import check_equality, check_scheme, share_sessions
 from privgate.guard.watch import Watch
 from privgate.guard.writes import GuardedWrites
@@ -89,4 +90,4 @@ def _open(inner: str, tracking_uri: str | None) -> Any:
 def _class_for(inner: type) -> type:
     """Return the guarded kind of a store class."""
     made: Callable[..., type] = type
-    return made(f"Guarded{inner.__name__}", (GuardedWrites, inner), {})
+    return made(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})

@@ -4,7 +4,6 @@ The signer trusts the numbers of the report, whose honesty is that of the host t
 judges them again under its own policy, and looks itself at the registry's row and files.
 """
 
-import json
 import os
 import re
 import tempfile
@@ -15,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.errors import DigestMismatchError, RegistryError, StatementError, SubjectError
+from privgate.documents import LARGE, door, strict_json
+from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.trust import Row, Signer
+from privgate.guard.stored_statement import EVIDENCE_FILE, TAG, row_of, stored_evidence
+from privgate.guard.trust import Signer
 from privgate.policy import Judged, Policy
 from privgate.registry import report_place
 from privgate.registry.client import answering, connect, named
@@ -30,10 +31,7 @@ from privgate.registry.stored_files import stored_files
 from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
 
-TAG = "privgate.statement"
-EVIDENCE_FILE = "evidence.dsse.json"
 VERDICT_FILE = "verdict.dsse.json"
-_EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 
 @dataclass(frozen=True)
@@ -136,31 +134,6 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     )
 
 
-def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
-    """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
-
-    Raises
-    ------
-    StatementError
-        There is none.
-    """
-    gone = (
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
-    )
-    try:
-        place = report_place.location_of(client, model_id)
-    except SubjectError as exc:
-        raise StatementError(gone) from exc
-    with stored_files(client, place) as files:
-        stored = files.names()
-        for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
-            report = path.removesuffix(EVIDENCE_FILE) + "report.json"
-            envelope = Envelope.parse(files.read(path).decode(errors="replace"))
-            if statement.payload_digest(envelope.payload) == wanted and report in stored:
-                return files.read(report), envelope
-    raise StatementError(gone)
-
-
 def _sign(
     content: bytes,
     signer: Signer,
@@ -225,10 +198,10 @@ def _sign(
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(content)
+        document = strict_json.loads(content, LARGE)
         observed, schema = document["observed"], document["schema"]
-    except (ValueError, KeyError, TypeError) as exc:
-        raise StatementError(f"report.json cannot be read: {exc}") from exc
+    except door.GARBLED as exc:
+        raise StatementError(f"report.json cannot be read: {door.why(exc)}") from exc
     if schema != "privgate/report/v2":
         raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
     if observed is not False:
@@ -236,6 +209,7 @@ def _document(content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
+@door.reading("the report cannot be judged again", StatementError)
 def _judged_again(document: dict[str, Any], policy: Policy) -> Judged:
     """Return what the report's own numbers give under the signer's policy.
 
@@ -264,6 +238,7 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> Judged:
     return again
 
 
+@door.reading("the report cannot be judged again", StatementError)
 def _expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: datetime) -> datetime:
     """Return the end of the last day on which the approval counts: never later than what it rests on."""
     last = datetime.combine(judged.expires, time.max, UTC)
@@ -281,20 +256,6 @@ def _levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
         "PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper())
         for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
     )
-
-
-def row_of(client: Any, name: str, version: str) -> Row:
-    """Return the registry's row of a model version."""
-    return row_and_statement(client, name, version)[0]
-
-
-def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
-    """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
-    with answering(f"reading models:/{name}/{version}"):
-        held = client.get_model_version(name, version)
-        storage = str(client.get_model_version_download_uri(name, version))
-    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp), str(held.run_id or ""))
-    return row, str(dict(held.tags).get(TAG, ""))
 
 
 def _check_target(model: str, target: str) -> None:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 from urllib.parse import quote
 
+from privgate.documents import door, strict_json
 from privgate.errors import StatementError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -70,9 +71,9 @@ class Envelope:
             The payload is no in-toto statement.
         """
         try:
-            value = json.loads(self.payload, parse_constant=_no_constant)
+            value = strict_json.loads(self.payload)
         except ValueError as exc:
-            raise StatementError(f"the statement's payload is not JSON: {exc}") from exc
+            raise StatementError(f"the statement's payload cannot be read: it {exc}") from exc
         if not isinstance(value, dict) or value.get("_type") != STATEMENT_TYPE or self.payload_type != PAYLOAD_TYPE:
             raise StatementError("the envelope holds no in-toto statement")
         return value
@@ -97,18 +98,14 @@ class Envelope:
             It is no envelope, or holds no signature.
         """
         try:
-            raw = json.loads(text, parse_constant=_no_constant)
+            raw = strict_json.loads(text)
             signatures = tuple((str(s["keyid"]), _bytes(s["sig"])) for s in raw["signatures"])
             made = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
-        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        except door.GARBLED as exc:
             raise StatementError(f"the statement is no DSSE envelope ({type(exc).__name__})") from exc
         if not signatures:
             raise StatementError("the statement carries no signature")
         return made
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _bytes(text: str) -> bytes:
@@ -356,8 +353,8 @@ class Claims:
             )
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise StatementError(f"the verdict statement lacks or garbles something ({exc})") from exc
+        except door.GARBLED as exc:
+            raise StatementError(f"the verdict statement lacks or garbles something ({door.why(exc)})") from exc
         return claims
 
 

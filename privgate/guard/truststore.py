@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -11,11 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from privgate.documents import door, strict_json
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.signer import key_id
 
 SCHEMA = "privgate/trust/v1"
+#: written where a statement is revoked: who cannot read that must not take the store for an older one
+_SCHEMA_REVOKED = "privgate/trust/v2"
 #: what a key may sign
 ROLES = ("evidence", "verdict")
 
@@ -98,10 +102,35 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Revoked:
+    """A statement that counts no longer, although its key does.
+
+    Parameters
+    ----------
+    statement : str
+        ``sha256:<hex>`` of its payload.
+    at : str
+        When it was revoked.
+    note : str
+        Why, for people.
+    """
+
+    statement: str
+    at: str
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("sha256:[0-9a-f]{64}", self.statement):
+            raise StatementError("a revoked statement is not named by sha256:<hex> of its payload")
+        statement.when(self.at)
+
+
+@dataclass(frozen=True)
 class TrustStore:
-    """All keys that count, one file."""
+    """All keys that count, and the statements that do no longer, one file."""
 
     keys: tuple[Key, ...]
+    revoked: tuple[Revoked, ...] = ()
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -113,21 +142,29 @@ class TrustStore:
             It cannot be read, or means something unknown.
         """
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            if raw["schema"] != SCHEMA:
-                raise StatementError(f"trust store {path} has schema {raw['schema']!r}, expected {SCHEMA}")
+            raw = strict_json.read(path)
+            if raw["schema"] not in {SCHEMA, _SCHEMA_REVOKED}:
+                raise StatementError(f"trust store {path} has schema {raw['schema']!r:.60}, expected {SCHEMA}")
+            if unknown := sorted(raw.keys() - {"schema", "keys", "revoked"}):
+                raise StatementError(f"trust store {path} has an unknown entry {unknown[0]!r:.60}")
             keys = tuple(_key(entry) for entry in raw["keys"])
-        except (OSError, ValueError, KeyError, TypeError) as exc:
-            raise StatementError(f"trust store {path} cannot be read: {exc}") from exc
+            revoked = tuple(Revoked(**entry) for entry in raw.get("revoked", ()))
+        except OSError as exc:
+            raise StatementError(f"trust store {path} cannot be read: {exc.strerror}") from exc
+        except door.GARBLED as exc:
+            raise StatementError(f"trust store {path} cannot be used: {door.why(exc)}") from exc
         if len({k.key_id for k in keys}) != len(keys):
             raise StatementError(f"trust store {path} lists a key twice")
-        return cls(keys)
+        return cls(keys, revoked)
 
     def save(self, path: Path) -> None:
         """Write the store; a reader sees the old file or the new one, never half of it."""
         entries = [{"id": k.key_id, **asdict(k)} for k in self.keys]
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps({"schema": SCHEMA, "keys": entries}, indent=1) + "\n", encoding="utf-8")
+        content: dict[str, Any] = {"schema": SCHEMA, "keys": entries}
+        if self.revoked:
+            content |= {"schema": _SCHEMA_REVOKED, "revoked": [asdict(r) for r in self.revoked]}
+        draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)
 
     def key(self, wanted: str) -> Key:
@@ -158,6 +195,12 @@ class TrustStore:
         old = self.key(wanted)
         return self._swap(old, replace(old, revoked=old.revoked or statement.stamp(at)))
 
+    def revoke_statement(self, payload_digest: str, *, at: datetime, note: str = "") -> Self:
+        """Return the store with a statement that counts no longer, whoever signed it."""
+        if any(r.statement == payload_digest for r in self.revoked):
+            return self
+        return replace(self, revoked=(*self.revoked, Revoked(payload_digest, statement.stamp(at), note)))
+
     def _swap(self, old: Key, new: Key) -> Self:
         return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
@@ -172,6 +215,11 @@ class TrustStore:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+        payload = statement.payload_digest(envelope.payload)
+        for taken in self.revoked:
+            if taken.statement == payload:
+                because = f": {taken.note}" if taken.note else ""
+                raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times = tuple(moments)
         why = "it is signed by no trusted key"
         for named, signature in envelope.signatures:

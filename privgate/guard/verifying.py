@@ -9,8 +9,8 @@ from privgate import digest
 from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.config import Guard
-from privgate.guard.signing import row_and_statement, stored_evidence
 from privgate.guard.statement import Claims
+from privgate.guard.stored_statement import row_and_statement, stored_evidence
 from privgate.guard.trust import Terms, check
 from privgate.registry import layout
 from privgate.registry.client import named, reader

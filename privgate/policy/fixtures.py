@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from privgate.documents import LARGE, door, strict_json
 from privgate.errors import UsageError
 from privgate.evidence import Evidence, Measurement, Precondition
 from privgate.policy.part import Part
@@ -117,12 +118,12 @@ def load_evidence(path: Path) -> Evidence:
         It cannot be read.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = strict_json.read(path, LARGE)
         return Evidence.from_payload(found["evidence"] if "findings" in found else found)
     except OSError as exc:
         raise UsageError(f"{path}: cannot be read: {exc.strerror}") from exc
-    except (ValueError, KeyError, TypeError) as exc:
-        raise UsageError(f"{path}: is neither a report.json nor evidence: {type(exc).__name__} {exc}") from exc
+    except door.GARBLED as exc:
+        raise UsageError(f"{path}: is neither a report.json nor evidence: {door.why(exc)}") from exc
 
 
 def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Verdict:

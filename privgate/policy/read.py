@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from privgate.documents import LARGE, DocumentError, door
 from privgate.errors import PolicyError
 from privgate.membership import attacks
 from privgate.policy import extend, locate, rules, shape
@@ -183,12 +184,12 @@ def _read_suites(tree: Tree, folder: Path) -> dict[str, str]:
         path = folder / holder[key]
         mark = tree.mark(place)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = door.content(path, LARGE).decode("utf-8")
             suite = suites.parse(text, path.name)
         except OSError as exc:
             what = f"{holder[key]!r} cannot be read: {exc.strerror}"
             raise PolicyFileError(Problem(*mark, dotted(place), what, "a file beside the policy")) from exc
-        except (PolicyError, UnicodeDecodeError) as exc:
+        except (PolicyError, UnicodeDecodeError, DocumentError) as exc:
             raise PolicyFileError(Problem(*mark, dotted(place), str(exc), "a Great Expectations suite")) from exc
         plain = json.dumps(suite, sort_keys=True, separators=(",", ":"))
         name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"

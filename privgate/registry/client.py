@@ -54,8 +54,13 @@ def _sentence(exc: BaseException) -> str:
 
 def connect(tracking_uri: str | None = None) -> Any:
     """Return an MLflow client; the environment decides where ``tracking_uri`` is absent."""
-    from mlflow import MlflowClient
-
+    try:
+        from mlflow import MlflowClient
+    except ImportError as exc:  # privgate-verify has none
+        raise RegistryError(
+            f"{tracking_uri or 'the registry'} needs MLflow's own client, which is not installed; "
+            "give the address of a tracking server (http or https)"
+        ) from exc
     with answering("connecting to MLflow"):
         return MlflowClient(tracking_uri=tracking_uri)
 
@@ -249,8 +254,13 @@ def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
 
 def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     """Copy every file at a location below ``folder`` and return where they lie."""
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
+    try:
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    except ImportError as exc:  # privgate-verify has none
+        raise RegistryError(
+            f"the files at {location} are read by MLflow's own client, which is not installed; serve them by the "
+            "tracking server, mount them here, or keep them in S3"
+        ) from exc
     folder.mkdir(parents=True, exist_ok=True)
     with answering(f"downloading the files at {location}"):
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again

@@ -1,14 +1,15 @@
 """Loading a subject from the registry alone: everything verified by digest, nothing executed."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from privgate import digest
+from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import environment, layout, training_data
+from privgate.registry import recorded as recorded_shape
 from privgate.registry.client import Named, connect, download, named, remember_address
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.stored_model import StoredModel
@@ -106,15 +107,16 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     if not path.is_file():
         raise SubjectError(f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data)")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")
         schema = document["schema"]
-    except (ValueError, KeyError, AttributeError, TypeError) as exc:
-        raise SubjectError(f"{layout.RECIPE} of {uri} cannot be read: {exc}; log the recipe again") from exc
+    except (OSError, *door.GARBLED) as exc:
+        raise SubjectError(f"{layout.RECIPE} of {uri} cannot be read: {door.why(exc)}; log the recipe again") from exc
     if schema != layout.SCHEMA:
         raise SubjectError(f"{layout.RECIPE} of {uri} has schema {schema!r}; this privgate reads {layout.SCHEMA}")
     if digest.of_json(document) != recorded:
         raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
+    recorded_shape.check(document, f"{layout.RECIPE} of {uri} cannot be read")
     return dict(document)
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from privgate.documents import door, strict_yaml
 from privgate.errors import SubjectError
 from privgate.registry import layout
 
@@ -45,16 +46,14 @@ def flavor_of(folder: Path) -> str:
 
 def read(folder: Path) -> tuple[dict[str, Any], Any]:
     """Return flavors and the whole content of the MLmodel file."""
-    import yaml
-
     path = folder / "MLmodel"
     if not path.is_file():
         raise SubjectError("the logged model has no MLmodel file; log it again")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = strict_yaml.as_mlflow_reads(door.content(path).decode("utf-8"))
         flavors = {str(name): dict(conf) for name, conf in dict(content["flavors"]).items()}
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError) as exc:
-        raise SubjectError(f"the MLmodel file cannot be read: {exc}; log the model again") from exc
+    except (OSError, *door.GARBLED) as exc:
+        raise SubjectError(f"the MLmodel file cannot be read: {door.why(exc)}; log the model again") from exc
     return flavors, content
 
 

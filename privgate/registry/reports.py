@@ -1,9 +1,9 @@
 """Reports that were attached before: one version's, and those of every version that an alias names."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry import layout, report_place
 from privgate.registry.client import answering, connect, named
@@ -58,9 +58,9 @@ def _place(client: Any, model_id: str, uri: str) -> str:
 
 def _document(content: bytes, name: str) -> dict[str, Any] | None:
     try:
-        document = json.loads(content)
-    except ValueError as exc:
-        raise SubjectError(f"{name} is no JSON: {exc}") from exc
+        document = strict_json.loads(content, LARGE)
+    except DocumentError as exc:
+        raise SubjectError(f"{name} {exc}") from exc
     return document if isinstance(document, dict) else None
 
 

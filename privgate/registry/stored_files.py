@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.request import url2pathname
 
+from privgate.documents import LARGE, DocumentError, door
 from privgate.errors import SubjectError
 from privgate.registry import layout
 from privgate.registry.client import answering, download
+from privgate.registry.object_store import BucketFiles
 from privgate.registry.rest import OddNameError, RestClient, artifact_root
 
 #: files read at once: hashing and the network take turns, and small files cost mostly waiting
 _AT_ONCE = 8
-#: no envelope or report is longer; they are read into memory
-_LONGEST = 256 << 20
 
 
 class StoredFiles(Protocol):
@@ -59,7 +59,10 @@ class FolderFiles:
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
-        return (self.folder / path).read_bytes()
+        try:
+            return door.content(self.folder / path, LARGE)
+        except DocumentError as exc:
+            raise SubjectError(f"{path}: {exc}; attach the report again") from exc
 
     def copy_to(self, folder: Path) -> None:
         """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""
@@ -123,7 +126,7 @@ class ServedFiles:
         with answering(f"reading {path} at {self.location}"):
             for chunk in self.client.chunks(self.location, path):
                 content += chunk
-                if len(content) > _LONGEST:
+                if len(content) > LARGE.size:
                     raise SubjectError(f"{path} is longer than any report; attach the report again")
         return bytes(content)
 
@@ -162,6 +165,8 @@ def stored_files(client: Any, location: str) -> Iterator[StoredFiles]:
         yield FolderFiles(local)
     elif served is not None:
         yield served
+    elif location.startswith("s3://") and isinstance(client, RestClient):
+        yield BucketFiles(location)
     else:
         with tempfile.TemporaryDirectory() as place:
             yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.registry import layout
 from privgate.registry.client import answering
@@ -102,10 +103,10 @@ def _fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
 def _read(folder: Path, files: Mapping[str, str]) -> TrainingData:
     """Read data whose index names nothing but verified files."""
     try:
-        index = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+        index = strict_json.read(folder / "data.json", LARGE)
         named = [v for value in index["files"].values() for v in (value if isinstance(value, list) else [value]) if v]
-    except (OSError, ValueError, KeyError, AttributeError) as exc:
-        raise SubjectError(f"data.json of the training data cannot be read: {exc}") from exc
+    except (OSError, *door.GARBLED) as exc:
+        raise SubjectError(f"data.json of the training data cannot be read: {door.why(exc)}") from exc
     for name in named:
         if name not in files:
             raise SubjectError(f"data.json names {name!r}, which is no recorded file of the training data")

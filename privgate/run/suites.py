@@ -7,12 +7,12 @@ out.
 """
 
 import contextlib
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
 from privgate.evidence import Expectation, Precondition
 from privgate.subject.data import TrainingData
@@ -31,9 +31,9 @@ def parse(text: str, file: str) -> dict[str, Any]:
         It is not a suite; names the file, the expectation and what was expected.
     """
     try:
-        suite = json.loads(text)
-    except ValueError as exc:
-        raise PolicyError(f"{file}: is not JSON: {exc}; expected a Great Expectations suite") from exc
+        suite = strict_json.loads(text, LARGE)
+    except DocumentError as exc:
+        raise PolicyError(f"{file}: {exc}; expected a Great Expectations suite") from exc
     if not isinstance(suite, dict) or not isinstance(suite.get("expectations"), list):
         raise PolicyError(f"{file}: is not a suite; expected an object with 'name' and 'expectations'")
     if not suite["expectations"]:

@@ -16,7 +16,7 @@ from typing import Any
 from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.config import Guard
-from privgate.guard.signing import row_and_statement
+from privgate.guard.stored_statement import row_and_statement
 from privgate.guard.trust import Terms, check
 from privgate.guard.verifying import verify
 from privgate.policy import Policy

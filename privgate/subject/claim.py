@@ -125,7 +125,7 @@ def _check_number(name: str, value: Any) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise SubjectError(f"the claim's {name} must be a finite number, not {value!r}")
+        raise SubjectError(f"the claim's {name} must be a finite number, not {value!r:.80}")
     if name == "steps" and (value < 1 or value != int(value)):
         raise SubjectError(f"the claim's steps must be a whole number, at least 1, not {value!r}")
     if name == "delta" and not 0 <= value < 1:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.documents import LARGE, strict_json
 from privgate.errors import SubjectError
 from privgate.subject.domain import Domain
 
@@ -269,7 +270,7 @@ class TrainingData:
     @classmethod
     def load(cls, folder: Path, *, mmap: bool = False) -> Self:
         """Read what ``save`` wrote; nothing is verified here, see ``digest``."""
-        index = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+        index = strict_json.read(folder / "data.json", LARGE)
         files = index["files"]
 
         def read(name: str | None) -> Any:

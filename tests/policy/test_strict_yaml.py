@@ -25,7 +25,7 @@ def test_reads_plain_values_and_remembers_every_line():
         ("a: 010\n", 1, "not a finite number"),
         ("a: 1_000\n", 1, "not a finite number"),
         ("a: 0x10\n", 1, "not a finite number"),
-        ("a: &x 1\nb: *x\n", 1, "alias"),
+        ("a: &x 1\nb: *x\n", 2, "alias"),
         ("a: !!python/name:os.system 1\n", 1, "tag"),
         ("1: a\n", 1, "not text"),
         ("? [a]\n: 1\n", 1, "not text"),

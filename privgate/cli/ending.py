@@ -1,0 +1,30 @@
+"""How a command ends: every ending is an exit code, and nothing but a bug shows a traceback."""
+
+import traceback
+
+import click
+
+from privgate.errors import ExitCode, PrivgateError
+
+
+def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
+    """Run a command line and return the exit code; Python and click would answer 1 to everything."""
+    try:
+        code = command.main(args=arguments, prog_name=name, standalone_mode=False)
+    except PrivgateError as exc:
+        # names in it may hold bytes that are no text
+        click.echo(f"error: {exc}".encode("utf-8", "backslashreplace").decode(), err=True)
+        code = exc.exit_code
+    except click.ClickException as exc:
+        exc.show()
+        code = ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        code = ExitCode.INTERRUPTED
+    except Exception:  # noqa: BLE001  a crash must not look like a failed policy
+        traceback.print_exc()
+        click.echo(f"this is a bug in {name}; nothing was approved", err=True)
+        code = ExitCode.INTERNAL
+    return int(code or 0)

@@ -1,0 +1,235 @@
+"""Strict YAML 1.2: plain values only, duplicate keys and non-finite numbers are errors, every line is remembered.
+
+Other readers of YAML take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text; a limit must not
+depend on that. Read from the events of libyaml's parser, so that nothing is built before it was counted.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from privgate.documents.door import SMALL, DocumentError, Limits, content, too_large
+
+Key = str | int
+Place = tuple[Key, ...]
+
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*|(?=\.[0-9]))(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+#: whatever some reader of YAML 1.1 or 1.2 takes for a number; only decimal ones are one to all of them
+_NUMBER = re.compile(
+    r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?"
+    r"|\.[0-9_]+([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+)
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULL = {"", "~", "null", "Null", "NULL"}
+_DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
+_LARGEST = 1 << 63
+_LONGEST_NUMBER = 100  # characters
+
+
+def parse(text: str, limits: Limits = SMALL) -> tuple[Any, dict[Place, int]]:
+    """Return the value that a YAML text writes, and the line of every key and list item.
+
+    Raises
+    ------
+    DocumentError
+        It is too large, no YAML, or holds what may not be held; names line and place.
+    """
+    marks: dict[Place, int] = {}
+    if len(text) > limits.size:
+        raise too_large(limits)
+    events = _events(text, limits)
+    value = _Builder(events, marks).document()
+    return value, marks
+
+
+def read(path: Path, limits: Limits = SMALL) -> Any:
+    """Return the value that a YAML file writes.
+
+    Raises
+    ------
+    DocumentError
+        It is no regular file, too large, or not what ``parse`` takes.
+    OSError
+        It cannot be opened or read.
+    """
+    try:
+        return parse(content(path, limits).decode(), limits)[0]
+    except UnicodeDecodeError as exc:
+        raise DocumentError("is not UTF-8 text") from exc
+
+
+def as_mlflow_reads(text: str, limits: Limits = SMALL) -> Any:
+    """Return what MLflow's own reader, of YAML 1.1, makes of a text, if every reader makes the same of its structure.
+
+    Raises
+    ------
+    DocumentError
+        It is too large, no YAML, or uses a tag, a merge key, a key twice, a number of a hundred digits, or aliases that
+        stand for more than the limit.
+    """
+    import yaml
+
+    parse_structure(text, limits)
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  the safe one
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as exc:
+        raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}") from exc
+
+
+def parse_structure(text: str, limits: Limits = SMALL) -> None:
+    """Refuse what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit."""
+    if len(text) > limits.size:
+        raise too_large(limits)
+    _Builder(_events(text, limits), {}, lenient=limits).document()
+
+
+def _events(text: str, limits: Limits) -> Iterator[Any]:
+    """Give the parser's events, counted; libyaml's parser, or the slower one of Python where that is not built."""
+    import yaml
+
+    depth = values = 0
+    if _DIRECTIVE.search(text):  # each one slows down every other
+        raise DocumentError("is not YAML that is read here: it holds a directive (%TAG)", expected="plain values")
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.NodeEvent):
+                values += 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            line = _line(event)
+            if values > limits.values:
+                raise DocumentError(f"holds more than {limits.values} values", line=line)
+            if depth > limits.depth:
+                raise DocumentError(f"is not YAML that is read here: nested more than {limits.depth} deep", line=line)
+            yield event
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        what = " ".join(str(exc.problem or exc.context or "is not YAML").split())
+        line = mark.line + 1 if mark else 0
+        raise DocumentError(f"is not YAML: {what}", line=line, expected="YAML 1.2") from exc
+    except (yaml.YAMLError, UnicodeError, RecursionError) as exc:
+        raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}", expected="YAML 1.2") from exc
+
+
+class _Builder:
+    """Turns events into plain values; refuses aliases, so the size of the result is that of the file.
+
+    Where it is ``lenient``, aliases count for all that they stand for, and numbers are left alone.
+    """
+
+    def __init__(self, events: Iterator[Any], marks: dict[Place, int], *, lenient: Limits | None = None) -> None:
+        self.events = events
+        self.marks = marks
+        self.lenient = lenient
+        self.count = 0
+        #: anchor -> what it stands for, and how many values that is
+        self.anchored: dict[str, tuple[Any, int]] = {}
+
+    def document(self) -> Any:
+        import yaml
+
+        value = None
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent) and (event.version or (1, 2)) not in ((1, 1), (1, 2)):
+                raise DocumentError("is not YAML: its version is unknown", line=_line(event), expected="YAML 1.2")
+            if isinstance(event, yaml.DocumentStartEvent) and self.marks:
+                what = "is not YAML: it holds several documents"
+                raise DocumentError(what, line=_line(event), expected="YAML 1.2")
+            if isinstance(event, yaml.NodeEvent):
+                value = self.build(event, ())
+        return value
+
+    def build(self, event: Any, place: Place) -> Any:
+        import yaml
+
+        line, before = _line(event), self.count
+        self.marks.setdefault(place, line)
+        self.count += 1
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(str(event.anchor), line, place)
+        if event.tag is not None:
+            raise _refuse(line, place, f"the tag {event.tag[:80]} is not allowed", "plain values")
+        if isinstance(event, yaml.MappingStartEvent):
+            value: Any = dict(self.pairs(place))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = list(self.items(place))
+        else:
+            value = self.scalar(event, line, place)
+        if event.anchor:
+            self.anchored[event.anchor] = value, self.count - before
+        return value
+
+    def alias(self, name: str, line: int, place: Place) -> Any:
+        """Return what an alias stands for; only behind it, so that nothing holds itself."""
+        if self.lenient is None or name not in self.anchored:
+            raise _refuse(line, place, "an alias (*name)", "the value itself, or 'extends'")
+        value, size = self.anchored[name]
+        self.count += size
+        if self.count > self.lenient.values:
+            raise _refuse(line, place, f"holds more than {self.lenient.values} values", "")
+        return value
+
+    def items(self, place: Place) -> Iterator[Any]:
+        import yaml
+
+        for i, event in enumerate(self.events):
+            if isinstance(event, yaml.SequenceEndEvent):
+                return
+            yield self.build(event, (*place, i))
+
+    def pairs(self, place: Place) -> Iterator[tuple[str, Any]]:
+        import yaml
+
+        first: dict[str, int] = {}
+        for event in self.events:
+            if isinstance(event, yaml.MappingEndEvent):
+                return
+            line = _line(event)
+            key = self.build(event, place) if isinstance(event, yaml.ScalarEvent) else None
+            if not isinstance(key, str) or (key in {"<<", "="} and event.implicit[0]):
+                shown = event.value[:80] if isinstance(event, yaml.ScalarEvent) else "[…]"
+                raise _refuse(line, place, f"the key {shown!r} is not text", "a name")
+            here = (*place, key)
+            if key in first:
+                raise _refuse(line, here, f"duplicate key; the first is on line {first[key]}", "each key once")
+            first[key] = line
+            self.marks[here] = line
+            yield key, self.build(next(self.events), here)
+
+    def scalar(self, event: Any, line: int, place: Place) -> Any:
+        text = event.value
+        if not event.implicit[0]:  # in quotes, or a block: text, whatever it looks like
+            return text
+        if text in _NULL:
+            return None
+        if text in _BOOL:
+            return _BOOL[text]
+        if text[0] in "-+.0123456789" and (len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text)):
+            value = _number(text) if len(text) <= _LONGEST_NUMBER else None
+            if self.lenient is None or len(text) > _LONGEST_NUMBER:
+                if value is None or not math.isfinite(value):
+                    shown = text if len(text) <= 40 else f"{text[:37]}..."
+                    raise _refuse(line, place, f"{shown} is not a finite number", "a finite number")
+                return value
+        return text  # dates stay text; the model reads them
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _refuse(line: int, place: Place, what: str, expected: str) -> DocumentError:
+    return DocumentError(what, line=line, place=place, expected=expected)
+
+
+def _number(text: str) -> int | float | None:
+    """Return a decimal number; None for other notations, which two people may read differently."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    if not text.lstrip("+-").isdigit():
+        return float(text)
+    return value if -_LARGEST <= (value := int(text)) < _LARGEST else None

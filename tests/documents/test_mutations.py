@@ -1,0 +1,95 @@
+"""Thousands of mutated documents of every format: one sentence, exit code 2 or 4, quickly, and no forged pass."""
+
+import importlib.util
+import random
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+
+from privgate.errors import ExitCode, PrivgateError
+
+SECONDS, MEGABYTES = 1.0, 100
+
+
+def load_formats():
+    spec = importlib.util.spec_from_file_location("document_formats", Path(__file__).with_name("formats.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+formats = load_formats()
+
+
+def memory():
+    """Return the largest memory of this process so far, in MiB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def answer(made, content):
+    """Return (what was answered or what went wrong, whether it went wrong)."""
+    try:
+        approved = made.read(content)
+    except PrivgateError as exc:
+        said = str(exc)
+        fine = exc.exit_code in {ExitCode.USAGE, ExitCode.SUBJECT} and said.strip() and len(said) < 20_000
+        return f"{type(exc).__name__}: {said}", not fine
+    except Exception:  # noqa: BLE001  that is what is looked for
+        return traceback.format_exc(), True
+    return "forged pass" if approved else "read", bool(approved)
+
+
+def hunt(folder, count, seed):
+    """Return (what went wrong, slowest as (seconds of processor, format, input, answer), how many were refused)."""
+    made = formats.formats(folder)
+    for one in made:  # libraries load, and the example is read
+        answer(one, one.example)
+    wrong, slowest, refused, before = [], (0.0, "", b"", ""), 0, memory()
+    for one in made:
+        rng = random.Random(f"{seed} {one.name}")
+        for _ in range(-(-count // len(made))):
+            content = formats.mutated(one, rng)
+            began = time.process_time()
+            said, bad = answer(one, content)
+            took = time.process_time() - began
+            slowest = max(slowest, (took, one.name, content[:200], said[:200]))
+            refused += said not in {"read", "forged pass"}
+            if bad:
+                wrong.append((one.name, content[:300], said))
+    return wrong, slowest, refused, memory() - before
+
+
+def check(found, count):
+    wrong, slowest, refused, grown = found
+    print(f"\n{count} mutations, {refused} refused, {grown:.0f} MiB; slowest {slowest[0]:.3f} s: {slowest[1:]}")
+    kinds = {said.strip()[-400:]: (name, content) for name, content, said in wrong}
+    told = "\n\n".join(f"{name}: {content!r}\n{said}" for said, (name, content) in list(kinds.items())[:12])
+    assert not wrong, f"{len(wrong)} of {count} went wrong\n{told}"
+    assert slowest[0] < SECONDS, slowest
+    assert grown < MEGABYTES
+    assert refused > count / 3  # the mutations do harm
+
+
+def test_mutated_documents_are_refused_in_one_sentence(tmp_path):
+    check(hunt(tmp_path, 2_000, "first"), 2_000)
+
+
+@pytest.mark.slow
+def test_many_more_mutated_documents_are_refused_in_one_sentence(tmp_path):
+    check(hunt(tmp_path, 20_000, "many"), 20_000)
+
+
+def test_examples_are_read(tmp_path):
+    """A format whose example is refused would show nothing."""
+    for one in formats.formats(tmp_path):
+        said, bad = answer(one, one.example)
+        assert not bad, (one.name, said)
+        expected = {"trust store": "signed by no trusted key", "statement": "is failed", "signed verdict": "is failed"}
+        expected["recipe"] = "PRIVGATE_LOADERS"
+        assert expected.get(one.name, "read") in said, (one.name, said)

@@ -1,0 +1,286 @@
+"""privgate-verify as it is installed: a wheel of this tree, in an environment without privgate."""
+
+import dataclasses
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+import tomllib
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from privgate import digest
+from privgate.guard import statement, trust
+from privgate.guard.signer import seal
+from privgate.guard.statement import Claims
+from privgate.guard.truststore import TrustStore, fresh_key
+from privgate.registry.stored_files import FolderFiles
+
+TREE = Path(__file__).resolve().parents[2]
+PACKAGE = TREE / "packages" / "privgate-verify"
+POLICY = "sha256:" + "a" * 64
+GUARD = f"""\
+schema: privgate/guard/v1
+registry: test-registry
+trust: trust.json
+policy: {POLICY}
+protected: {{aliases: [production], stages: [], models: []}}
+"""
+
+
+@pytest.fixture(scope="session")
+def closure():
+    spec = importlib.util.spec_from_file_location("closure", PACKAGE / "closure.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def settings():
+    return tomllib.loads((PACKAGE / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="session")
+def installed(closure, settings, tmp_path_factory):
+    """A folder as an installation has it: the package, and nothing of this environment but what it depends on."""
+    site = tmp_path_factory.mktemp("site")
+    config = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    for name, text in closure.sources(TREE, config).items():
+        path = site / "privgate_verify" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    ours = Path(sysconfig.get_paths()["purelib"])
+    needed = [
+        *config["known"],
+        "annotated_types",
+        "typing_extensions.py",
+        "typing_inspection",
+        "_cffi_backend*",
+        "cffi",
+    ]
+    needed += ["certifi", "charset_normalizer", "idna", "pycparser", "_yaml", "*__mypyc*", "81d243*"]
+    for pattern in needed:
+        for found in ours.glob(pattern):
+            (site / found.name).symlink_to(found)
+    return site
+
+
+@pytest.fixture
+def run(installed, tmp_path):
+    def run(*arguments, code="from privgate_verify.__main__ import main\nmain()"):
+        prefix = f"import sys\nsys.path[:] = [p for p in sys.path if 'site-packages' not in p] + [{str(installed)!r}]\n"
+        command = [sys.executable, "-I", "-S", "-c", prefix + code, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+class Release:
+    """A signed version: files, statement, guard, as an operator has them."""
+
+    def __init__(self, folder):
+        self.folder, self.files = folder, folder / "model"
+        self.files.mkdir()
+        (self.files / "MLmodel").write_text("flavors: {python_function: {loader_module: json}}\n")
+        (self.files / "weights.json").write_text('"weights"')
+        self.signer = trust.new_key()
+        self.store = TrustStore((fresh_key(self.signer.public, days=9, roles=trust.ROLES, models=("*",)),))
+        self.store.save(folder / "trust.json")
+        self.config = folder / "guard.yaml"
+        self.config.write_text(GUARD)
+        now = statement.now().replace(microsecond=0)
+        report = b"{}"
+        self.claims = Claims(
+            registry="test-registry", name="credit", version="3", source="models:/m-1", storage=self.files.as_uri(),
+            model_id="m-1", run_id="run-1", versions=3,
+            created=1700, files=digest.of_manifest(FolderFiles(self.files).digests()), digests={}, policy="dtp-1",
+            policy_digest=POLICY, report=statement.payload_digest(report), evidence="sha256:" + "e" * 64,
+            outcome="passed", passed=True, decided=now, signed=now, expires=now + timedelta(days=3),
+            targets=(("credit", "production"),), advisory=False,
+        )  # fmt: skip
+        evidence = seal(
+            self.claims.evidence_statement({"findings": []}, FolderFiles(self.files).digests()), self.signer
+        )
+        self.reports = folder / "run" / "privgate_reports" / "m-1"
+        (self.reports / "dtp-1" / "signed" / "1").mkdir(parents=True)
+        (self.reports / "dtp-1" / "signed" / "1" / "report.json").write_bytes(report)
+        (self.reports / "dtp-1" / "signed" / "1" / "evidence.dsse.json").write_text(evidence.text())
+        self.sign(evidence=statement.payload_digest(evidence.payload))
+
+    def sign(self, **changes):
+        self.claims = dataclasses.replace(self.claims, **changes)
+        self.envelope = seal(self.claims.summary("test"), self.signer).text()
+        (self.folder / "verdict.dsse.json").write_text(self.envelope)
+
+    @property
+    def options(self):
+        return "--statement", self.folder / "verdict.dsse.json", "--target", "production", "--config", self.config
+
+
+@pytest.fixture
+def release(tmp_path):
+    return Release(tmp_path)
+
+
+def test_the_closure_is_small_and_holds_no_training_environment(closure, settings):
+    config = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    found = closure.sources(TREE, config)
+    assert {"guard/verifying.py", "guard/downloaded.py", "registry/rest.py", "documents/door.py"} <= found.keys()
+    assert not [n for n in found if n.startswith(("policy", "training", "families", "run", "report", "membership"))]
+    assert sum(map(len, found.values())) < 250_000
+    assert not [n for n, text in found.items() if "from privgate." in text or "import privgate." in text]
+
+
+def test_a_heavy_import_fails_the_build(closure, settings, tmp_path):
+    config = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    shutil.copytree(TREE / "privgate", tmp_path / "privgate", ignore=shutil.ignore_patterns("__pycache__"))
+    errors = tmp_path / "privgate" / "errors.py"
+    for line, says in (
+        ("import pandas\n", "errors imports pandas, which privgate-verify does not depend on"),
+        ("from privgate.policy import Policy\n", "leaves out"),
+        ("NAME = 'privgate.digest'\n", "in a text"),
+        ("import privgate.digest\n", "whole name"),
+    ):
+        before = errors.read_text()
+        errors.write_text(before + line)
+        with pytest.raises(ValueError, match=says):
+            closure.sources(tmp_path, config)
+        errors.write_text(before)
+
+
+def test_a_downloaded_folder_verifies(run, release):
+    code, said = run(release.files, *release.options)
+    assert (code, "verified: " in said, "2 files" in said) == (0, True, True), said
+    code, said = run(release.files, *release.options, "--model", "other")
+    assert (code, "does not allow other@production" in said) == (4, True), said
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "says"),
+    [
+        (lambda r: (r.files / "weights.json").write_text("stolen"), 4, "not those of models:/credit/3"),
+        (lambda r: (r.files / "added").write_text(""), 4, "3 files"),
+        (lambda r: (r.files / "weights.json").unlink(), 4, "1 files"),
+        (lambda r: (r.files / "link").symlink_to("/etc/hosts"), 4, "is a link"),
+        (lambda r: r.sign(outcome="failed", passed=False), 4, "verdict is failed"),
+        (lambda r: r.sign(expires=r.claims.decided - timedelta(days=1)), 4, "expired"),
+        (lambda r: r.sign(policy_digest="sha256:" + "9" * 64), 4, "check again under that one"),
+        (lambda r: r.sign(registry="other"), 4, "for registry 'other'"),
+        (lambda r: r.sign(targets=(("credit", "staging"),)), 4, "does not allow"),
+        (lambda r: r.sign(advisory=True), 4, "advisory"),
+        (lambda r: (r.folder / "verdict.dsse.json").unlink(), 4, "cannot be read"),
+        (lambda r: (r.folder / "verdict.dsse.json").write_text("[" * 5000), 4, "DSSE"),
+        (lambda r: r.store.revoke(r.signer.key_id, at=r.claims.signed).save(r.folder / "trust.json"), 4, "revoked"),
+        (lambda r: (r.folder / "trust.json").write_text("{}"), 4, "trust store"),
+        (lambda r: r.config.write_text(GUARD.replace(POLICY, "dtp-1")), 2, "only verifies; name it by its digest"),
+        (lambda r: r.config.write_text("schema: 1\nschema: 1\n"), 2, "duplicate key"),
+    ],
+)
+def test_whatever_is_spoiled_does_not_verify(run, release, spoil, code, says):
+    spoil(release)
+    found, said = run(release.files, *release.options)
+    assert (found, says in said, "Traceback" in said) == (code, True, False), said
+
+
+def test_it_loads_nothing_of_a_training_environment(run, release):
+    code = (
+        "from privgate_verify.cli.ending import run\nfrom privgate_verify.cli.verify import verify\n"
+        "code = run(verify, sys.argv[1:], 'privgate-verify')\n"
+        "print(code, sorted({m.split('.')[0] for m in sys.modules}))"
+    )
+    _, said = run(release.files, *release.options, code=code)
+    assert said.splitlines()[-1].startswith("0 "), said
+    for heavy in ("privgate", "mlflow", "numpy", "sklearn", "pandas", "sqlalchemy", "boto3", "ruamel"):
+        assert f"'{heavy}'" not in said
+
+
+def test_a_registry_is_asked_over_http(run, release):
+    """A version by its alias: row and statement by REST, files where the mounted store has them."""
+    row = {
+        "name": "credit", "version": "3", "source": "models:/m-1", "creation_timestamp": 1700, "run_id": "run-1",
+        "tags": [{"key": "privgate.statement", "value": release.envelope}],
+    }  # fmt: skip
+    answers = {
+        "registered-models/alias": {"model_version": row},
+        "model-versions/get": {"model_version": row},
+        "model-versions/get-download-uri": {"artifact_uri": release.claims.storage},
+        "logged-models/m-1": {"model": {"info": {"artifact_uri": release.claims.storage, "source_run_id": "run-1"}}},
+        "runs/get": {"run": {"info": {"artifact_uri": (release.folder / "run").as_uri()}}},
+    }
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self):
+            url = urlsplit(self.path)
+            content = json.dumps(answers.get(url.path.removeprefix("/api/2.0/mlflow/"), {})).encode()
+            assert parse_qs(url.query) or "logged-models" in url.path
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        uri = ("models:/credit@production", "--config", release.config, "--tracking-uri")
+        code, said = run(*uri, address, "--to", release.folder / "handed")
+        assert (code, "verified: models:/credit/3, 2 files" in said) == (0, True), said
+        assert FolderFiles(release.folder / "handed").digests() == FolderFiles(release.files).digests()
+        shutil.rmtree(release.reports)
+        code, said = run(*uri, address)
+        assert (code, "Traceback" in said, "which is not installed" in said) == (4, False, True), said
+        (release.files / "weights.json").write_text("stolen")
+        code, said = run(*uri, address, "--to", release.folder / "again")
+        assert (code, (release.folder / "again").exists()) == (4, False), said
+        code, said = run(*uri, "sqlite:///x.db")
+        assert (code, "give the address of a tracking server" in said) == (4, True), said
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_into_less_than_40_mb_and_beside_privgate(tmp_path, release):
+    """By pip, from this tree, into an environment of its own; needs a package index for the dependencies."""
+    made = run_pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", tmp_path / "wheels", PACKAGE)
+    if "No matching distribution" in made.stderr or "Connection" in made.stderr:
+        pytest.skip("no package index can be reached")
+    assert made.returncode == 0, made.stderr
+    (wheel,) = (tmp_path / "wheels").glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    command = [tmp_path / "venv" / "bin" / "privgate-verify", release.files, *release.options]
+
+    assert run_pip(python, "install", wheel).returncode == 0
+    assert subprocess.run(command, check=False).returncode == 0
+    site = next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages"
+    tools = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
+    held = [p for p in site.rglob("*") if p.is_file() and not p.relative_to(site).parts[0].startswith(tools)]
+    size = sum(p.stat().st_size for p in held) / 1e6
+    print(f"\n{size:.1f} MB installed")
+    assert size <= 40
+
+    assert run_pip(python, "install", "--no-deps", TREE).returncode == 0
+    assert subprocess.run(command, check=False).returncode == 0
+    owned = [set(f.read_text().splitlines()) for f in site.glob("privgate*.dist-info/RECORD")]
+    assert len(owned) == 2
+    assert not set.intersection(*owned)
+    assert run_pip(python, "uninstall", "--yes", "privgate").returncode == 0
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def run_pip(python, *arguments):
+    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
