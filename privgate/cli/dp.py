@@ -253,16 +253,16 @@ def figures(*, out: Path, report: Path | None) -> int:
 
     With --report, also the curve of a checked model with the attacks that were measured on it.
     """
+    from privgate.evidence import Evidence
     from privgate.privacy_claims import figures as drawn
 
     made = drawn.draw(out)
     if report is not None:
         try:
-            document = strict_json.read(report, LARGE)
-            detail = document["evidence"]["detail"]
+            evidence = Evidence.from_payload(strict_json.read(report, LARGE)["evidence"])
         except (OSError, *door.GARBLED) as exc:
             raise UsageError(f"{report} is no report.json of privgate: {door.why(exc)}") from exc
-        made.append(drawn.draw_report(detail, out))
+        made.append(drawn.draw_report(evidence, out))
     for path in made:
         click.echo(str(path))
     return 0
