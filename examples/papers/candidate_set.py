@@ -152,7 +152,7 @@ def measured_pdtp(
         except Declined:
             rest = units
         if checked or len(rest):
-            found = families.leave_out(subject, units, seeds, fleet)
+            found = families.answer(subject, units, seeds, fleet).retrained
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
 
     if kind != "NN":

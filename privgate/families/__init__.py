@@ -1,6 +1,6 @@
 """Engines: what the model would have been without a unit, as fast as theory allows, re-checked in every run."""
 
 from privgate.families.catalogue import ALL, first
-from privgate.families.chain import Answered, answer, leave_out, subsets
+from privgate.families.chain import Answered, answer, subsets
 
-__all__ = ["ALL", "Answered", "answer", "first", "leave_out", "subsets"]
+__all__ = ["ALL", "Answered", "answer", "first", "subsets"]

@@ -12,7 +12,7 @@ from privgate.families.retrained import Index, Retrained
 from privgate.families.witness import Witness
 from privgate.subject.subject import Subject
 
-#: how ``library.refusal`` begins where a certificate is about another kind of model
+#: how ``applies.refusal`` begins where a certificate is about another kind of model
 _OTHER_KIND = "the recipe is not "
 
 

@@ -43,17 +43,6 @@ class Answered:
     shares: tuple[EngineShare, ...] = ()
 
 
-def leave_out(
-    subject: Subject,
-    units: Index,
-    seeds: Seeds,
-    fleet: Fleet,
-    queries: tuple[Index, Index] | None = None,
-) -> Retrained:
-    """Return ``answer(...).retrained``."""
-    return answer(subject, units, seeds, fleet, queries=queries).retrained
-
-
 def answer(
     subject: Subject,
     units: Index,

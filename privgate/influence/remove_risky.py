@@ -221,7 +221,7 @@ def _certified(subject: Subject) -> tuple[Float, Float]:
 
 def _direct(subject: Subject, fleet: Fleet) -> tuple[Float, Float]:
     units = np.arange(len(subject.data.units))
-    found = families.leave_out(subject, units, (subject.recipe.seed,), fleet)
+    found = families.answer(subject, units, (subject.recipe.seed,), fleet).retrained
     lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
     live = ~lost[found.row_unit]
     per_row = leakage.largest_change(found.log_with[0, live], found.log_without[0, live])

@@ -136,7 +136,7 @@ def screen(S: Whitened) -> tuple[Float, Float]:
 
 
 def sweep(S: Whitened, records: Index, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
-    """Apply the fixed-point map once; see ``waves.Sweep``. Shapes (B, p) and (B,).
+    """Apply the fixed-point map once; see ``sweeps.Sweep``. Shapes (B, p) and (B,).
 
     The gradient at D is ``-(I - v a a^T) step``. The Hessian there is at least ``mu I``: every curvature is at least
     exp(-max |u|) of its old value, and all lost curvature together is at most sum (v_j - v_j(D))_+ h_j. Along the

@@ -118,7 +118,7 @@ class Minimum:
         return np.asarray(self._moved(records, own) + self._product(self.residual[records], records))
 
     def sweep(self, records: Index, start: Float, D: Float, precision: Any) -> tuple[Float, Float, Float, Float]:
-        """Apply the fixed-point map once; see ``waves.Sweep``. Shapes (B, K p) and (B,).
+        """Apply the fixed-point map once; see ``sweeps.Sweep``. Shapes (B, K p) and (B,).
 
         As for two classes: the Hessian without i at D is at least ``(1 - leverage) exp(-max range(u_j)) H`` because the
         third derivative of a record's loss is at most range_k(change of its logits) times the second.

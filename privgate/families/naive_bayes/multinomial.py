@@ -59,8 +59,8 @@ def _weights(tokens: Float, alpha: Float) -> Float:
 class MultinomialNb(TokenEngine):
     """Leave-one-out for ``sklearn.naive_bayes.MultinomialNB``; exact, O(n d K) and n d logarithms, no retraining.
 
-    Identity: log p'(x | c) = sum_j x_j [ln(N_cj - t_j + a_j) - ln(N_c - |t| + sum_j a_j)] (mathematical
-    reference, section 3.3).
+    Identity: log p'(x | c) = sum_j x_j [ln(N_cj - t_j + a_j) - ln(N_c - |t| + sum_j a_j)] (docs/mathematics.md,
+    section 3.3).
     """
 
     name = "multinomial_nb"

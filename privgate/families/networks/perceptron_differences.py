@@ -36,17 +36,9 @@ def refusal(recipe: TorchTraining, records: int, features: int) -> str:
 
 
 class Differences:
-    """M copies of one perceptron, each trained without one record; a drop-in for ``Perceptrons``.
+    """M copies of one perceptron, each trained without one record, by plain SGD without dropout.
 
-    Parameters
-    ----------
-    recipe : TorchTraining
-        The built-in perceptron, plain SGD, no dropout.
-    start : torch.nn.Module
-        Untrained network whose weights every model starts from.
-    models : int
-        M.
-    device : str
+    A drop-in for ``Perceptrons``, whose parameters it has; each row of ``keep`` misses exactly one record.
     """
 
     def __init__(self, recipe: TorchTraining, start: Any, models: int, device: str) -> None:
@@ -63,18 +55,7 @@ class Differences:
         return int(np.clip(NEAR // (6 * n_records * width), 8, 1024))
 
     def train(self, X: torch.Tensor, labels: torch.Tensor, keys: Keys, keep: NDArray[np.bool_], count: int) -> None:
-        """Train all models for all epochs.
-
-        Parameters
-        ----------
-        X : float32 tensor of shape (n, d)
-        labels : int64 tensor of shape (n,)
-        keys : uint64 array of shape (n,)
-        keep : bool array of shape (M, n)
-            Each row misses exactly one record.
-        count : int
-            Batches an epoch.
-        """
+        """Train all models for all epochs; as ``Perceptrons.train``."""
         n, wide = len(X), self.models * self.width
         self.X, self.absent = X, keep.argmin(axis=1)
         self._own_at = torch.from_numpy(self.absent).to(self.device)
