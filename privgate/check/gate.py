@@ -79,7 +79,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     stopped = [p for p in checked if p.name in STOPPERS and stops(p)]
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     if not stopped:
-        bench.detail["plan"], said = planning.make(bench, {r.metric for r in requests})
+        bench.detail["plan"], said = planning.make(bench)
         for sentence in said:
             tell(sentence)
     measurements = {request: _measure(bench, request, stopped) for request in requests}
@@ -88,7 +88,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
 
         confront(bench.detail)
     records = dict(bench.once(leave_one_out.table)) if bench.made(leave_one_out.table) else {}
-    if records and "dtp" in bench.asked:
+    if records and Need.EVERY_QUERY in bench.asked:
         bench.detail["as_published"] = as_published.rows(bench)
     bench.detail["remedies"] = remedies.steps(bench)
     return Evidence(
@@ -124,12 +124,13 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | 
     if why := policy.powerless(policy.facts(len(subject.data.units))):
         raise UsageError(why)
     thresholds = unit_limits(policy)
-    asked = frozenset(rule.metric for rule in policy.rules)
+    asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
     bench.refuting = refuting(policy)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
-    never += [f"{rule.name}: {why}" for rule in policy.rules if (why := modes.refusal(bench, rule.request()))]
+    refused = ((rule.name, modes.refusal(bench, rule.request(), rule.about.needs)) for rule in policy.rules)
+    never += [f"{name}: {why}" for name, why in refused if why]
     bench.detail["cannot_conclude"] = [*modes.never(bench), *never]
     bench.detail["mode"] = modes.payload(bench)
     return bench
@@ -142,7 +143,7 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> l
     """
     bench = prepare(policy, subject, fleet=fleet, limits=limits)
     controls.choose_seeds(bench)
-    _, said = planning.make(bench, {rule.request().metric for rule in policy.rules})
+    _, said = planning.make(bench)
     before = (
         f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
         f"to {MORE} more where single records seem ignored"

@@ -30,7 +30,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     if request.metric not in METRICS:
         raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(METRICS)}")
     metric = METRICS[request.metric]
-    if why := modes.refusal(bench, request):
+    if why := modes.refusal(bench, request, metric.needs):
         raise MeasurementError(why)
     found = measuring(metric)(bench, request)
     both = bench.once(modes.used) == "all" and bench.made(boards.run) and bench.made(leave_one_out.table)
