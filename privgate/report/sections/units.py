@@ -105,7 +105,6 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
         edges=edges,
         counts=counts,
         unbounded=unbounded,
-        small_cell=small,
         limit=limit,
     )
     table = Table(f"{title}, nats", ("Change, nats", "People or records"), rows, (1,), "Numbers of this chart")
