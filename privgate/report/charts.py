@@ -11,27 +11,36 @@ from privgate.report.text import number
 
 def histogram(
     name: str, title: str, desc: str, *, edges: Sequence[float], counts: Sequence[int | None], unbounded: int | None,
-    small_cell: int, limit: float, unit: str = "nats",
+    limit: float, unit: str = "nats",
 ) -> str:  # fmt: skip
-    """Return a histogram with a logarithmic count axis; suppressed cells are hatched to the suppression limit."""
+    """Return a histogram with a logarithmic count axis.
+
+    What has no upper limit stands in a lane of its own, right of everything finite and of the limit. A suppressed cell
+    is hatched over the full height: how large it is must not be seen, and it may be a large one.
+    """
     with Drawing(name, title, desc) as d:
         ax = d.axes
         width = edges[1] - edges[0]
+        right = max(edges[-1], limit * 1.12) if math.isfinite(limit) else edges[-1]
+        lane, broad = right + 0.04 * right, 0.08 * right
+        top = 2.2 * max([10, *(c for c in counts if c), unbounded or 0])
         known = [(e, c) for e, c in zip(edges, counts, strict=False) if c]
         hidden = [e for e, c in zip(edges, counts, strict=False) if c is None]
         ax.bar([e for e, _ in known], [c for _, c in known], width=width * 0.92, align="edge", color=SERIES[0],
                label="people or records")  # fmt: skip
-        ax.bar(hidden, [small_cell] * len(hidden), width=width * 0.92, align="edge", facecolor="none", hatch="////",
-               edgecolor=SERIES[0], linewidth=1, label="suppressed cell")  # fmt: skip
-        end = edges[-1]
+        ax.bar(hidden, [top] * len(hidden), width=width * 0.92, align="edge", facecolor="none", hatch="////",
+               edgecolor=SERIES[0], linewidth=1, label="suppressed: 1 to 9, or hidden with such a cell")  # fmt: skip
         if unbounded is None or unbounded > 0:
-            ax.bar([end + 2 * width], [unbounded or small_cell], width=width * 2, align="edge", color=SERIES[1],
-                   hatch="" if unbounded else "////", label="no upper limit known")  # fmt: skip
-            end += 4 * width
+            ax.axvline(right + 0.02 * right, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
+            style = (
+                {"color": SERIES[1]} if unbounded else {"facecolor": "none", "edgecolor": SERIES[1], "hatch": "////"}
+            )
+            ax.bar([lane], [unbounded or top], width=broad, align="edge", label="no upper limit known", **style)
+            right = lane + broad
         ax.set_yscale("log")
-        ax.set_ylim(0.8, 2.2 * max([small_cell, *(c for _, c in known), unbounded or 0]))
+        ax.set_ylim(0.8, top)
         ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}" if v >= 1 else "")
-        ax.set_xlim(0, max(end, limit * 1.12) if math.isfinite(limit) else end)
+        ax.set_xlim(0, right)
         ax.set_xlabel(f"change of the model's answer without the person, {unit}")
         ax.set_ylabel("how many")
         ax.grid(axis="y")
@@ -66,8 +75,8 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
         for i, r in enumerate(rows):
             y = len(rows) - i
             high = min(r.high, top)
-            ax.plot([min(r.low, top), high], [y, y], color=SERIES[0], linewidth=5, alpha=0.45, solid_capstyle="butt",
-                    label="DTP lies in this range" if i == 0 else None)  # fmt: skip
+            ax.plot([min(r.low, top), high], [y, y], color=SERIES[0], linewidth=5, alpha=0.45,
+                    solid_capstyle="projecting", label="DTP lies in this range" if i == 0 else None)  # fmt: skip
             if r.high > top:
                 ax.plot([top], [y], marker=">", markersize=9, color=SERIES[0], clip_on=False, linestyle="none",
                         label=None if any(q.high > top for q in rows[:i]) else "no upper limit known")  # fmt: skip

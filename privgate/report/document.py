@@ -1,11 +1,14 @@
 """The report document: the JSON from which every format is rendered."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privgate.errors import PrivgateWarning, SubjectError
 from privgate.evidence import Evidence
 from privgate.evidence.values import encode
+from privgate.policy.rules import about
 from privgate.report import words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
@@ -25,7 +28,8 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     hash_key : bytes
         Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
     baseline : mapping, optional
-        Report of the version approved before; what changed since is then part of this report.
+        Report of the version approved before; what changed since is then part of this report. One that cannot be read
+        is warned of.
 
     Returns
     -------
@@ -36,8 +40,6 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     ------
     UsageError
         The key is too short.
-    SubjectError
-        ``baseline`` is no report that this version reads.
     """
     evidence = verdict.evidence
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
@@ -64,8 +66,19 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     told = read({**doc, "decision": "", "level": ""})
     doc |= {"decision": words.decision(told), "level": words.level(told)}
     if baseline is not None:
-        doc["comparison"] = compare(baseline, doc)
+        doc["comparison"] = _since(baseline, doc)
     return doc
+
+
+def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what changed; a comparison is an extra, and one of a version with itself says nothing."""
+    try:
+        found = compare(baseline, doc)
+    except SubjectError as exc:
+        warnings.warn(f"nothing is compared with the version before: {exc}", PrivgateWarning, stacklevel=3)
+        return None
+    same = [(d["subject"]["name"], d["subject"]["version"], d["subject"]["digests"]) for d in (baseline, doc)]
+    return None if same[0] == same[1] else found
 
 
 def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,11 +129,10 @@ def _everybody(evidence: Evidence) -> bool:
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:
     """Return the limits that rules set on single units: (column of the per-unit table, nats)."""
-    columns = {"pdtp": ("pdtp",), "dtp": ("dtp_lower", "dtp_upper")}
     found = [
         (column, f.limit)
         for f in verdict.findings
-        for column in columns.get(f.metric, ())
+        for column in about(f.metric).columns
         if f.unit == "nats" and math.isfinite(f.limit)
     ]
     return list(dict.fromkeys(found))

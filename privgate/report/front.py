@@ -1,12 +1,15 @@
 """Page one: what was decided, why, how sure, what next, and what it does not show."""
 
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privgate.evidence import NextStep
+from privgate.policy.rules import about
 from privgate.report import words
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
-from privgate.report.text import clip, moment, number, plain
+from privgate.report.text import clip, moment, number, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
 
@@ -23,6 +26,8 @@ _TONE: Mapping[str, str] = {
 }
 
 
+#: characters of all texts of page one that one sheet holds in large and in usual print
+_ROOMY, _USUAL = 2000, 2500
 #: characters on page one, which must print on one sheet: (usual, when it is crowded)
 _ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measured": (80, 62), "title": (80, 60),
          "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (80, 50)}  # fmt: skip
@@ -36,22 +41,23 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     changed = changes(doc)
     dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))
     room = {k: v[dense] for k, v in _ROOM.items()}
-    return {
+    page: dict[str, Any] = {
         "tone": "watch" if doc.observed else _TONE[doc.outcome],
         "decision": capital(words.decision(doc)),
         "subject": subject(doc.subject),
         "sentence": sentence(doc),
-        "why": clip(why(doc), room["why"]),
-        "how_sure": clip(how_sure(doc), room["how_sure"]),
+        "why": whole(why(doc), room["why"]),
+        "how_sure": whole(how_sure(doc), room["how_sure"]),
         "facts": [(k, clip(v, room["fact"])) for k, v in facts(doc)],
-        "rows": [{k: clip(v, room.get(k, 80)) for k, v in row(f).items()} for f in shown],
+        "rows": [
+            {k: (whole if k == "meaning" else clip)(v, room.get(k, 80)) for k, v in row(f).items()} for f in shown
+        ],
         "more": max(0, len(unheld) + len(rules) - ROWS),
         "held": _held(held, unheld),
-        "steps": [clip(s, room["steps"]) for s in steps(doc)[:LINES]],
-        "waivers": [clip(waiver(w), room["waivers"]) for w in doc.waivers[:LINES]],
-        "changes": clip(changed, room["changes"]),
+        "steps": steps(doc, room["steps"])[:LINES],
+        "waivers": [waiver(w, room["waivers"]) for w in doc.waivers[:LINES]],
+        "changes": whole(changed, room["changes"]),
         "changes_since": _since(doc),
-        "density": "dense" if dense else ("roomy" if len(shown) <= 3 and not doc.waivers else ""),
         "not_shown": [
             *_candidates(held),
             *filter(None, [words.no_attack_limited(doc)]),
@@ -60,6 +66,17 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         ],
         "verify": verify(doc),
     }
+    size = sum(len(text) for text in _texts(page))
+    density = "dense" if dense or size > _USUAL else ("roomy" if size <= _ROOMY else "")
+    return {**page, "density": density}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
 
 
 def subject(s: SubjectFacts | ComparedReport) -> str:
@@ -125,10 +142,10 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
         return "No rule was judged."
     f = decided[0]
     if math.isnan(f.limit) or words.measured(f) == "not measured":
-        told = f"{words.title(f)}: {plain(f.message)}"
+        told = f"{words.title(f)}: {prose(f.message)}"
     else:
         told = f"{words.title(f)}: {words.measured(f)}; allowed is {words.limit(f)}"
-    meaning = plain(f.meaning)
+    meaning = prose(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:
         n = len(decided) - 1
@@ -184,7 +201,7 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
 
 
 def _level(doc: ReportDocument) -> str:
-    asked = any(f.metric in ("dtp", "pdtp") for f in words.rules(doc))
+    asked = any(about(f.metric).per_unit for f in words.rules(doc))
     return plain(doc.level, 20) or ("none reached" if asked else "")
 
 
@@ -215,8 +232,14 @@ def row(finding: Finding) -> dict[str, str]:
         "title": words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
         "limit": "should hold" if precondition else words.limit(finding),
-        "meaning": _stop(capital(plain(meaning))) + waived,
+        "meaning": _stop(capital(prose(meaning))) + waived,
     }
+
+
+def _short_row(finding: Finding, room: Mapping[str, int]) -> dict[str, str]:
+    told = row(finding)
+    meaning = whole(told.pop("meaning"), room["meaning"])
+    return {**{k: clip(v, room.get(k, 80)) for k, v in told.items()}, "meaning": meaning}
 
 
 def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:
@@ -227,14 +250,11 @@ def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:
     return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others are in the table."
 
 
-def steps(doc: ReportDocument) -> list[str]:
-    """Return what to do next: the gate's plan with effect and cost, else each rule's own advice."""
-    told = []
-    for step in doc.next_steps:
-        extra = [f"{k}: {plain(v, 300)}" for k, v in (("effect", step.effect), ("cost", step.cost)) if v]
-        told.append(_stop(capital(plain(step.action, 300)) + (f" ({'; '.join(extra)})" if extra else "")))
-    advice = [plain(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
-    told += [_stop(capital(a)) for a in dict.fromkeys(advice)]
+def steps(doc: ReportDocument, room: int = 900) -> list[str]:
+    """Return what to do next: the gate's plan with effect and cost as far as there is room, else each rule's advice."""
+    told = [_step(step, room) for step in doc.next_steps]
+    advice = [prose(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
+    told += [_stop(capital(whole(a, room))) for a in dict.fromkeys(advice)]
     if told:
         return told
     if doc.approved:
@@ -243,10 +263,19 @@ def steps(doc: ReportDocument) -> list[str]:
     return ["Read the finding above, change the training or supply what is missing, and check again."]
 
 
-def waiver(w: WaiverRow) -> str:
-    """Return one waiver as a sentence."""
-    told = f"{plain(w.rule, 40)} ({plain(w.status, 40)}): {plain(w.reason, 300)}"
-    return _stop(f"{told}, approved by {plain(w.approver, 40)}, until {moment(w.expires)}")
+def _step(step: NextStep, room: int) -> str:
+    action, extra = capital(prose(step.action, 300)), ""
+    for name, value in (("effect", step.effect), ("cost", step.cost)):
+        more = f"{extra}{'; ' if extra else ''}{name}: {prose(value, 300)}" if value else extra
+        extra = more if len(action) + len(more) + 4 <= room else extra
+    return _stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))
+
+
+def waiver(w: WaiverRow, room: int = 600) -> str:
+    """Return one waiver as a sentence; where there is little room, its reason is cut and nothing else."""
+    head = f"{plain(w.rule, 40)} ({plain(w.status, 40)}): "
+    tail = f", approved by {plain(w.approver, 40)}, until {moment(w.expires)}"
+    return _stop(head + clip(plain(w.reason, 300), max(30, room - len(head) - len(tail))) + tail)
 
 
 def changes(doc: ReportDocument) -> str:
@@ -275,9 +304,9 @@ def _not_tested(doc: ReportDocument) -> list[str]:
 
 
 def verify(doc: ReportDocument) -> str:
-    """Return the command that checks the statement attached to this version."""
-    uri = plain(doc.subject.uri, 120)
-    return f"privgate verify {uri}" if uri else ""
+    """Return the command that checks the statement attached to this version; its reader holds the configuration."""
+    uri = doc.subject.uri
+    return f"privgate verify {shlex.quote(uri)} --config guard.yaml" if uri and plain(uri, 120) == uri else ""
 
 
 def _stop(text: str) -> str:

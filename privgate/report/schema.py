@@ -160,8 +160,6 @@ class UnitsSummary(EvidenceModel):
     figures: Mapping[FigureName, FigureSummary] = Field(description="Per figure; empty unless everybody was measured.")
     above: tuple[AboveLimit, ...]
     worst: tuple[WorstUnit, ...]
-    status: Mapping[str, Count]
-    engine: Mapping[str, Count]
     close: Count = Field(default=None, description="Units measured closely, where not all were.")
     everybody: bool = Field(default=True, description="Every unit was measured closely: there is a distribution.")
 

@@ -6,7 +6,7 @@ from privgate.report import comparison, front
 from privgate.report.blocks import Chart, Table, Text
 from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections.comparison import blocks
-from privgate.report.text import markdown
+from privgate.report.text import item, markdown
 
 _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
 
@@ -30,12 +30,12 @@ def render(doc: ReportDocument | Comparison) -> str:
     ]
     lines += [_row(row) for row in page["rows"]]
     lines += ["", *([f"*{page['more']} more rows in the report.*", ""] if page["more"] else [])]
-    lines += [f"{markdown(page['held'])}", ""]
+    lines += [item(page["held"]), ""]
     lines += [f"- **Waiver:** {markdown(w)}" for w in page["waivers"]]
     lines += [f"- **Since the last approved version:** {markdown(page['changes'])}"] if page["changes"] else []
     lines += [f"- **{name}:** {markdown(value)}" for name, value in page["facts"]]
     lines += ["", "<details><summary>What this does not show</summary>", ""]
-    lines += [f"- {markdown(line)}" for line in page["not_shown"]]
+    lines += [f"- {item(line)}" for line in page["not_shown"]]
     lines += ["", "</details>", ""]
     return "\n".join(lines)
 
@@ -51,7 +51,7 @@ def _comparison(doc: Comparison) -> str:
         if isinstance(block, Text):
             lines += [f"**{markdown(block.text)}**", ""]
         elif isinstance(block, Chart):
-            lines += [f"- {markdown(block.reading)}", ""]
+            lines += [f"- {item(block.reading)}", ""]
         elif isinstance(block, Table):
             lines += [f"| {' | '.join(markdown(c) for c in block.columns)} |", f"|{' --- |' * len(block.columns)}"]
             lines += [f"| {' | '.join(markdown(c) for c in row)} |" for row in block.rows]

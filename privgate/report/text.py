@@ -18,7 +18,11 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _WHITE = re.compile(r"\s+")
 # marks that change how neighbouring text is shown or that show nothing: Cc, Cf, Cs, Co, Cn, Zl, Zp
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~!&@$^]|:(?=[:/])|(?<=:):|^[-.]|^\d+(?=[.)])|(?<=www)\.", re.IGNORECASE)
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~!&@$^]|:(?=[:/])|(?<=:):|(?<=www)\.", re.IGNORECASE)
+# what begins a list, and what ends the number of one
+_LIST = re.compile(r"^[-+](?= )|(?<=^\d)[.)](?= )|(?<=^\d\d)[.)](?= )|(?<=^\d\d\d)[.)](?= )")
+# where a clause of our own sentences ends
+_CLAUSE = re.compile(r"[.;](?= )")
 
 
 def plain(value: Any, limit: int = LONGEST) -> str:
@@ -59,6 +63,40 @@ def clip(text: str, limit: int) -> str:
         return text
     head, space, _ = text[:limit].rpartition(" ")
     return f"{(head if space else text[:limit]).rstrip(' ,;:(')}…"
+
+
+def whole(text: str, limit: int) -> str:
+    """Return our own sentence cut after a whole clause, for page one; the first clause may take twice the room.
+
+    Examples
+    --------
+    >>> whole("somebody is found in 57.3 % of cases, if asked (at odds; of one half); and more", 75)
+    'somebody is found in 57.3 % of cases, if asked (at odds; of one half).'
+    """
+    if len(text) <= limit:
+        return text
+    ends = [m.start() for m in _CLAUSE.finditer(text)]
+    ends = [e for e in [*ends, len(text)] if text.count("(", 0, e) == text.count(")", 0, e)]
+    fitting = [e for e in ends if e <= limit] or [e for e in ends[:1] if e <= 2 * limit]
+    if not fitting:
+        return clip(text, limit)
+    return text if fitting[-1] == len(text) else f"{text[: fitting[-1]]}."
+
+
+def prose(value: Any, limit: int = LONGEST) -> str:
+    """Return a sentence of ours without the backticks around its commands: a page and a log do not read them."""
+    return plain(value, limit).replace("`", "")
+
+
+def item(value: Any) -> str:
+    """Return text that may stand first in a line of a Markdown list and begins no list of its own.
+
+    Examples
+    --------
+    >>> item("1. a"), item("57.3 % of cases")
+    ('1&#46; a', '57.3 % of cases')
+    """
+    return _LIST.sub(lambda m: "".join(f"&#{ord(c)};" for c in m.group()), markdown(value))
 
 
 def markdown(value: Any, limit: int = LONGEST) -> str:

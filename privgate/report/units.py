@@ -58,8 +58,6 @@ def summary(
         "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
         "above": [_above(records, c, limit) for c, limit in limits if c in records],
         "worst": _worst(records, names),
-        "status": _tally(records, "status"),
-        "engine": _tally(records, "engine"),
     }
 
 
@@ -79,8 +77,6 @@ def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str
         "figures": {},
         "above": [],
         "worst": _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names),
-        "status": _tally(records, "status"),
-        "engine": _tally(records, "engine"),
     }
 
 
@@ -150,10 +146,3 @@ def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> list[dict[
 
 def _scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else (str(value) if isinstance(value, str) else value)
-
-
-def _tally(records: Mapping[str, NDArray[Any]], column: str) -> dict[str, int]:
-    if column not in records:
-        return {}
-    values, counts = np.unique([str(v) for v in records[column]], return_counts=True)
-    return {str(v): int(c) for v, c in zip(values, counts, strict=True)}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from privgate.evidence import AttackResult
+from privgate.policy.rules import about
 from privgate.report.schema import ReportDocument, RuleChange, RuleFigures
 from privgate.report.text import fold, number, percent, plain
 from privgate.verdict import Finding, Outcome
@@ -23,15 +24,11 @@ NOT_SHOWN: tuple[str, ...] = (
 )
 
 
-#: what DTP rules say nothing about
-_ATTACK_METRICS = ("attack_accuracy", "attack_advantage", "attack_tpr", "dp_epsilon", "dp_attack_accuracy_bound")
-
-
 def no_attack_limited(doc: ReportDocument) -> str:
     """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
-    if not any(f.metric in ("dtp", "pdtp") for f in doc.findings):
+    if not any(about(f.metric).per_unit for f in doc.findings):
         return ""
-    if any(f.metric in _ATTACK_METRICS and f.mode != "warn" for f in doc.findings):
+    if any(about(f.metric).limits_attacks and f.mode != "warn" for f in doc.findings):
         return ""
     warmth = doc.subject.release.temperature
     declared = (
@@ -42,7 +39,7 @@ def no_attack_limited(doc: ReportDocument) -> str:
 
 def direct_only(doc: ReportDocument) -> bool:
     """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
-    return any(f.metric == "pdtp" for f in doc.findings) and not _met_for_all(doc)
+    return any(about(f.metric).direct_only for f in doc.findings) and not _met_for_all(doc)
 
 
 def _met_for_all(doc: ReportDocument) -> list[Finding]:
@@ -50,7 +47,7 @@ def _met_for_all(doc: ReportDocument) -> list[Finding]:
     return [
         f
         for f in doc.findings
-        if f.metric == "dtp"
+        if about(f.metric).over_all_queries
         and f.outcome is Outcome.PASSED
         and f.unit == "nats"
         and not f.waiver
@@ -130,7 +127,7 @@ def figure(x: float, unit: str, *, against: float = math.nan) -> str:
 
 def unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
-    return "epsilon" if finding.metric.startswith("dp_epsilon") else plain(finding.unit, 20)
+    return about(finding.metric).written_as or plain(finding.unit, 20)
 
 
 def _nats(x: float, against: float = math.nan) -> str:
@@ -215,6 +212,9 @@ _CONDITIONS: Mapping[str, str] = {
     "near_duplicates": "No two people have almost equal records",
     "several_records": "Each person has one record, or is named",
     "overlap": "People to compare with are not in the data",
+    "near_overlap": "People to compare with are not almost in the data",
+    "same_population": "People to compare with are like those in the data",
+    "served": "MLflow serves what is declared",
     "min_rows": "Enough records",
     "mode": "People were measured, not only ranked",
     "dp_claim": "The privacy claim agrees with what was seen",

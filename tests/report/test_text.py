@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.report.text import LONGEST, markdown, moment, number, percent, plain, real
+from privgate.report.text import LONGEST, item, markdown, moment, number, percent, plain, real, whole
 
 ANY = st.text(st.characters(codec=None), max_size=300)
 
@@ -24,7 +24,30 @@ def test_markdown_holds_nothing_that_a_reader_or_a_log_obeys(text):
     shown = markdown(text)
 
     assert not re.search(r"[|<>`*_\[\]~!@$\\{}^]|::|##|://", shown)
-    assert not re.match(r"[-.]|\d+[.)]", shown)
+    assert not re.match(r"[-+] |\d{1,3}[.)] ", item(text))
+
+
+def test_a_number_is_left_alone_where_no_list_can_begin():
+    assert markdown("57.3 % of cases") == item("57.3 % of cases") == "57.3 % of cases"
+    assert item("1. one") == "1&#46; one"
+
+
+@given(st.text("ab.;,( )5", max_size=120), st.integers(5, 60))
+def test_a_sentence_is_cut_after_a_clause_or_says_that_it_is_cut(text, limit):
+    shown = whole(text, limit)
+
+    assert len(shown) <= max(limit, 2 * limit + 1)
+    if shown == text or shown.endswith("…"):
+        return
+    head = shown.removesuffix(".")
+    assert text.startswith(head)
+    assert text[len(head)] in ".;"
+    assert head.count("(") == head.count(")")
+
+
+def test_no_number_and_no_bracket_is_cut_in_two():
+    told = "an attack is right in at most 57.3 % of cases, from even odds (one half; nothing known). More follows here"
+    assert whole(told, 95) == "an attack is right in at most 57.3 % of cases, from even odds (one half; nothing known)."
 
 
 def test_long_text_is_cut_and_says_how_long_it_was():

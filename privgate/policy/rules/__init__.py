@@ -16,7 +16,7 @@ from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.generalization_gap import GeneralizationGap
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
 from privgate.policy.rules.table import Table
 
@@ -39,9 +39,15 @@ ALL: dict[str, type[Rule]] = {rule.about.name: rule for rule in _RULES}
 #: name -> metric
 METRICS: dict[str, Metric] = {rule.about.name: rule.about for rule in _RULES}
 
+
+def about(name: str) -> Metric:
+    """Return the metric of this name; one of which nothing is known where a report names another."""
+    return METRICS.get(name, UNKNOWN)
+
+
 if TYPE_CHECKING:
     AnyRule = Rule
 else:
     AnyRule = Annotated[reduce(or_, _RULES), Field(discriminator="metric")]
 
-__all__ = ["ALL", "METRICS", "AnyRule", "Metric", "Rule"]
+__all__ = ["ALL", "METRICS", "AnyRule", "Metric", "Rule", "about"]

@@ -1,5 +1,6 @@
 """What a metric is: how one number about a model is measured, what it needs and reaches, and how it is read."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,3 +58,17 @@ class Metric:
     limits_attacks: bool = False
     shows_leaks_only: bool = False
     written_as: str = ""
+
+    @property
+    def over_all_queries(self) -> bool:
+        """Whether it speaks of every unit at every question, which only theorems limit from above."""
+        return self.per_unit and Need.EVERY_QUERY in self.needs
+
+    @property
+    def direct_only(self) -> bool:
+        """Whether it speaks of units at their own features only."""
+        return self.per_unit and Need.EVERY_QUERY not in self.needs
+
+
+#: what is known of a metric that a report names and this privgate does not have: nothing
+UNKNOWN = Metric("", "", measured_by="", reaches="", unit="", worst=math.nan)

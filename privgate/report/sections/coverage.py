@@ -3,7 +3,7 @@
 from privgate.evidence import InfluencePart, RunPart
 from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.schema import ReportDocument
-from privgate.report.text import number, plain
+from privgate.report.text import number, plain, prose
 
 
 def section(doc: ReportDocument) -> Section | None:
@@ -18,7 +18,7 @@ def section(doc: ReportDocument) -> Section | None:
     if items:
         blocks.append(Facts(items))
     if run.cannot_conclude:
-        never = [plain(n, 400) for n in run.cannot_conclude]
+        never = [prose(n, 400) for n in run.cannot_conclude]
         blocks += [Text("Said before training: what this policy can never conclude for this model."), List(never)]
     return Section("coverage", "Coverage and limits", blocks) if blocks else None
 

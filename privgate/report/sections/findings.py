@@ -3,16 +3,23 @@
 from privgate.report import front, words
 from privgate.report.blocks import Block, Heading, List, Section, Table
 from privgate.report.schema import ReportDocument
-from privgate.report.text import moment, number, plain
+from privgate.report.text import moment, number, plain, prose
 
 
 def section(doc: ReportDocument) -> Section:
     """Return every finding of the verdict, worst first."""
     rows = [
-        (words.title(f), words.RESULT[f.outcome], plain(f.message), plain(f.rule, 80), plain(f.mode, 20))
+        (
+            words.title(f),
+            words.RESULT[f.outcome],
+            prose(f.message),
+            prose(f.meaning),
+            plain(f.rule, 80),
+            plain(f.mode, 20),
+        )
         for f in sorted([*words.preconditions(doc), *words.rules(doc)], key=words.badness)
     ]
-    columns = ("Finding", "Result", "Message", "Id in the policy", "Mode")
+    columns = ("Finding", "Result", "Message", "What it means", "Id in the policy", "Mode")
     blocks: list[Block] = [Table("Preconditions and rules, worst first", columns, rows)]
     if doc.waivers:
         told = [

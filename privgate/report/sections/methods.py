@@ -14,7 +14,7 @@ from privgate.evidence import (
 )
 from privgate.report.blocks import Block, Section, Table, Text
 from privgate.report.schema import ReportDocument
-from privgate.report.text import fold, number, percent, plain
+from privgate.report.text import fold, number, percent, plain, prose
 
 _SOURCES = (
     ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),
@@ -34,7 +34,8 @@ def section(doc: ReportDocument) -> Section:
             blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired, people)))
         blocks += _theorems(influence)
     blocks += _measurements(doc.evidence.measurements)
-    blocks.append(Table("Sources", ("What", "Where it is defined"), _SOURCES))
+    mathematics = ("Sections of docs/mathematics.md", f"that page in the sources of privgate {plain(doc.privgate, 40)}")
+    blocks.append(Table("Sources", ("What", "Where it is defined"), [*_SOURCES, mathematics]))
     return Section("methods", "Methods and sources", blocks)
 
 
@@ -114,7 +115,7 @@ def _spaced(name: str) -> str:
 
 
 def _certificate(c: CertificateNote) -> tuple[str, str, str, str]:
-    because = "; ".join(plain(a, 200) for a in c.assumptions) if c.applies else plain(c.because, 300)
+    because = "; ".join(prose(a, 200) for a in c.assumptions) if c.applies else prose(c.because, 300)
     return _spaced(c.name), "yes" if c.applies else "no", because, plain(c.source, 160)
 
 
@@ -139,7 +140,7 @@ def _measurement(m: Measurement) -> tuple[str, ...]:
     kind = _KINDS[m.kind] if m.kind == "point" else f"{_KINDS[m.kind]}, {sure}"
     return (
         plain(m.request.key, 120),
-        plain(m.problem, 200) or f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}",
+        prose(m.problem, 200) or f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}",
         "not measured" if m.problem else kind,
         f"{number(m.n)} of {number(m.population)}" if m.population else "",
         plain(m.where, 60),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from privgate.policy.rules import about
 from privgate.report import charts, words
 from privgate.report.blocks import Block, Chart, Facts, Section, Table, Text
 from privgate.report.schema import Count, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
@@ -26,7 +27,7 @@ def section(doc: ReportDocument) -> Section | None:
         return Section("units", "Risk of each person", _of_some(doc, units, limit))
     figures = units.figures
     blocks: list[Block] = [Facts(_facts(units))]
-    shown: list[FigureName] = [figure] if figure == "pdtp" else [figure, "pdtp"]
+    shown: list[FigureName] = list(dict.fromkeys((figure, "pdtp")))
     # the largest change seen is often the direct one: one drawing then says both
     shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]
@@ -56,12 +57,11 @@ def _names(units: UnitsSummary) -> Text:
 
 def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
     """Return the limit that rules set on single units, nats, and the figure to draw it on; NaN without one."""
-    pairs: tuple[tuple[str, FigureName], ...] = (("dtp", "dtp_upper"), ("pdtp", "pdtp"))
-    for metric, figure in pairs:
-        for f in words.rules(doc):
-            if f.metric == metric and f.unit == "nats" and math.isfinite(f.limit):
-                unbounded = figure == "dtp_upper" and not _bounded(doc.units)
-                return f.limit, "dtp_lower" if unbounded else figure
+    everywhere: FigureName = "dtp_upper" if _bounded(doc.units) else "dtp_lower"
+    found = [f for f in words.rules(doc) if f.unit == "nats" and math.isfinite(f.limit)]
+    for f in sorted(found, key=lambda f: about(f.metric).direct_only):
+        if about(f.metric).per_unit:
+            return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
     return math.nan, "pdtp"
 
 
@@ -105,7 +105,6 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
         edges=edges,
         counts=counts,
         unbounded=unbounded,
-        small_cell=small,
         limit=limit,
     )
     table = Table(f"{title}, nats", ("Change, nats", "People or records"), rows, (1,), "Numbers of this chart")

@@ -1,0 +1,143 @@
+"""What page one says: whole sentences, commands that run, no count undone, a histogram that hides no risk."""
+
+import shlex
+
+import pytest
+from click.testing import CliRunner
+
+from privgate import report
+from privgate.cli import cli
+from privgate.errors import PrivgateWarning
+from privgate.report import charts, front
+from privgate.report.schema import read
+
+KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
+         "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sentence_of_a_decision_is_cut(runs, kind):
+    page = front.view(read(runs.document(kind)))
+
+    said = [page[k] for k in ("decision", "sentence", "why", "how_sure", "held", "changes")]
+    said += [*page["steps"], *page["not_shown"], *page["waivers"], *(v for row in page["rows"] for v in row.values())]
+    assert not [s for s in said if "…" in s]
+    assert all(s[-1] in ".)!?" for s in (page["sentence"], page["why"], *page["steps"]))
+
+
+def test_what_page_one_leaves_out_is_told_in_full_below(runs):
+    doc = runs.document("private")
+    (long,) = (f["meaning"] for f in doc["findings"] if f["metric"] == "dp_attack_accuracy_bound")
+    doc["findings"] = [{**f, "meaning": f"{f['meaning']}; {'x' * 200}; last"} for f in doc["findings"]]
+
+    html = report.render(doc, "html")
+    page, _, evidence = html.partition('id="evidence"')
+    assert "x; last" not in page
+    assert "x; last" in evidence
+    assert long[:60].lower() in page.lower()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_that_verifies_is_one_that_runs(runs, kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "guard.yaml").write_text("x", encoding="utf-8")
+    command = shlex.split(front.verify(read(runs.document(kind))))
+
+    context = cli.make_context("privgate", command[1:2], resilient_parsing=True)
+    verify = cli.get_command(context, command[1])
+    given = verify.make_context("verify", command[2:]).params
+    assert command[0] == "privgate"
+    assert given["uri"] == runs.document(kind)["subject"]["uri"]
+    assert given["config"].name == "guard.yaml"
+    # the command line is complete: what is wrong is the file
+    assert "give --config" not in CliRunner().invoke(cli, command[1:]).output
+
+
+def test_a_hostile_name_stays_one_word_of_the_command(runs):
+    doc = runs.document("certified")
+    doc["subject"]["uri"] = "models:/x; rm -rf ~/1"
+
+    assert shlex.split(front.verify(read(doc)))[2] == doc["subject"]["uri"]
+    doc["subject"]["uri"] = "models:/x\u202e/1"
+    assert front.verify(read(doc)) == ""
+
+
+@pytest.mark.parametrize("format_", ["html", "markdown"])
+def test_no_backtick_and_no_escaped_number_reaches_a_reader(runs, format_):
+    for kind in ("refuted", "private"):
+        shown = report.render(runs.document(kind), format_)
+        assert "`" not in shown
+        assert "&#96;" not in shown
+        assert not any(f"| &#{ord(c)};" in shown for c in "0123456789")
+
+
+def test_a_version_is_not_compared_with_itself(runs):
+    old = runs.document("certified")
+
+    assert runs.document("certified", baseline=old)["comparison"] is None
+
+
+def test_a_version_before_that_cannot_be_read_is_warned_of_and_costs_no_verdict(runs):
+    old = runs.document("before") | {"schema": "privgate/report/v1"}
+
+    with pytest.warns(PrivgateWarning, match="nothing is compared with the version before: another version"):
+        doc = runs.document("certified", baseline=old)
+    assert doc["comparison"] is None
+    assert doc["approved"]
+
+
+def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
+    import json
+    import re
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs/mathematics.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", page, flags=re.MULTILINE))
+    cited = set()
+    for kind in KINDS:
+        for text in re.findall(r"docs/mathematics\.md[^\"]*", json.dumps(runs.document(kind))):
+            cited |= set(re.findall(r"(?:sections?|and) (\d+(?:\.\d+)?)", text))
+
+    assert len(cited) > 8
+    assert cited <= known
+    html = report.render(runs.document("certified"), "html")
+    assert f"that page in the sources of privgate {runs.document('certified')['privgate']}" in html
+
+
+def drawn(monkeypatch, **given):
+    """Return (left edge, height, hatch) of each bar of a histogram, where the limit stands, and the height of all."""
+    seen = {}
+    original = charts.Drawing.__exit__
+
+    def look(self, *exc):
+        bars = self.axes.patches
+        seen["bars"] = [(p.get_x(), p.get_height(), p.get_hatch()) for p in bars]
+        seen["top"] = self.axes.get_ylim()[1]
+        return original(self, *exc)
+
+    monkeypatch.setattr(charts.Drawing, "__exit__", look)
+    svg = charts.histogram("h", "t", "d", **given)
+    return seen["bars"], seen["top"], svg
+
+
+@pytest.mark.parametrize("limit", [0.2, 1.0, 7.0])
+def test_what_has_no_limit_stands_right_of_the_limit_and_of_everything_finite(monkeypatch, limit):
+    bars, _, svg = drawn(monkeypatch, edges=[0.0, 0.25, 0.5], counts=[100, 0], unbounded=191, limit=limit)
+
+    assert "no upper limit known" in svg
+    ((lane, height, _),) = (b for b in bars if b[1] == 191)
+    assert lane > max(limit, 0.5)
+    assert height == 191
+
+
+def test_a_range_of_one_figure_is_drawn_all_the_same():
+    row = charts.Line("a", 0.5, 0.5, 0.5, 0.0)
+
+    svg = charts.intervals("h", "t", "d", rows=[row], limit=1.0, top=2.0)
+    assert "stroke-width: 5; stroke-linecap: square" in svg
+
+
+def test_a_suppressed_cell_says_nothing_about_its_height(monkeypatch):
+    bars, top, _ = drawn(monkeypatch, edges=[0.0, 0.5, 1.0], counts=[300, None], unbounded=None, limit=0.7)
+
+    assert [height for _, height, hatch in bars if hatch] == [top, top]
