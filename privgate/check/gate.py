@@ -94,7 +94,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     planned = None
     if not stopped:
-        planned, said = planning.make(bench, {r.metric for r in requests})
+        planned, said = planning.make(bench)
         for sentence in said:
             tell(sentence)
     measurements = {request: _measure(bench, request, stopped) for request in requests}
@@ -167,12 +167,13 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | 
     if why := policy.powerless(policy.facts(len(subject.data.units))):
         raise UsageError(why)
     thresholds = unit_limits(policy)
-    asked = frozenset(rule.metric for rule in policy.rules)
+    asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
     bench.refuting = refuting(policy)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
-    never += [f"{rule.name}: {why}" for rule in policy.rules if (why := modes.refusal(bench, rule.request()))]
+    refused = ((rule.name, modes.refusal(bench, rule.request(), rule.about.needs)) for rule in policy.rules)
+    never += [f"{name}: {why}" for name, why in refused if why]
     bench.cannot_conclude = (*modes.never(bench), *never)
     return bench
 
@@ -184,7 +185,7 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> l
     """
     bench = prepare(policy, subject, fleet=fleet, limits=limits)
     seeds = controls.choose_seeds(bench)
-    _, said = planning.make(bench, {rule.request().metric for rule in policy.rules})
+    _, said = planning.make(bench)
     before = (
         f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
         f"to {MORE} more where single records seem ignored"

@@ -1,7 +1,5 @@
 """The cost of a check before it starts: which engine answers, how many trainings, how long, how much memory."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from privgate import families
@@ -11,15 +9,9 @@ from privgate.families import screen
 from privgate.families.engine import Cost, Engine
 from privgate.families.retrained import Index
 from privgate.influence import leave_one_out, modes
+from privgate.run.needs import Need
 from privgate.run.run import Bench
 from privgate.training import plan
-
-#: metrics answered by leaving units out, and by training on subsets
-LEAVE_ONE_OUT = ("dtp", "pdtp", "table")
-SHADOWS = ("attack_accuracy", "attack_advantage", "attack_tpr")
-
-#: metrics that follow from watching reruns of a recipe that claims differential privacy
-GUARANTEES = ("dp_epsilon", "dp_attack_accuracy_bound", "deletion_capacity")
 
 
 def first_engine(bench: Bench) -> Engine:
@@ -32,28 +24,25 @@ def cost_of(bench: Bench, units: Index) -> Cost:
     return first_engine(bench).cost(bench.subject, units, bench.seeds, mode=bench.once(modes.used))
 
 
-def make(bench: Bench, metrics: Iterable[str]) -> tuple[TrainingPlan, list[str]]:
+def make(bench: Bench) -> tuple[TrainingPlan, list[str]]:
     """Return the plan as numbers and as sentences; a few trainings are timed, and remembered.
 
     Parameters
     ----------
     bench : Bench
         Its seeds and units are chosen already, or the recipe's own seed is assumed.
-    metrics : iterable of str
-        What the policy's rules ask for.
     """
-    wanted = set(metrics)
     said: list[str] = []
-    found = _leave_one_out(bench, said) if wanted & set(LEAVE_ONE_OUT) else TrainingPlan(retrains=0)
+    found = _leave_one_out(bench, said) if Need.LEAVE_ONE_OUT in bench.asked else TrainingPlan(retrains=0)
     shadows = 0
-    if wanted & set(SHADOWS):
+    if Need.SHADOWS in bench.asked:
         shadows = bench.limits.shadow_models
         said.append(f"attacks: up to {bench.limits.shadow_models} shadow models on random halves of the pool")
-    watched = _differential_privacy(bench, wanted, said)
+    watched = _differential_privacy(bench, said)
     return found.model_copy(update={"retrains": found.retrains + shadows + watched, "shadows": shadows}), said
 
 
-def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> int:
+def _differential_privacy(bench: Bench, said: list[str]) -> int:
     """Return how many trainings the rules on differential privacy need."""
     from privgate.privacy_claims.measure_audit import Effort
     from privgate.privacy_claims.observe import RERUNS, is_remembered
@@ -61,11 +50,11 @@ def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> in
     if bench.subject.recipe.payload["dp"] is None:
         return 0
     count = 0
-    if wanted & set(GUARANTEES):
+    if Need.RERUNS in bench.asked:
         known = is_remembered(bench.subject, bench.fleet)
         count += 0 if known else RERUNS
         said.append(f"differential privacy: {RERUNS} reruns {'were watched before' if known else 'are watched'}")
-    if "dp_epsilon_lower_bound" in wanted:
+    if Need.AUDIT in bench.asked:
         trainings = Effort().trainings
         count += trainings
         said.append(f"audit of the guarantee: {trainings} trainings")
@@ -115,7 +104,7 @@ def _leave_one_out(bench: Bench, said: list[str]) -> TrainingPlan:
             f"where the first {len(bench.seeds)} seeds do not block: {len(sample) * len(bench.more_seeds)} retrains in "
             f"all, about {least} on {estimate.workers} workers"
         )
-    elif bench.more_seeds and "pdtp" in bench.asked:
+    elif bench.more_seeds and Need.UPPER_LIMIT in bench.asked:
         said.append(
             f"{len(bench.more_seeds)} seeds, which an approval needs, are not within the budget: it can block, and end "
             f"inconclusive at best; give --seeds {len(bench.more_seeds)} to measure fewer people on all of them"

@@ -28,6 +28,6 @@ def measure(bench: Bench, request: Request) -> Measurement:
     if request.metric not in METRICS:
         raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(METRICS)}")
     metric = METRICS[request.metric]
-    if why := modes.refusal(bench, request):
+    if why := modes.refusal(bench, request, metric.needs):
         raise MeasurementError(why)
     return measuring(metric)(bench, request)

@@ -10,6 +10,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import NextStep
 from privgate.families import bound as bounds
 from privgate.influence import leave_one_out, modes
+from privgate.run.needs import Need
 from privgate.run.run import Bench
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -29,7 +30,7 @@ def steps(bench: Bench) -> tuple[NextStep, ...]:
         return ()
     limit = min(bench.thresholds)
     records = bench.once(leave_one_out.table)
-    over = int((np.asarray(records["dtp_lower" if "dtp" in bench.asked else "pdtp_low"]) > limit).sum())
+    over = int((np.asarray(records["dtp_lower" if Need.EVERY_QUERY in bench.asked else "pdtp_low"]) > limit).sum())
     found = [_smooth_more(bench, limit), _remove(bench, over), _measure_all(bench)]
     return tuple(step for step in found if step is not None)
 
@@ -73,7 +74,7 @@ def _smooth_more(bench: Bench, limit: float) -> NextStep | None:
     estimator = subject.recipe.library_estimator
     present = getattr(estimator, "alpha", None)
     highest = float(np.max(bench.once(leave_one_out.table)["dtp_upper"]))
-    if "dtp" not in bench.asked or not isinstance(present, float | int) or highest <= limit:
+    if Need.EVERY_QUERY not in bench.asked or not isinstance(present, float | int) or highest <= limit:
         return None
     units = np.arange(bench.n_units, dtype=np.int64)
     worst = np.sort(np.argsort(-np.asarray(bench.once(leave_one_out.table)["dtp_upper"]), kind="stable")[:100]).astype(

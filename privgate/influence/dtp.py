@@ -16,20 +16,27 @@ from privgate.statistics import paired
 
 Float = NDArray[np.float64]
 
-#: metric -> (value, low, high) columns of the per-unit table
-_COLUMNS = {"dtp": ("dtp_lower", "dtp_lower", "dtp_upper"), "pdtp": ("pdtp", "pdtp_low", "pdtp_high")}
 
+def every_query(bench: Bench, request: Request) -> Measurement:
+    """Return DTP of the model, aggregated over units as the rule asks.
 
-def measure(bench: Bench, request: Request) -> Measurement:
-    """Return ``dtp`` or ``pdtp`` of the model, aggregated over units as the rule asks.
-
-    ``low`` is a change at a query that was really evaluated; ``high`` of ``dtp`` is a theorem's bound, of ``pdtp`` the
-    value plus its error. Infinity is a value: a unit whose retraining failed, or no certificate.
+    ``low`` is a change at a query that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a unit
+    whose retraining failed, or no certificate.
     """
+    return _measured(bench, request, ("dtp_lower", "dtp_lower", "dtp_upper"), proven=True)
+
+
+def direct_queries(bench: Bench, request: Request) -> Measurement:
+    """Return PDTP of the model, aggregated over units as the rule asks; the interval is the value's error."""
+    return _measured(bench, request, ("pdtp", "pdtp_low", "pdtp_high"), proven=False)
+
+
+def _measured(bench: Bench, request: Request, columns: tuple[str, str, str], *, proven: bool) -> Measurement:
+    """Return the aggregate of the columns for value, lower and upper limit; ``proven`` where theorems limit it."""
     records = bench.once(leave_one_out.table)
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
-    value, low, high = (np.asarray(records[name], dtype=np.float64) for name in _COLUMNS[request.metric])
+    value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
     found = _aggregated(request, value, low, high, bench.n_units)
     where = str(records["unit"][found.where]) if found.where >= 0 else ""
     return Measurement(
@@ -38,17 +45,17 @@ def measure(bench: Bench, request: Request) -> Measurement:
         found.low,
         found.high,
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
-        kind=_kind(bench, found, request.metric),
+        kind=_kind(bench, found, proven=proven),
         confidence=_confidence(found.confidence, 0.95 if bench.random_training else None),
         n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
         population=bench.n_units,
         where=where,
-        assumptions=tuple(_assumptions(bench, request.metric)),
+        assumptions=tuple(_assumptions(bench, proven=proven)),
         behind=BehindInfluence(
             claim=found.claim,
             over_limit={str(t): int((low > t).sum()) for t in bench.thresholds},
             **_seeds(bench),
-            **({"why_no_certificate": _why_none(bench)} if request.metric == "dtp" else {}),
+            **({"why_no_certificate": _why_none(bench)} if proven else {}),
         ),
     )
 
@@ -83,13 +90,13 @@ def _confidence(sampled: float | None, trained: float | None) -> float | None:
     return round(1 - sum(wrong), 12) if wrong else None
 
 
-def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> Kind:
+def _kind(bench: Bench, found: aggregate.Aggregated, *, proven: bool) -> Kind:
     if bench.random_training:
         # a single seed measures the seed, not the person: it neither blocks nor approves
         return "confidence" if _paired(bench) > 1 else "point"
     if found.confidence is not None:
         return "confidence"
-    return "bound" if metric == "dtp" or found.low != found.high else "exact"
+    return "bound" if proven or found.low != found.high else "exact"
 
 
 def _seeds(bench: Bench) -> dict[str, Any]:
@@ -101,7 +108,7 @@ def _seeds(bench: Bench) -> dict[str, Any]:
     return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
 
 
-def _assumptions(bench: Bench, metric: str) -> list[str]:
+def _assumptions(bench: Bench, *, proven: bool) -> list[str]:
     declared = torch_nets.recipe_of(bench.subject)
     keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
@@ -111,7 +118,7 @@ def _assumptions(bench: Bench, metric: str) -> list[str]:
     elif bench.seed_control is not None:
         compared = bench.seed_control.compared
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
-    if metric == "pdtp":
+    if not proven:
         said.append("direct queries only: each unit is asked about with its own features")
     else:
         said += [a for note in bench.once(leave_one_out.certificate_notes) for a in note.assumptions]

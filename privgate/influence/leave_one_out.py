@@ -24,6 +24,7 @@ from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
 from privgate.influence import indirect, modes, on_edges
+from privgate.run.needs import Need
 from privgate.run.run import Bench
 from privgate.statistics import leakage, paired
 from privgate.subject import released
@@ -104,7 +105,7 @@ def worth_more_seeds(bench: Bench) -> bool:
     """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
     limits = bench.limits
     within = limits.max_retrains is None or len(bench.once(chosen_units)) * len(bench.more_seeds) <= limits.max_retrains
-    asked = bool(bench.asked & {"pdtp", "table"})  # the upper limit of dtp is a theorem's
+    asked = Need.UPPER_LIMIT in bench.asked  # the upper limit of dtp is a theorem's
     return bool(bench.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
 
 
@@ -178,7 +179,7 @@ def over_all_queries(bench: Bench) -> tuple[Float, Float, IndirectQueries | None
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(lost | (not bench.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
-    if "dtp" in bench.asked:
+    if Need.EVERY_QUERY in bench.asked:
         lower, searched = indirect.raised(bench, found.units, direct["pdtp"], lower, upper)
     return lower, upper, searched
 

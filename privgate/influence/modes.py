@@ -7,6 +7,7 @@ the same largest value for less; ``screen`` can block but never approve.
 from privgate import families
 from privgate.evidence import ModeUsed, Request
 from privgate.families.screen import MODELS, SHARE
+from privgate.run.needs import Need
 from privgate.run.run import Bench, Mode
 
 AGAIN = "check with --mode all"
@@ -47,7 +48,7 @@ def note(bench: Bench) -> str:
             f"{SHARE:.0%} are retrained; it can block, and end inconclusive at best"
         )
     if bench.once(used) == "max":
-        less_sharp = "; dtp's theorems are less sharp for those" if "dtp" in bench.asked else ""
+        less_sharp = "; dtp's theorems are less sharp for those" if Need.EVERY_QUERY in bench.asked else ""
         return (
             "mode max: only people who could hold the largest PDTP are measured closely, the others only bounded"
             + less_sharp
@@ -62,11 +63,11 @@ def note(bench: Bench) -> str:
     return ""
 
 
-def refusal(bench: Bench, request: Request) -> str:
-    """Return why this run cannot answer a request; empty if it can."""
-    if request.metric not in ("dtp", "pdtp", "table") or bench.once(used) == "all":
+def refusal(bench: Bench, request: Request, needs: frozenset[Need]) -> str:
+    """Return why this run cannot answer a request that needs these things; empty if it can."""
+    if Need.LEAVE_ONE_OUT not in needs or bench.once(used) == "all":
         return ""
-    if request.metric == "table":
+    if Need.EVERYBODY in needs:
         what = "a suite over the per-unit table"
     elif bench.once(used) == "max":
         what = _EVERYBODY.get(str(request.option("aggregate", "max")), "")

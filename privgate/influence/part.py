@@ -2,6 +2,7 @@
 
 from privgate.evidence import CertificatesCompared, InfluencePart
 from privgate.influence import as_published, leave_one_out
+from privgate.run.needs import Need
 from privgate.run.run import Bench
 
 
@@ -22,5 +23,5 @@ def part(bench: Bench) -> InfluencePart | None:
         if witness is None
         else CertificatesCompared(units=len(witness.seen), questions=witness.questions),
         indirect_queries=bench.once(leave_one_out.over_all_queries)[2],
-        as_published=as_published.rows(bench) if "dtp" in bench.asked else (),
+        as_published=as_published.rows(bench) if Need.EVERY_QUERY in bench.asked else (),
     )

@@ -26,22 +26,8 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Index = NDArray[np.int64]
 
-#: figures of an attack that a rule may ask for
-METRICS = ("attack_accuracy", "attack_advantage", "attack_tpr")
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
 STAND_INS = 4
-
-
-def known(metric: str) -> None:
-    """Refuse a metric that is not a figure of an attack.
-
-    Raises
-    ------
-    MeasurementError
-        It would be answered with another figure.
-    """
-    if metric not in METRICS:
-        raise MeasurementError(f"no attack is measured by {metric!r}; known: {', '.join(METRICS)}")
 
 
 @dataclass(frozen=True, eq=False)

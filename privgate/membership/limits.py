@@ -1,6 +1,7 @@
 """Confidence limits of what an attack achieves against one target model; the threshold is fixed before the trials."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.random import Generator
@@ -12,6 +13,14 @@ from privgate.statistics.roc import Decisions, checked, tpr_at_fpr
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
+
+
+class Figure(StrEnum):
+    """What an attack achieves, as one number."""
+
+    ACCURACY = "balanced accuracy"
+    ADVANTAGE = "TPR less FPR"
+    MEMBERS_FOUND = "TPR at an FPR"
 
 
 @dataclass(frozen=True, slots=True)

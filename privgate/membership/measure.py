@@ -1,4 +1,4 @@
-"""The metrics ``attack_accuracy``, ``attack_advantage`` and ``attack_tpr``: what attacks achieve, with limits."""
+"""What attacks achieve, with limits: accuracy, advantage, and members found at a low rate of false accusations."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,8 +7,8 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.membership import board as boards
 from privgate.membership import limits, single_records, told
-from privgate.membership.board import Attacked, Attempt, cells, known
-from privgate.membership.limits import Limits
+from privgate.membership.board import Attacked, Attempt, cells
+from privgate.membership.limits import Figure, Limits
 from privgate.run.run import Bench
 
 Bool = NDArray[np.bool_]
@@ -25,7 +25,22 @@ ASSUMPTIONS = (
 )
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def accuracy(bench: Bench, request: Request) -> Measurement:
+    """Return the balanced accuracy of an attack, or of the best of all; see ``measure``."""
+    return measure(bench, request, Figure.ACCURACY)
+
+
+def advantage(bench: Bench, request: Request) -> Measurement:
+    """Return an attack's true-positive rate less its false-positive rate; see ``measure``."""
+    return measure(bench, request, Figure.ADVANTAGE)
+
+
+def members_found(bench: Bench, request: Request) -> Measurement:
+    """Return an attack's true-positive rate at the false-positive rate ``at_fpr``; see ``measure``."""
+    return measure(bench, request, Figure.MEMBERS_FOUND)
+
+
+def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
     ``low`` and ``high`` each err with probability at most 1 - confidence: ``low`` over everything that was searched
@@ -38,38 +53,37 @@ def measure(bench: Bench, request: Request) -> Measurement:
     MeasurementError
         No candidates, too few people, no shadow models, or the attack did not run.
     """
-    known(request.metric)
     if request.option("scope", "model") == "record":
-        return single_records.measure(bench, request)
+        return single_records.measure(bench, request, figure)
     board = bench.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     where = cells(board, str(request.option("scope", "model")), request.option("group"))
     if not where:
         raise MeasurementError("no class or group holds a training record")
     ran = [a for a in attempts if not a.problem]
-    found = searched(board, ran, where, request)
+    found = searched(board, ran, where, request, figure)
     told.note(board, attempts, float(request.option("confidence", 0.95)))
     return summarized(request, found, board, [a for a in attempts if a.problem], where)
 
 
 def searched(
-    board: Attacked, ran: list[Attempt], where: dict[str, Bool], request: Request
+    board: Attacked, ran: list[Attempt], where: dict[str, Bool], request: Request, figure: Figure
 ) -> list[tuple[str, str, Limits]]:
     """Return (attack, class or group, limits) of everything that was tried."""
     alpha = 1 - float(request.option("confidence", 0.95))
-    per_attack = 1 if request.metric == "attack_tpr" else 2
+    per_attack = 1 if figure is Figure.MEMBERS_FOUND else 2
     tries = len(ran) * len(where) * per_attack
     found: list[tuple[str, str, Limits]] = []
     for attempt in ran:
         for cell, who in where.items():
-            if request.metric == "attack_tpr":
+            if figure is Figure.MEMBERS_FOUND:
                 got = [_tpr(board, attempt, who, request, low_alpha=alpha / tries, high_alpha=alpha)]
             else:
                 got = [
                     limits.balanced_accuracy(d, low_alpha=alpha / tries, high_alpha=alpha)
                     for d in board.decisions(attempt, who)
                 ]
-            if request.metric == "attack_advantage":
+            if figure is Figure.ADVANTAGE:
                 got = [limits.as_advantage(g) for g in got]
             found += [(attempt.attack.name, cell, g) for g in got]
     return found

@@ -10,7 +10,8 @@ from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.families.retrained import Shadows, Status
 from privgate.membership import board as boards
 from privgate.membership import limits
-from privgate.membership.board import Attacked, Attempt, known
+from privgate.membership.board import Attacked, Attempt
+from privgate.membership.limits import Figure
 from privgate.run import pool as pools
 from privgate.run import shadows
 from privgate.run.pool import Pool
@@ -49,7 +50,7 @@ def correct(board: Attacked, attempt: Attempt, targets: Shadows) -> tuple[Float,
     return scores, targets.masks[live][:, board.rows[board.first]]
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
     """Return what attacks achieve on the training record at greatest risk, over independent target models.
 
     ``low`` holds over all records and attacks together (Holm's first step), ``high`` is an intersection-union test over
@@ -60,7 +61,6 @@ def measure(bench: Bench, request: Request) -> Measurement:
     MeasurementError
         An attack did not run, or there are too few target models for the rate that was asked for.
     """
-    known(request.metric)
     board = bench.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     ran = [a for a in attempts if not a.problem]
@@ -75,7 +75,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         scores, inside = correct(board, attempt, targets)
         count = len(scores)
         scores, inside = scores[:, people], inside[:, people]
-        if request.metric == "attack_tpr":
+        if figure is Figure.MEMBERS_FOUND:
             rng = bench.generator(f"ties of {attempt.attack.name} on targets")
             got = [
                 _tpr(limits.untied(scores[:, j], rng), inside[:, j], request, alpha, tries) for j in range(len(people))
@@ -86,7 +86,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
             lows = lower_limit(right, count, alpha=alpha / tries)
             highs = upper_limit(right, count, alpha=alpha)
             values = right / count
-        if request.metric == "attack_advantage":
+        if figure is Figure.ADVANTAGE:
             lows, highs, values = 2 * lows - 1, 2 * highs - 1, 2 * values - 1
         low, high = max(low, float(lows.max())), max(high, float(highs.max()))
         if values.max() > value:

@@ -109,15 +109,9 @@ def note(bench: Bench, precondition: Precondition) -> None:
         bench.preconditions.append(precondition)
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
-    """Return ``dp_epsilon`` or ``dp_attack_accuracy_bound``."""
+def epsilon(bench: Bench, request: Request) -> Measurement:
+    """Return the epsilon that the observed guarantee has at the delta asked for."""
     rests = standing(bench, request)
-    if request.metric == "dp_epsilon":
-        return _epsilon(bench, rests, request)
-    return _accuracy(bench, rests, request)
-
-
-def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
     delta = float(request.option("delta"))
     found = rests.guarantee(delta, request.option("adjacency"))
     seen = rests.observation
@@ -148,7 +142,9 @@ def held_delta(rests: Standing, found: Guarantee) -> float:
     return 0.0 if rests.pure else found.delta
 
 
-def _accuracy(bench: Bench, rests: Standing, request: Request) -> Measurement:
+def attack_accuracy(bench: Bench, request: Request) -> Measurement:
+    """Return the accuracy that no attack exceeds under the observed guarantee."""
+    rests = standing(bench, request)
     prior = float(request.option("prior"))
     words, value = _best_accuracy(rests, prior)
     _fill_table(bench, rests.guarantee(report_delta(rests)), str(rests.claim.adjacency), prior)

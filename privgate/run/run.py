@@ -9,6 +9,7 @@ import numpy as np
 from privgate import digest
 from privgate.errors import UsageError
 from privgate.evidence import Precondition, SeedControl
+from privgate.run.needs import Need
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -82,8 +83,8 @@ class Bench:
         A limit that blocks as soon as one unit is surely above it, nats; infinity if no rule sets one.
     thresholds : tuple of float
         Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
-    asked : frozenset of str
-        Metrics that the policy asks for: what nobody asks for is not searched for.
+    asked : frozenset of Need
+        What the metrics of the policy need: what nobody asks for is not searched for.
     suites : mapping
         Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
     cannot_conclude : tuple of str
@@ -105,7 +106,7 @@ class Bench:
     more_seeds: tuple[int | None, ...] = ()
     refuting: float = float("inf")
     thresholds: tuple[float, ...] = ()
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[Need] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()
     single_median: float | None = None

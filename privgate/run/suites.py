@@ -197,7 +197,7 @@ def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
     )
     context = gx.get_context(mode="ephemeral", project_config=config)
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("table")
+    asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("units")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": frame})
     found: list[dict[str, Any]] = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
     return found

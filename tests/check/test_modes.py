@@ -236,7 +236,7 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
     assert planning.first_engine(bench).name == "refit"
     assert bench.once(modes.used) == "all"
     assert len(bench.once(leave_one_out.chosen_units)) == 7
-    _, said = planning.make(bench, {"pdtp"})
+    _, said = planning.make(bench)
     assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
     assert any("7 retrains" in s for s in said)
     (never,) = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).cannot_conclude
@@ -249,9 +249,9 @@ def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
     subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y))
     bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
     bench.seeds, bench.more_seeds = (1, 2), tuple(range(75))
-    _, said = planning.make(bench, {"pdtp"})
+    _, said = planning.make(bench)
     assert any(f"{75 * N} retrains in all" in s for s in said)
 
     bench.limits = Limits(max_retrains=2 * N)
-    _, said = planning.make(bench, {"pdtp"})
+    _, said = planning.make(bench)
     assert any("75 seeds, which an approval needs, are not within the budget" in s for s in said)

@@ -27,7 +27,7 @@ def section(doc: ReportDocument) -> Section | None:
         return Section("units", "Risk of each person", _of_some(doc, units, limit))
     figures = units.figures
     blocks: list[Block] = [Facts(_facts(units))]
-    shown: list[FigureName] = [figure] if figure == "pdtp" else [figure, "pdtp"]
+    shown: list[FigureName] = list(dict.fromkeys((figure, "pdtp")))
     # the largest change seen is often the direct one: one drawing then says both
     shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]

@@ -1,0 +1,71 @@
+"""A metric's name stands in its rule's file; all other code asks the metric."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import privgate
+from privgate.evidence import COLUMNS
+from privgate.policy import rules
+from privgate.policy.rules import METRICS
+
+PACKAGE = Path(privgate.__file__).parent
+RULES = Path(rules.__file__).parent
+#: words of the page's HTML that are spelled like a metric
+HTML = {("table", "report/blocks.py")}
+
+
+def pages(tree: ast.AST) -> set[int]:
+    """Return the docstrings of a module and of what it defines."""
+    homes = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, homes) and node.body]
+    return {id(statement.value) for statement in first if isinstance(statement, ast.Expr)}
+
+
+def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of every text that is a metric's name.
+
+    A column of the per-unit table may have a metric's name; it is one unless it is compared, or listed among metrics.
+    """
+    quiet = pages(tree)
+    above = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Constant) and node.value in METRICS) or id(node) in quiet:
+            continue
+        home = above[id(node)]
+        listed = isinstance(home, ast.Tuple | ast.List | ast.Set) and all(
+            isinstance(one, ast.Constant) and one.value in METRICS for one in home.elts
+        )
+        if node.value not in COLUMNS or listed or isinstance(home, ast.Compare):
+            yield node.lineno, node.value
+
+
+def test_a_metric_is_named_in_its_own_file_only():
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        where = str(path.relative_to(PACKAGE))
+        for line, name in named(ast.parse(path.read_text(encoding="utf-8"))):
+            if path != RULES / f"{name}.py" and (name, where) not in HTML:
+                found[f"{where}:{line}"] = name
+
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("code", "seen"),
+    [
+        ('x = row["pdtp"]', []),
+        ('{"pdtp": 1.0}', []),
+        ('shown = ("pdtp", "dtp_lower")', []),
+        ('finding.metric == "pdtp"', ["pdtp"]),
+        ('finding.metric in ("dtp", "pdtp")', ["dtp", "pdtp"]),
+        ('bench.asked & {"pdtp"}', ["pdtp"]),
+        ('{"dtp": 1}', ["dtp"]),
+        ('"""The metric ``dtp``."""', []),
+        ('f("table")', ["table"]),
+    ],
+)
+def test_what_is_seen_as_a_name(code, seen):
+    assert sorted(name for _, name in named(ast.parse(code))) == seen
