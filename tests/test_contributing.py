@@ -102,7 +102,7 @@ def attack(copy: Copy) -> None:
 
 
 def certificate(copy: Copy) -> None:
-    copy.add(("class MultinomialNB:", "class Novelty:"), ('name = "multinomial_nb"', 'name = "novelty"'))
+    copy.add(("class MultinomialNB(", "class Novelty("), ('name = "multinomial_nb"', 'name = "novelty"'))
     copy.write(
         copy.row.catalogue,
         before(
