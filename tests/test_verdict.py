@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.errors import ExitCode
-from privgate.evidence import Evidence, Measurement, Precondition, Request
+from privgate.evidence import (
+    BehindInfluence,
+    BehindMembership,
+    ClaimsPart,
+    Evidence,
+    Measurement,
+    Observation,
+    Precondition,
+    Request,
+    RunPart,
+)
 from privgate.verdict import Finding, Outcome, Verdict, worst
 
 OUTCOMES = st.sampled_from(list(Outcome))
@@ -56,7 +67,9 @@ def test_every_ending_has_its_own_code():
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.1])
 def test_measurements_and_findings_survive_json_with_infinities(number):
     request = Request.of("dtp", aggregate="max", q=None)
-    measured = Measurement(request, number, number, number, detail={"a": [1]}, assumptions=("x",))
+    measured = Measurement(
+        request, number, number, number, behind=BehindInfluence(registered_worst=number), assumptions=("x",)
+    )
     found = Finding("r", "t", Outcome.FAILED, "m", value=number, high=number)
 
     text = json.dumps([measured.payload(), found.payload()], allow_nan=False)
@@ -64,6 +77,7 @@ def test_measurements_and_findings_survive_json_with_infinities(number):
 
     assert again[0].request == request
     assert np.array_equal([again[0].value, again[1].value, again[1].high], [number] * 3, equal_nan=True)
+    assert np.array_equal(again[0].behind.registered_worst, number, equal_nan=True)
 
 
 def test_evidence_survives_json_without_its_table():
@@ -73,14 +87,66 @@ def test_evidence_survives_json_without_its_table():
         (Precondition("reproduces", "passed", "it does", {"worst": float("inf")}),),
         {request: Measurement(request, 1.0, 1.0, 1.0)},
         {"unit": np.array(["a"])},
-        {"curve": np.arange(3)},
+        run=RunPart(cannot_conclude=("never",), single_median=math.nan),
+        claims=ClaimsPart(observation=Observation(spends=((0.5, 0.0),))),
     )
     again = Evidence.from_payload(json.loads(json.dumps(evidence.payload(), allow_nan=False)))
 
     assert again.measurements == {request: evidence.measurements[request]}
     assert again.preconditions[0].name == "reproduces"
-    assert again.detail == {"curve": [0, 1, 2]}
+    assert again.run.cannot_conclude == ("never",)
+    assert math.isnan(again.run.single_median)
+    assert (again.influence, again.claims.observation.spends) == (None, ((0.5, 0.0),))
     assert not again.records
+
+
+def stored(**more):
+    request = Request.of("pdtp", aggregate="max")
+    number = Measurement(request, 1.0, 1.0, 1.0, n=3, population=3, behind=BehindInfluence(paired_seeds=2))
+    found = Evidence({"name": "m"}, (), {request: number}).payload()
+    return found | more
+
+
+def changed(**numbers):
+    (number,) = stored()["measurements"]
+    return stored(measurements=[number | numbers])
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (changed(low="small"), "measurements.0.low: Input should be a valid number"),
+        (changed(low=None), "measurements.0.low: Input should be a valid number"),
+        (changed(kind="sure"), "measurements.0.kind: Input should be 'exact', 'bound', 'confidence' or 'point'"),
+        (changed(detail={}), "measurements.0.detail: Unexpected keyword argument"),
+        (changed(behind={"paired_seeds": "many"}), "measurements.0.behind.BehindInfluence.paired_seeds"),
+        (changed(behind={"paired_seeds": 2, "searched": 9}), "measurements.0.behind"),
+        (stored(run={"seeds": {"compared": 11}}), "run.seeds.dependent: Field required"),
+        (stored(run={"isolation": "none", "approved": True}), "run.approved: Extra inputs are not permitted"),
+        (stored(records={"pdtp": [0.0]}), "records: Extra inputs are not permitted"),
+        ({k: v for k, v in stored().items() if k != "run"}, "an earlier version of privgate wrote this evidence"),
+    ],
+)
+def test_evidence_that_nobody_wrote_so_is_refused_in_one_sentence(payload, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as refused:
+        Evidence.from_payload(payload)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_stands_behind_a_number_speaks_of_its_own_question_only():
+    foreign = BehindInfluence(paired_seeds=75)
+
+    assert BehindMembership.of(foreign).shadow_models == 0
+    assert BehindInfluence.of(None).paired_seeds == 0
+    assert BehindInfluence.of(foreign) is foreign
+    assert foreign.payload() == {"paired_seeds": 75}
+
+
+@pytest.mark.parametrize("field", ["run", "behind"])
+def test_parts_of_the_evidence_are_not_changed_afterwards(field):
+    part = {"run": RunPart(), "behind": BehindInfluence()}[field]
+    with pytest.raises(ValueError, match="frozen"):
+        setattr(part, next(iter(type(part).model_fields)), None)
 
 
 def test_equal_requests_are_one_request():

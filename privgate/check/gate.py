@@ -5,15 +5,29 @@ import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from privgate.check import plan as planning
 from privgate.check import questions, remedies
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence import Evidence, Measurement, Precondition, Request
-from privgate.influence import as_published, leave_one_out, modes
+from privgate.evidence import (
+    AgainstPdtp,
+    AttackResult,
+    ClaimsPart,
+    Evidence,
+    Measurement,
+    Precondition,
+    Request,
+    RunPart,
+    RunTrace,
+    SeedControl,
+)
+from privgate.influence import leave_one_out, modes
+from privgate.influence import part as influence
+from privgate.membership import board as boards
+from privgate.membership import told
 from privgate.policy import Policy
 from privgate.policy.rules import METRICS
 from privgate.run import controls, serving
@@ -73,31 +87,60 @@ def evaluate(
 
 def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
-    for why in bench.detail["cannot_conclude"]:
+    for why in bench.cannot_conclude:
         tell(why)
     checked = check_preconditions(bench, policy)
     stopped = [p for p in checked if p.name in STOPPERS and stops(p)]
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
+    planned = None
     if not stopped:
-        bench.detail["plan"], said = planning.make(bench, {r.metric for r in requests})
+        planned, said = planning.make(bench, {r.metric for r in requests})
         for sentence in said:
             tell(sentence)
     measurements = {request: _measure(bench, request, stopped) for request in requests}
-    if "dp" in bench.detail:
-        from privgate.privacy_claims.measure import confront
-
-        confront(bench.detail)
+    attacks = told.part(bench, against_pdtp(bench))
     records = dict(bench.once(leave_one_out.table)) if bench.made(leave_one_out.table) else {}
-    if records and "dtp" in bench.asked:
-        bench.detail["as_published"] = as_published.rows(bench)
-    bench.detail["remedies"] = remedies.steps(bench)
     return Evidence(
         subject=identity(bench.subject),
         preconditions=(*checked, *bench.preconditions, *leave_one_out.ranked_only(bench)),
         measurements=measurements,
         records=records,
-        detail={**bench.detail, "trace": trace(bench)},
+        run=RunPart(
+            mode=modes.told(bench),
+            cannot_conclude=bench.cannot_conclude,
+            plan=planned,
+            single_median=bench.single_median,
+            seeds=_seeds(bench),
+            next_steps=remedies.steps(bench),
+            trace=trace(bench),
+        ),
+        influence=influence.part(bench),
+        membership=attacks,
+        claims=_claims(bench, () if attacks is None else attacks.attacks),
     )
+
+
+def _seeds(bench: Bench) -> SeedControl | None:
+    """Return what the controls say of seeds, and how many were used in the end."""
+    found = bench.seed_control
+    return found.model_copy(update={"paired": len(bench.seeds)}) if found is not None and found.dependent else found
+
+
+def against_pdtp(bench: Bench) -> AgainstPdtp | None:
+    """Return attacks set against PDTP, where both were measured and everybody closely."""
+    if bench.once(modes.used) != "all" or not bench.made(boards.run) or not bench.made(leave_one_out.table):
+        return None
+    from privgate.membership import rotation
+
+    return rotation.against_pdtp(bench.once(boards.run), bench.once(leave_one_out.table))
+
+
+def _claims(bench: Bench, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
+    if bench.subject.recipe.payload["dp"] is None:
+        return None
+    from privgate.privacy_claims import measure
+
+    return measure.part(bench, attacks)
 
 
 def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
@@ -110,7 +153,7 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
         "waivers": [w.payload() for w in judged.waivers],
     }
     if not verdict.outcome.releases:
-        detail["next_steps"] = list(evidence.detail.get("remedies", ()))
+        detail["next_steps"] = [step.payload() for step in evidence.run.next_steps]
     if verdict.approved:
         last = dt.datetime.combine(judged.expires, dt.time(23, 59, 59), dt.UTC)
         detail["expires"] = last.isoformat(timespec="seconds")
@@ -130,8 +173,7 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | 
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     never += [f"{rule.name}: {why}" for rule in policy.rules if (why := modes.refusal(bench, rule.request()))]
-    bench.detail["cannot_conclude"] = [*modes.never(bench), *never]
-    bench.detail["mode"] = modes.payload(bench)
+    bench.cannot_conclude = (*modes.never(bench), *never)
     return bench
 
 
@@ -141,13 +183,13 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> l
     Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
     """
     bench = prepare(policy, subject, fleet=fleet, limits=limits)
-    controls.choose_seeds(bench)
+    seeds = controls.choose_seeds(bench)
     _, said = planning.make(bench, {rule.request().metric for rule in policy.rules})
     before = (
         f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
         f"to {MORE} more where single records seem ignored"
     )
-    return [*bench.detail["cannot_conclude"], str(bench.detail["seeds"]["note"]), before, *said]
+    return [*bench.cannot_conclude, seeds.note, before, *said]
 
 
 def named(policy: Policy) -> dict[str, Any]:
@@ -222,10 +264,10 @@ def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Mea
             "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
             "without this rule"
         )
-        return Measurement(request, problem=problem, detail={"applicable": False})
+        return Measurement(request, problem=problem, applicable=False)
     if stopped:
         why = f"not measured, because {stopped[0].message}"
-        return Measurement(request, problem=why, detail={"stopped_by": stopped[0].name})
+        return Measurement(request, problem=why, stopped_by=stopped[0].name)
     try:
         return questions.measure(bench, request)
     except MeasurementError as exc:
@@ -251,21 +293,21 @@ def identity(subject: Subject) -> Mapping[str, Any]:
     }
 
 
-def trace(bench: Bench) -> dict[str, Any]:
+def trace(bench: Bench) -> RunTrace:
     """Return what a reader needs to run this again."""
     import numpy as np
     import sklearn
 
-    return {
-        "versions": {
+    return RunTrace(
+        versions={
             "privgate": __version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
             "scikit-learn": sklearn.__version__,
         },
-        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "command": " ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
-        "seeds": list(bench.seeds),
-        "training_calls": bench.fleet.calls,
-        "digests": dict(bench.subject.digests),
-    }
+        system=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        command=" ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
+        seeds=bench.seeds,
+        training_calls=bench.fleet.calls,
+        digests=dict(bench.subject.digests),
+    )

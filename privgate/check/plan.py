@@ -1,12 +1,12 @@
 """The cost of a check before it starts: which engine answers, how many trainings, how long, how much memory."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from privgate import families
 from privgate.errors import MeasurementError
+from privgate.evidence import TrainingPlan
 from privgate.families import screen
 from privgate.families.engine import Cost, Engine
 from privgate.families.retrained import Index
@@ -32,8 +32,8 @@ def cost_of(bench: Bench, units: Index) -> Cost:
     return first_engine(bench).cost(bench.subject, units, bench.seeds, mode=bench.once(modes.used))
 
 
-def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the plan as JSON values and as sentences; a few trainings are timed, and remembered.
+def make(bench: Bench, metrics: Iterable[str]) -> tuple[TrainingPlan, list[str]]:
+    """Return the plan as numbers and as sentences; a few trainings are timed, and remembered.
 
     Parameters
     ----------
@@ -43,17 +43,14 @@ def make(bench: Bench, metrics: Iterable[str]) -> tuple[dict[str, Any], list[str
         What the policy's rules ask for.
     """
     wanted = set(metrics)
-    found: dict[str, Any] = {"retrains": 0, "leave_one_out": 0, "ranking": 0, "shadows": 0, "seconds": 0.0}
     said: list[str] = []
-    if wanted & set(LEAVE_ONE_OUT):
-        _leave_one_out(bench, found, said)
+    found = _leave_one_out(bench, said) if wanted & set(LEAVE_ONE_OUT) else TrainingPlan(retrains=0)
+    shadows = 0
     if wanted & set(SHADOWS):
-        found["shadows"] = bench.limits.shadow_models
+        shadows = bench.limits.shadow_models
         said.append(f"attacks: up to {bench.limits.shadow_models} shadow models on random halves of the pool")
     watched = _differential_privacy(bench, wanted, said)
-    found["retrains"] = found["leave_one_out"] + found["ranking"] + found["shadows"] + watched
-    found["cannot_conclude"] = list(bench.detail.get("cannot_conclude", ()))
-    return found, said
+    return found.model_copy(update={"retrains": found.retrains + shadows + watched, "shadows": shadows}), said
 
 
 def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> int:
@@ -75,7 +72,8 @@ def _differential_privacy(bench: Bench, wanted: set[str], said: list[str]) -> in
     return count
 
 
-def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None:
+def _leave_one_out(bench: Bench, said: list[str]) -> TrainingPlan:
+    """Return the trainings that leave units out or rank them, and say so."""
     engine, n = first_engine(bench), bench.n_units
     sample = bench.once(leave_one_out.chosen_units)
     cost = cost_of(bench, sample)
@@ -91,24 +89,25 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
     said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
     if cost.fits == 0:
         memory = f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes else ""
-        found["seconds"] += cost.cpu_seconds
         said.append(
             f"no retraining but the re-check of about 65 units; about {max(cost.cpu_seconds, 0.1):.1f} s{memory}"
         )
-        return
+        return TrainingPlan(retrains=0, seconds=cost.cpu_seconds)
+    ranking = 0
     if bench.once(modes.used) == "screen":
         sample = sample[: screen.retrained(len(sample))]
-        found["ranking"] = screen.MODELS
+        ranking = screen.MODELS
         said.append(f"ranking: {screen.MODELS} shadow models; then the {len(sample)} people at the top are retrained")
-    found["leave_one_out"] = len(sample) * len(bench.seeds)
+    left_out = len(sample) * len(bench.seeds)
+    planned = TrainingPlan(retrains=left_out + ranking, leave_one_out=left_out, ranking=ranking)
     try:
         fits = plan.leave_out_fits(bench.subject, np.asarray(sample), bench.seeds)
         estimate = plan.estimate(bench.subject, fits, bench.fleet)
     except MeasurementError as exc:
         said.append(f"the cost is unknown: {exc}")
-        return
+        return planned
     # a shadow model is trained on half of the data: it takes one training at most
-    found["seconds"] += estimate.wall_seconds + found["ranking"] * estimate.seconds_each / estimate.workers
+    seconds = estimate.wall_seconds + ranking * estimate.seconds_each / estimate.workers
     said.append(estimate.sentence)
     if more:
         least = plan.span(len(sample) * len(bench.more_seeds) * estimate.seconds_each / estimate.workers)
@@ -121,3 +120,4 @@ def _leave_one_out(bench: Bench, found: dict[str, Any], said: list[str]) -> None
             f"{len(bench.more_seeds)} seeds, which an approval needs, are not within the budget: it can block, and end "
             f"inconclusive at best; give --seeds {len(bench.more_seeds)} to measure fewer people on all of them"
         )
+    return planned.model_copy(update={"seconds": seconds})

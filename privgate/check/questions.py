@@ -5,9 +5,7 @@ from importlib import import_module
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
-from privgate.influence import leave_one_out, modes
-from privgate.membership import board as boards
-from privgate.membership import rotation
+from privgate.influence import modes
 from privgate.policy.rules import METRICS, Metric
 from privgate.run.run import Bench
 
@@ -32,11 +30,4 @@ def measure(bench: Bench, request: Request) -> Measurement:
     metric = METRICS[request.metric]
     if why := modes.refusal(bench, request):
         raise MeasurementError(why)
-    found = measuring(metric)(bench, request)
-    both = bench.once(modes.used) == "all" and bench.made(boards.run) and bench.made(leave_one_out.table)
-    if both and "attack_against_pdtp" not in bench.detail:
-        # whichever was asked for first, the two are set against each other once both are there
-        bench.detail["attack_against_pdtp"] = rotation.against_pdtp(
-            bench.once(boards.run), bench.once(leave_one_out.table)
-        )
-    return found
+    return measuring(metric)(bench, request)

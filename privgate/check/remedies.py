@@ -7,6 +7,7 @@ import numpy as np
 
 from privgate.check.plan import first_engine
 from privgate.errors import MeasurementError
+from privgate.evidence import NextStep
 from privgate.families import bound as bounds
 from privgate.influence import leave_one_out, modes
 from privgate.run.run import Bench
@@ -19,39 +20,39 @@ from privgate.training.fit import Fit
 FACTORS = (2.0, 3.0, 5.0, 10.0, 20.0)
 
 
-def steps(bench: Bench) -> list[dict[str, str]]:
+def steps(bench: Bench) -> tuple[NextStep, ...]:
     """Return steps for the leave-one-out rules of a policy, cheapest first; empty where nothing is over a limit.
 
     Nothing is promised: an effect is what was computed for exactly this recipe and data.
     """
     if not bench.made(leave_one_out.table) or not bench.thresholds:
-        return []
+        return ()
     limit = min(bench.thresholds)
     records = bench.once(leave_one_out.table)
     over = int((np.asarray(records["dtp_lower" if "dtp" in bench.asked else "pdtp_low"]) > limit).sum())
     found = [_smooth_more(bench, limit), _remove(bench, over), _measure_all(bench)]
-    return [step for step in found if step]
+    return tuple(step for step in found if step is not None)
 
 
-def _remove(bench: Bench, over: int) -> dict[str, str]:
+def _remove(bench: Bench, over: int) -> NextStep | None:
     if not over:
-        return {}
+        return None
     engine, n = first_engine(bench), len(bench.once(leave_one_out.table)["unit"])
     each = engine.cost(bench.subject, np.arange(n, dtype=np.int64), bench.seeds)
     cost = f"about {max(each.cpu_seconds, 0.1):.1f} s a removal" if not each.fits else f"{each.fits} retrains a removal"
-    return {
-        "action": "remove the riskiest people from the training data (`privgate remove-risky`) and train again",
-        "effect": f"{over} of {n} are above the limit now; the largest risk can rise again after a removal, so it is "
+    return NextStep(
+        action="remove the riskiest people from the training data (`privgate remove-risky`) and train again",
+        effect=f"{over} of {n} are above the limit now; the largest risk can rise again after a removal, so it is "
         "recomputed each time",
-        "cost": cost,
-    }
+        cost=cost,
+    )
 
 
-def _measure_all(bench: Bench) -> dict[str, str]:
-    coverage = bench.detail.get("coverage", {})
-    missing = int(coverage.get("n_units", 0)) - int(coverage.get("n_measured", 0))
+def _measure_all(bench: Bench) -> NextStep | None:
+    coverage = leave_one_out.coverage(bench)
+    missing = coverage.n_units - coverage.n_measured
     if missing <= 0:
-        return {}
+        return None
     everybody = np.arange(bench.n_units, dtype=np.int64)
     how = "--mode all" if bench.once(modes.used) == "screen" else "no --budget and no --max-retrains"
     try:
@@ -59,21 +60,21 @@ def _measure_all(bench: Bench) -> dict[str, str]:
         cost = estimate.sentence
     except MeasurementError as exc:
         cost = f"unknown: {exc}"
-    return {
-        "action": f"measure everybody: {how}",
-        "effect": f"{missing} people who were not looked at are, and a rule on the largest value can be decided",
-        "cost": cost,
-    }
+    return NextStep(
+        action=f"measure everybody: {how}",
+        effect=f"{missing} people who were not looked at are, and a rule on the largest value can be decided",
+        cost=cost,
+    )
 
 
-def _smooth_more(bench: Bench, limit: float) -> dict[str, str]:
+def _smooth_more(bench: Bench, limit: float) -> NextStep | None:
     """Try more smoothing, where a theorem gives DTP without training: naive Bayes from counts."""
     subject = bench.subject
     estimator = subject.recipe.library_estimator
     present = getattr(estimator, "alpha", None)
     highest = float(np.max(bench.once(leave_one_out.table)["dtp_upper"]))
     if "dtp" not in bench.asked or not isinstance(present, float | int) or highest <= limit:
-        return {}
+        return None
     units = np.arange(bench.n_units, dtype=np.int64)
     worst = np.sort(np.argsort(-np.asarray(bench.once(leave_one_out.table)["dtp_upper"]), kind="stable")[:100]).astype(
         np.int64
@@ -82,19 +83,19 @@ def _smooth_more(bench: Bench, limit: float) -> dict[str, str]:
         other = with_parameter(subject, alpha=float(present) * factor)
         theorems = [c for c in bounds.applicable(other)[0] if not c.needs_retrained]
         if not theorems:
-            return {}
+            return None
         # the riskiest first: most factors that are too small are refused by a few units
         if bounds.bound(other, worst, None, limit=limit)[0].upper.max() > limit:
             continue
         largest = float(bounds.bound(other, units, None, limit=limit)[0].upper.max())
         if largest <= limit:
-            return {
-                "action": f"smooth more: alpha {present:g} becomes {present * factor:g}",
-                "effect": f"the largest influence on any answer falls from {highest:.3g} to {largest:.3g} nats"
+            return NextStep(
+                action=f"smooth more: alpha {present:g} becomes {present * factor:g}",
+                effect=f"the largest influence on any answer falls from {highest:.3g} to {largest:.3g} nats"
                 + _accuracy(bench, other),
-                "cost": "one training",
-            }
-    return {}
+                cost="one training",
+            )
+    return None
 
 
 def with_parameter(subject: Subject, **parameters: Any) -> Subject:

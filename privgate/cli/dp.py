@@ -252,16 +252,17 @@ def figures(*, out: Path, report: Path | None) -> int:
 
     With --report, also the curve of a checked model with the attacks that were measured on it.
     """
+    from privgate.evidence import Evidence
     from privgate.privacy_claims import figures as drawn
 
     made = drawn.draw(out)
     if report is not None:
         try:
             document = json.loads(report.read_text(encoding="utf-8"))
-            detail = document["evidence"]["detail"]
-        except (json.JSONDecodeError, KeyError, TypeError) as exc:
+            evidence = Evidence.from_payload(document["evidence"])
+        except (ValueError, KeyError, TypeError) as exc:
             raise UsageError(f"{report} is no report.json of privgate: {exc}") from exc
-        made.append(drawn.draw_report(detail, out))
+        made.append(drawn.draw_report(evidence, out))
     for path in made:
         click.echo(str(path))
     return 0

@@ -55,20 +55,25 @@ def audit(*, training: str, data: str, **o: Any) -> int:
         bench = Bench(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
         found = audits.run(bench, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
     broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
-    answer = {"epsilon_at_least": found.epsilon, "confidence": found.confidence, "broken": broken, **found.detail}
+    answer = {
+        "epsilon_at_least": found.epsilon,
+        "confidence": found.confidence,
+        "broken": broken,
+        **found.runs.payload(),
+    }
     if o["as_json"]:
         click.echo(json.dumps(answer, indent=1))
         return int(broken)
-    many, single = found.detail["many_runs"], found.detail["one_run"]
+    many, single = found.runs.many_runs, found.runs.one_run
     click.secho(
         f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})", bold=True
     )
     click.echo(
-        f"  many runs  {many['counted']} counted trainings: {many['misses']} misses, {many['false_alarms']} false "
-        f"alarms: {many['epsilon']:.4g}"
+        f"  many runs  {many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false "
+        f"alarms: {many.epsilon:.4g}"
     )
     if single is not None:
-        click.echo(f"  one run    {single['right']} of {single['guesses']} guesses right: {single['epsilon']:.4g}")
+        click.echo(f"  one run    {single.right} of {single.guesses} guesses right: {single.epsilon:.4g}")
     if broken:
         click.secho(f"  the claim of {o['epsilon']:g} is broken", fg="red")
     elif o["epsilon"] is not None:

@@ -35,11 +35,10 @@ class EvidenceDocument(EvidenceModel):
     subject: Mapping[str, Json] = Field(description="Names, digests and counts of what was judged.")
     preconditions: tuple[Precondition, ...] = Field(description="In the order in which they were checked.")
     measurements: tuple[Measurement, ...] = Field(description="One a request, in the order of the policy.")
-    detail: Mapping[str, Json] = Field(default_factory=dict)
-    run: RunPart = Field(default_factory=RunPart)
-    influence: InfluencePart | None = Field(default=None, description="null where no rule asked, or stopped before.")
-    membership: MembershipPart | None = Field(default=None, description="null where no rule asked, or stopped before.")
-    claims: ClaimsPart | None = Field(default=None, description="null where no rule asked, or stopped before.")
+    run: RunPart
+    influence: InfluencePart | None = Field(description="null where no rule asked, or stopped before.")
+    membership: MembershipPart | None = Field(description="null where no rule asked, or stopped before.")
+    claims: ClaimsPart | None = Field(description="null where no rule asked, or stopped before.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,6 @@ class Evidence:
     preconditions: tuple[Precondition, ...]
     measurements: Mapping[Request, Measurement]
     records: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    detail: Mapping[str, Json] = field(default_factory=dict)
     run: RunPart = field(default_factory=RunPart)
     influence: InfluencePart | None = None
     membership: MembershipPart | None = None
@@ -79,7 +77,6 @@ class Evidence:
             "subject": encode(self.subject),
             "preconditions": [encode(asdict(p)) for p in self.preconditions],
             "measurements": [m.payload() for m in self.measurements.values()],
-            "detail": encode(self.detail),
             **{name: None if part is None else part.payload() for name, part in parts.items()},
         }
 
@@ -92,6 +89,8 @@ class Evidence:
         ValueError
             A key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
         """
+        if "run" not in payload:
+            raise ValueError("an earlier version of privgate wrote this evidence; check the model again")
         try:
             told = EvidenceDocument.model_validate(payload)
         except ValidationError as exc:

@@ -1,6 +1,8 @@
 """The first question: how far leaving out one person moves an answer, and how that is known."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Self
 
 from pydantic import Field
 
@@ -40,6 +42,25 @@ class EngineShare(EvidenceModel):
         default_factory=dict,
         description="Reason to number of answered units without a model to compare with: infinite leakage.",
     )
+
+    @classmethod
+    def of(
+        cls,
+        engine: str,
+        asked: int,
+        answered: int,
+        why: Mapping[str, int] = MappingProxyType({}),
+        without_limit: Mapping[str, int] = MappingProxyType({}),
+    ) -> Self:
+        """Return the share of an engine that handed on whom it was asked about and did not answer."""
+        return cls(
+            engine=engine,
+            asked=asked,
+            answered=answered,
+            handed_on=asked - answered,
+            why=why,
+            without_limit=without_limit,
+        )
 
 
 class SeedNoise(EvidenceModel):

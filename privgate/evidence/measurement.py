@@ -116,7 +116,6 @@ class Measurement:
     where: str = ""
     problem: Annotated[str, Field(description="Why there is no number; never a pass.")] = ""
     assumptions: tuple[str, ...] = ()
-    detail: Mapping[str, Json] = field(default_factory=dict)
     applicable: Annotated[bool, Field(description="false: the question has no sense for such a model.")] = True
     stopped_by: Annotated[str, Field(description="Precondition that ended the run before this was measured.")] = ""
     behind: BehindInfluence | BehindMembership | BehindClaim | None = None
@@ -160,3 +159,8 @@ class Precondition:
     outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$")]
     message: str
     detail: Mapping[str, Json] = field(default_factory=dict)
+
+    def figure(self, name: str) -> float | None:
+        """Return one number of the detail; None where it has none of that name."""
+        found = self.detail.get(name)
+        return None if found is None else float(found)

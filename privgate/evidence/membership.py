@@ -1,6 +1,5 @@
 """The second question: whether an attack tells who was in the training data."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -127,7 +126,4 @@ class MembershipPart(EvidenceModel):
     null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
     against_pdtp: AgainstPdtp | None = Field(
         default=None, description="null where not both were measured, or not everybody closely."
-    )
-    removed_candidates: Mapping[str, int] = Field(
-        default_factory=dict, description="Why candidates take no part in trials, to how many."
     )

@@ -48,7 +48,7 @@ class NextStep(EvidenceModel):
 class RunTrace(EvidenceModel):
     """What a reader needs to run this again."""
 
-    versions: Mapping[str, str] = Field(description="Library to version.")
+    versions: Mapping[str, str] = Field(default_factory=dict, description="Library to version.")
     system: str = Field(default="", description="Operating system, processor, cores.")
     command: str = Field(default="", description="To run the check again; empty where no command line started it.")
     seeds: tuple[int | None, ...] = Field(default=(), description="Paired seeds of leave-one-out; null: the recipe's.")

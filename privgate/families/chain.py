@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Precondition
+from privgate.evidence import EngineShare, Precondition
 from privgate.families import catalogue, complement
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import Asker, recheck
@@ -18,39 +18,6 @@ from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
 Mode = Literal["all", "max", "screen"]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one engine answered of the units it was asked about.
-
-    Parameters
-    ----------
-    engine : str
-    asked, answered : int
-        Units; those asked and not answered were handed on to the next engine.
-    why : mapping reason -> units
-        Why they were handed on.
-    without_limit : mapping reason -> units
-        Answered units without a model to compare with, which count as infinite leakage.
-    """
-
-    engine: str
-    asked: int
-    answered: int
-    why: Mapping[str, int] = field(default_factory=dict)
-    without_limit: Mapping[str, int] = field(default_factory=dict)
-
-    def payload(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "engine": self.engine,
-            "asked": self.asked,
-            "answered": self.answered,
-            "handed_on": self.asked - self.answered,
-            "why": dict(self.why),
-            "without_limit": dict(self.without_limit),
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +33,14 @@ class Answered:
         answers were thrown away.
     declined : mapping engine -> sentence
         Why an engine was not used.
-    shares : tuple of Share
+    shares : tuple of EngineShare
         What each engine that was asked answered and handed on, in the order in which they were asked.
     """
 
     retrained: Retrained
     rechecks: tuple[Precondition, ...] = ()
     declined: Mapping[str, str] = field(default_factory=dict)
-    shares: tuple[Share, ...] = ()
+    shares: tuple[EngineShare, ...] = ()
 
 
 def leave_out(
@@ -133,7 +100,7 @@ def answer(
     """
     units = np.asarray(units, dtype=np.int64)
     rest, parts = units, list[Retrained]()
-    rechecks, declined, shares = list[Precondition](), dict[str, str](), list[Share]()
+    rechecks, declined, shares = list[Precondition](), dict[str, str](), list[EngineShare]()
     chain = catalogue.ALL if engines is None else engines
     for engine in chain:
         if not len(rest) and parts:
@@ -147,7 +114,7 @@ def answer(
             made, handed_on = screened(engine, asked) if by_rank else engine.answers(asked)
         except Declined as exc:
             declined[engine.name] = str(exc)
-            shares.append(Share(engine.name, len(rest), 0, {str(exc): len(rest)}))
+            shares.append(EngineShare.of(engine.name, len(rest), 0, {str(exc): len(rest)}))
             continue
         rounded = handed_on[:0]
         if engine.complements:
@@ -157,7 +124,9 @@ def answer(
             rechecks.append(checked)
             if checked.outcome != "passed":
                 declined[engine.name] = checked.message
-                shares.append(Share(engine.name, len(rest), 0, {"it disagreed with the training function": len(rest)}))
+                shares.append(
+                    EngineShare.of(engine.name, len(rest), 0, {"it disagreed with the training function": len(rest)})
+                )
                 continue
             if notes := engine.notes(subject):
                 rechecks[-1] = replace(checked, detail={**checked.detail, "notes": notes})
@@ -188,15 +157,15 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fle
 
 def _shares(
     engine: Engine, subject: Subject, rest: Index, made: Retrained, *, handed_on: Index, rounded: int
-) -> list[Share]:
+) -> list[EngineShare]:
     """Return what an engine answered and handed on; people who were only ranked are the ranking's, not the engine's."""
     ranked = int((made.status == Status.SCREENED).sum())
     why = _why(engine, subject, handed_on) | ({complement.WHY: rounded} if rounded else {})
     if not ranked:
-        return [Share(_name(engine, made), len(rest), len(made.units), why, _without_limit(made))]
+        return [EngineShare.of(_name(engine, made), len(rest), len(made.units), why, _without_limit(made))]
     why["they are not at the top of the ranking"] = ranked
-    first = Share(engine.name, len(rest), len(made.units) - ranked, why, _without_limit(made))
-    return [first, Share("screen", ranked, ranked)]
+    first = EngineShare.of(engine.name, len(rest), len(made.units) - ranked, why, _without_limit(made))
+    return [first, EngineShare.of("screen", ranked, ranked)]
 
 
 def _name(engine: Engine, made: Retrained) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.statistics.intervals import exceeding_limit, quantile_rank
+
 Float = NDArray[np.float64]
 
 
@@ -80,13 +82,10 @@ def quantile(
     if m == population:
         lo, hi = (float(np.quantile(v, q, method="inverted_cdf")) for v in (low, high))
         return Aggregated(point, lo, hi)
-    from scipy.stats import binom
-
-    ranks = np.arange(1, m + 1)
-    upper = ranks[binom.cdf(ranks - 1, m, q) >= confidence]
-    lower = ranks[binom.sf(ranks - 1, m, q) >= confidence]
-    hi = float(np.sort(high)[upper[0] - 1]) if len(upper) else float("inf")
-    lo = float(np.sort(low)[lower[-1] - 1]) if len(lower) else 0.0
+    # the q-quantile from below is the (1 - q)-quantile from above
+    upper, lower = (quantile_rank(m, share, alpha=1 - confidence) for share in (q, 1 - q))
+    hi = float("inf") if upper is None else float(np.sort(high)[upper - 1])
+    lo = 0.0 if lower is None else float(np.sort(low)[m - lower])
     return Aggregated(point, lo, hi, claim=f"limits from {m} of {population} units", confidence=confidence)
 
 
@@ -112,13 +111,9 @@ def share_above(
     point = float(np.mean(value > threshold))
     if m == population:
         return Aggregated(point, surely / m, possibly / m)
-    from scipy.stats import hypergeom
-
-    a = 1 - confidence
-    counts = np.arange(population + 1)
-    # scipy orders the arguments as total, successes in it, draws
-    most = counts[hypergeom.cdf(possibly, population, counts, m) > a].max()
-    least = counts[hypergeom.sf(surely - 1, population, counts, m) > a].min() if surely else 0
+    # at least so many are above, because at most so many are not
+    most = exceeding_limit(possibly, m, population, alpha=1 - confidence)
+    least = population - exceeding_limit(m - surely, m, population, alpha=1 - confidence)
     return Aggregated(
         point,
         least / population,

@@ -1,14 +1,13 @@
 """What the paper's stability propositions would have said of this model, beside what is true; approves nothing."""
 
-from typing import Any
-
 import numpy as np
 
+from privgate.evidence import PublishedBound
 from privgate.influence import leave_one_out, published
 from privgate.run.run import Bench
 
 
-def rows(bench: Bench) -> list[dict[str, Any]]:
+def rows(bench: Bench) -> tuple[PublishedBound, ...]:
     """Return one row a proposition that its authors would have applied here: name, value, corrected, because, source.
 
     The published value is max(PDTP, ln delta) as Theorem 6.2 reads it; the corrected one is the certificate's.
@@ -18,18 +17,18 @@ def rows(bench: Bench) -> list[dict[str, Any]]:
     kind = type(estimator).__name__
     domain = subject.data.effective_domain
     if kind not in ("CategoricalNB", "BernoulliNB") or getattr(estimator, "alpha", None) != 1.0 or domain is None:
-        return []
+        return ()
     values = 2 if kind == "BernoulliNB" else max(domain.categories or (0,))
     smallest = int(np.bincount(subject.label_codes).min())
     log_delta = published.naive_bayes_smoothed(subject.data.n, smallest, int(subject.data.X.shape[1]), int(values))
     pdtp = float(np.max(bench.once(leave_one_out.table)["pdtp"]))
-    return [
-        {
-            "name": "Proposition 6.5, naive Bayes with Laplace smoothing",
-            "value": published.claimed_dtp(pdtp, log_delta),
-            "corrected": float(np.max(bench.once(leave_one_out.table)["dtp_upper"])),
-            "because": "the proposition bounds unnormalised scores; for the probabilities that a library releases it "
+    return (
+        PublishedBound(
+            name="Proposition 6.5, naive Bayes with Laplace smoothing",
+            value=published.claimed_dtp(pdtp, log_delta),
+            corrected=float(np.max(bench.once(leave_one_out.table)["dtp_upper"])),
+            because="the proposition bounds unnormalised scores; for the probabilities that a library releases it "
             "is false, and another question can tell more than the person's own",
-            "source": "Long et al. (2017), Proposition 6.5 and Theorem 6.2",
-        }
-    ]
+            source="Long et al. (2017), Proposition 6.5 and Theorem 6.2",
+        ),
+    )

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Kind, Measurement, Request
+from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
@@ -39,26 +39,26 @@ def measure(bench: Bench, request: Request) -> Measurement:
         found.high,
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
         kind=_kind(bench, found, request.metric),
-        confidence=_confidence(found.confidence, 0.95 if _random_training(bench) else None),
+        confidence=_confidence(found.confidence, 0.95 if bench.random_training else None),
         n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
         population=bench.n_units,
         where=where,
         assumptions=tuple(_assumptions(bench, request.metric)),
-        detail={
-            "claim": found.claim,
-            "over_limit": {str(t): int((low > t).sum()) for t in bench.thresholds},
+        behind=BehindInfluence(
+            claim=found.claim,
+            over_limit={str(t): int((low > t).sum()) for t in bench.thresholds},
             **_seeds(bench),
             **({"why_no_certificate": _why_none(bench)} if request.metric == "dtp" else {}),
-        },
+        ),
     )
 
 
 def _why_none(bench: Bench) -> list[str]:
     """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
-    notes = bench.detail.get("certificates", ())
-    if any(n["applies"] for n in notes):
+    notes = bench.once(leave_one_out.certificate_notes)
+    if any(n.applies for n in notes):
         return []
-    return bounds.reasons(str(n["because"]) for n in notes)
+    return bounds.reasons(n.because for n in notes)
 
 
 def _aggregated(request: Request, value: Float, low: Float, high: Float, population: int) -> aggregate.Aggregated:
@@ -70,10 +70,6 @@ def _aggregated(request: Request, value: Float, low: Float, high: Float, populat
     if how == "share_above":
         return aggregate.share_above(value, low, high, population, threshold=float(request.option("threshold")))
     raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
-
-
-def _random_training(bench: Bench) -> bool:
-    return bool(bench.detail.get("seeds", {}).get("dependent", False))
 
 
 def _paired(bench: Bench) -> int:
@@ -88,7 +84,7 @@ def _confidence(sampled: float | None, trained: float | None) -> float | None:
 
 
 def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> Kind:
-    if _random_training(bench):
+    if bench.random_training:
         # a single seed measures the seed, not the person: it neither blocks nor approves
         return "confidence" if _paired(bench) > 1 else "point"
     if found.confidence is not None:
@@ -98,11 +94,11 @@ def _kind(bench: Bench, found: aggregate.Aggregated, metric: str) -> Kind:
 
 def _seeds(bench: Bench) -> dict[str, Any]:
     """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
-    if not _random_training(bench):
+    if not bench.random_training:
         return {}
-    told = bench.detail["seeds"]
-    own = {k: told[k] for k in ("registered_worst", "registered_above") if k in told}
-    return {"paired_seeds": _paired(bench), "unseen": paired.unseen(_paired(bench)), **own}
+    own = bench.once(leave_one_out.registered)
+    seen = {"paired_seeds": _paired(bench), "unseen": paired.unseen(_paired(bench))}
+    return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
 
 
 def _assumptions(bench: Bench, metric: str) -> list[str]:
@@ -110,14 +106,15 @@ def _assumptions(bench: Bench, metric: str) -> list[str]:
     keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
-    if _random_training(bench):
+    if bench.random_training:
         said += _over_seeds(_paired(bench))
-    elif compared := bench.detail.get("seeds", {}).get("compared"):
+    elif bench.seed_control is not None:
+        compared = bench.seed_control.compared
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
     if metric == "pdtp":
         said.append("direct queries only: each unit is asked about with its own features")
     else:
-        said += [a for note in bench.detail.get("certificates", ()) for a in note.get("assumptions", ())]
+        said += [a for note in bench.once(leave_one_out.certificate_notes) for a in note.assumptions]
     return said
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.evidence import IndirectQueries
 from privgate.influence import queries
 from privgate.run.run import Bench
 
@@ -15,8 +16,8 @@ UNITS = 10
 SEEDS = 20
 
 
-def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) -> Float:
-    """Return ``lower`` raised where a search found a question that tells more.
+def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
+    """Return ``lower`` raised where a search found a question that tells more, and what the search was.
 
     Parameters
     ----------
@@ -35,10 +36,8 @@ def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) 
     open_ = (lower <= limit) & (upper > limit) & np.isfinite(lower)
     chosen = np.flatnonzero(open_)
     chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
-    detail = {"open_units": int(open_.sum()), "searched": len(chosen), "raised": 0, "queries": 0, "best": ""}
-    bench.detail["indirect_queries"] = detail
     if len(chosen) == 0:
-        return lower
+        return lower, IndirectQueries(open_units=int(open_.sum()), searched=0)
     found = queries.search(
         bench.subject, units[chosen], bench.fleet, bench.generator("indirect queries"), seeds=bench.seeds[:SEEDS]
     )
@@ -46,5 +45,11 @@ def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) 
     out = lower.copy()
     out[chosen] = np.maximum(lower[chosen], found.lower)
     best = int(np.argmax(found.lower))
-    detail |= {"raised": int(better.sum()), "queries": int(found.asked), "best": str(found.kinds[best])}
-    return out
+    told = IndirectQueries(
+        open_units=int(open_.sum()),
+        searched=len(chosen),
+        raised=int(better.sum()),
+        queries=int(found.asked),
+        best=str(found.kinds[best]),
+    )
+    return out, told

@@ -1,6 +1,6 @@
 """The per-unit table: what the model gives away about each person, measured by leaving that person out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import families
-from privgate.evidence import Precondition
+from privgate.evidence import (
+    CertificateNote,
+    IndirectQueries,
+    Precondition,
+    RecheckRow,
+    RegisteredPair,
+    SeedNoise,
+    UnitCoverage,
+)
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
@@ -26,23 +34,26 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-def chosen_units(bench: Bench) -> Index:
+def selection(bench: Bench) -> plan.Selection:
     """Return the units to measure: all, or a random sample fixed before anything is looked at.
 
     A closed form costs no retraining, so a budget of retrains does not cut it.
     """
     limits = bench.limits
     if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(bench):
-        return np.arange(bench.n_units, dtype=np.int64)
-    chosen = plan.select(
+        return plan.Selection(np.arange(bench.n_units, dtype=np.int64), bench.n_units, "")
+    return plan.select(
         bench.subject,
         bench.fleet,
         bench.seeds,
         max_retrains=limits.max_retrains,
         budget_seconds=limits.budget_seconds,
     )
-    bench.detail["coverage"] = {"n_measured": len(chosen.units), "n_units": bench.n_units, "claim": chosen.lost}
-    return chosen.units
+
+
+def chosen_units(bench: Bench) -> Index:
+    """Return the units of ``selection``."""
+    return bench.once(selection).units
 
 
 def costs_no_fits(bench: Bench) -> bool:
@@ -51,28 +62,28 @@ def costs_no_fits(bench: Bench) -> bool:
     return families.first(bench.subject)[0].cost(bench.subject, probe, bench.seeds).fits == 0
 
 
-def retrained(bench: Bench) -> Retrained:
+def answered(bench: Bench) -> families.Answered:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
     theorems = tuple(bounds.applicable(bench.subject)[0])
     witness = Witness(theorems) if theorems else None
     found = _answered(bench, witness)
     if worth_more_seeds(bench) and not _decided(bench, found.retrained):
         bench.seeds, bench.more_seeds = bench.more_seeds, ()
-        bench.detail.setdefault("seeds", {})["paired"] = len(bench.seeds)
         witness = Witness(theorems) if theorems else None
         found = _answered(bench, witness)
     if witness is not None:
         if not found.rechecks:  # refits answered everybody, and only about their own records
             observe(bench.subject, found.retrained, bench.fleet, witness, limits=bench.thresholds or (1.0,))
-        failed = [p.detail["engine"] for p in found.rechecks if p.outcome != "passed"]
-        witness.distrusted = str(failed[0]) if failed else ""
+        failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
+        witness.distrusted = failed[0] if failed else ""
         bench.witness = witness
-    bench.detail["recheck"] = [_recheck_row(dict(p.detail)) for p in found.rechecks]
-    bench.detail["declined"] = dict(found.declined)
-    bench.detail["engines"] = [share.payload() for share in found.shares]
     bench.preconditions.extend(found.rechecks)
-    bench.detail.setdefault("coverage", _coverage(bench, found.retrained))
-    return on_edges.refitted(bench, found.retrained)
+    return on_edges.refitted(bench, found)
+
+
+def retrained(bench: Bench) -> Retrained:
+    """Return the models of ``answered``."""
+    return bench.once(answered).retrained
 
 
 def _answered(bench: Bench, witness: Witness | None) -> families.Answered:
@@ -104,24 +115,30 @@ def _decided(bench: Bench, found: Retrained) -> bool:
     return bool((per_unit(found, bench.subject.release)["pdtp_low"] > bench.refuting).any())
 
 
-def _coverage(bench: Bench, found: Retrained) -> dict[str, Any]:
-    """Return how many of all units were measured, where no budget has cut them."""
+def coverage(bench: Bench) -> UnitCoverage:
+    """Return how many of all units were measured, and what a sample or a ranking says about the others."""
+    found = bench.once(retrained)
     measured = int((found.status != Status.SCREENED).sum())
-    claim = (
-        "the others were ranked by shadow models, which shows nothing about them" if measured < len(found.units) else ""
+    ranked = "the others were ranked by shadow models, which shows nothing about them"
+    claim = bench.once(selection).lost or (ranked if measured < len(found.units) else "")
+    return UnitCoverage(n_measured=measured, n_units=bench.n_units, claim=claim)
+
+
+def recheck_row(checked: Precondition) -> RecheckRow:
+    """Return what a re-check found, as a row of the report's table."""
+    told = checked.detail
+    return RecheckRow(
+        engine=told["engine"],
+        checked=told["units_checked"],
+        max_difference=told["worst_difference"],
+        tolerance=told["tolerance"],
+        notes=told.get("notes", {}),
     )
-    return {"n_measured": measured, "n_units": bench.n_units, "claim": claim}
 
 
-def _recheck_row(detail: dict[str, Any]) -> dict[str, Any]:
-    """Return one row of the report's table of re-checks."""
-    return {
-        "engine": detail["engine"],
-        "checked": detail["units_checked"],
-        "max_difference": detail["worst_difference"],
-        "tolerance": detail["tolerance"],
-        "notes": detail.get("notes", {}),
-    }
+def spread(bench: Bench) -> Mapping[str, Float]:
+    """Return what ``per_unit`` says of the chosen units."""
+    return per_unit(bench.once(retrained), bench.subject.release)
 
 
 def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
@@ -131,35 +148,43 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
     the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
     (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
     """
-    found = bench.once(retrained)
-    units = found.units
-    spread = per_unit(found, bench.subject.release)
-    if len(found.seeds) > 1:
-        bench.detail.setdefault("seeds", {}).update(_noise(spread) | _registered(bench, found))
-    bound = certified(bench, units, found)
-    if not np.isfinite(bound.upper).all() and (still := nothing_moves(bench, found)):
-        bench.preconditions.append(still)
-    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
-    lower = np.where(lost, np.inf, np.maximum(spread["pdtp_low"], bound.lower))
-    # certificates speak about exact probabilities; what is released instead is bounded by nothing here
-    upper = np.where(lost | (not bench.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
-    if "dtp" in bench.asked:
-        lower = indirect.raised(bench, units, spread["pdtp"], lower, upper)
+    found, direct = bench.once(retrained), bench.once(spread)
+    lost = _without_model(found)
+    lower, upper, _ = bench.once(over_all_queries)
     return {
-        "unit": bench.subject.data.unit_names[units],
-        "label": unit_labels(bench, units),
-        "pdtp": np.where(lost, np.inf, spread["pdtp"]),
+        "unit": bench.subject.data.unit_names[found.units],
+        "label": unit_labels(bench, found.units),
+        "pdtp": np.where(lost, np.inf, direct["pdtp"]),
         "dtp_lower": lower,
         "dtp_upper": np.maximum(upper, lower),
         "error": np.where(lost, 0.0, 2 * found.error),
-        "noise_floor": spread["noise_floor"],
-        "seeds": np.full(len(units), len(found.seeds), dtype=np.int64),
+        "noise_floor": direct["noise_floor"],
+        "seeds": np.full(len(found.units), len(found.seeds), dtype=np.int64),
         "engine": found.engine.astype(str),
         "status": np.array([str(s) for s in found.status]),
-        "pdtp_low": np.where(lost, np.inf, spread["pdtp_low"]),
-        "pdtp_high": np.where(lost, np.inf, spread["pdtp_high"]),
+        "pdtp_low": np.where(lost, np.inf, direct["pdtp_low"]),
+        "pdtp_high": np.where(lost, np.inf, direct["pdtp_high"]),
         "pdtp_registered": np.where(lost, np.inf, _of_own_seed(bench, found)),
     }
+
+
+def over_all_queries(bench: Bench) -> tuple[Float, Float, IndirectQueries | None]:
+    """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
+    found, direct, bound = bench.once(retrained), bench.once(spread), bench.once(certified)
+    if not np.isfinite(bound.upper).all() and (still := nothing_moves(bench, found)):
+        bench.preconditions.append(still)
+    lost = _without_model(found)
+    lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))
+    # certificates speak about exact probabilities; what is released instead is bounded by nothing here
+    upper = np.where(lost | (not bench.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
+    searched = None
+    if "dtp" in bench.asked:
+        lower, searched = indirect.raised(bench, found.units, direct["pdtp"], lower, upper)
+    return lower, upper, searched
+
+
+def _without_model(found: Retrained) -> NDArray[np.bool_]:
+    return np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
 
 
 def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
@@ -173,7 +198,7 @@ def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
     if not live.any():
         return None  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
-    single = float(bench.detail.get("controls", {}).get("single_median", 0.0))
+    single = bench.single_median or 0.0
     if moved > 1e-3 * single:
         return None
     people = int((~without).sum())
@@ -194,23 +219,26 @@ def _of_own_seed(bench: Bench, found: Retrained) -> Float:
     return per_unit(one, bench.subject.release)["pdtp"]
 
 
-def _registered(bench: Bench, found: Retrained) -> dict[str, Any]:
-    """Return what the registered model's own pair of trainings shows, as figures: most, and how many above a limit."""
-    own = _of_own_seed(bench, found)
-    if np.isnan(own).any():
-        return {}
+def registered(bench: Bench) -> RegisteredPair | None:
+    """Return what the registered model's own pair of trainings shows; None where no other seed was used."""
+    found = bench.once(retrained)
+    if len(found.seeds) == 1 or np.isnan(own := _of_own_seed(bench, found)).any():
+        return None
     limit = bench.thresholds[0] if bench.thresholds else 1.0
-    return {"registered_worst": float(own.max(initial=0.0)), "registered_above": int((own > limit).sum())}
+    return RegisteredPair(worst=float(own.max(initial=0.0)), units_above=int((own > limit).sum()))
 
 
-def _noise(spread: Mapping[str, Float]) -> dict[str, Any]:
-    """Return how much another seed alone changes direct answers, nats, and how many people stand out of that noise."""
-    floor = np.asarray(spread["noise_floor"])
-    return {
-        "noise_floor": float(floor.max(initial=0.0)),
-        "noise_median": float(np.median(floor)) if len(floor) else 0.0,
-        "above_noise": int((spread["pdtp"] > floor).sum()),
-    }
+def noise(bench: Bench) -> SeedNoise | None:
+    """Return how much another seed alone changes direct answers, and how many people stand out of that noise."""
+    if len(bench.once(retrained).seeds) == 1:
+        return None
+    direct = bench.once(spread)
+    floor = np.asarray(direct["noise_floor"])
+    return SeedNoise(
+        floor=float(floor.max(initial=0.0)),
+        median=float(np.median(floor)) if len(floor) else 0.0,
+        units_above=int((direct["pdtp"] > floor).sum()),
+    )
 
 
 def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
@@ -222,7 +250,7 @@ def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
     than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
     """
     rows, n_units = found.row_unit, len(found.units)
-    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
+    lost = _without_model(found)
     live = ~lost[rows]
     change = np.zeros(found.log_with.shape)
     change[:, live] = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
@@ -263,33 +291,41 @@ def limited(change: Float, n_units: int) -> paired.MeanChange:
     return paired.mean_changes(change, n_tests=2 * n_units)
 
 
-def certified(bench: Bench, units: Index, found: Retrained | None) -> Certified:
-    """Return the best certificate for each unit, and note which theorem spoke and why the others did not."""
-    limit = bench.thresholds[-1] if bench.thresholds else None
-    witness = bench.witness
-    bound, by, because = bounds.bound(bench.subject, units, found, limit=limit, witness=witness)
-    if witness is not None:
-        bench.detail["certificates_compared"] = {"units": len(witness.seen), "questions": witness.questions}
-        for name, (text, values) in witness.silenced.items():
+def certified(bench: Bench) -> Certified:
+    """Return the best certificate for each chosen unit, and say which theorems a real model contradicted."""
+    bound, _, _ = bench.once(_bounded)
+    if bench.witness is not None:
+        for name, (text, values) in bench.witness.silenced.items():
             bench.preconditions.append(
                 Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
             )
-    notes: list[dict[str, Any]] = []
+    return bound
+
+
+def _bounded(bench: Bench) -> tuple[Certified, NDArray[Any], Sequence[str]]:
+    limit = bench.thresholds[-1] if bench.thresholds else None
+    found = bench.once(retrained)
+    return bounds.bound(bench.subject, found.units, found, limit=limit, witness=bench.witness)
+
+
+def certificate_notes(bench: Bench) -> tuple[CertificateNote, ...]:
+    """Return which theorem spoke, and why the others did not."""
+    bound, by, because = bench.once(_bounded)
+    notes = []
     for name, certificate in certificates.ALL.items():
         spoke = int((by == name).sum())
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(
-            {
-                "name": name,
-                "applies": spoke > 0,
-                "units": spoke,
-                "because": silent[0] if silent else "",
-                "source": certificate.source,
-                "assumptions": list(bound.assumptions) if spoke else [],
-            }
+            CertificateNote(
+                name=name,
+                applies=spoke > 0,
+                units=spoke,
+                because=silent[0] if silent else "",
+                source=certificate.source,
+                assumptions=bound.assumptions if spoke else (),
+            )
         )
-    bench.detail["certificates"] = notes
-    return bound
+    return tuple(notes)
 
 
 def unit_labels(bench: Bench, units: Index) -> NDArray[Any]:

@@ -4,10 +4,8 @@ The mode is the operator's, like a budget: it is no key of a policy, and no mode
 the same largest value for less; ``screen`` can block but never approve.
 """
 
-from typing import Any
-
 from privgate import families
-from privgate.evidence import Request
+from privgate.evidence import ModeUsed, Request
 from privgate.families.screen import MODELS, SHARE
 from privgate.run.run import Bench, Mode
 
@@ -31,17 +29,14 @@ def used(bench: Bench) -> Mode:
     return "max" if "max" in families.first(bench.subject)[0].modes else "all"
 
 
-def payload(bench: Bench) -> dict[str, Any]:
-    """Return the mode as JSON values for the evidence."""
+def told(bench: Bench) -> ModeUsed:
+    """Return the mode for the evidence."""
     said = [note(bench)] if note(bench) else []
     if bench.limits.precision == "mixed":
         said.append(HALF)
-    return {
-        "asked": bench.limits.mode,
-        "used": bench.once(used),
-        "precision": bench.limits.precision,
-        "note": "; ".join(said),
-    }
+    return ModeUsed(
+        asked=bench.limits.mode, used=bench.once(used), precision=bench.limits.precision, note="; ".join(said)
+    )
 
 
 def note(bench: Bench) -> str:

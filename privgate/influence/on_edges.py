@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import families
+from privgate.evidence import EngineShare
 from privgate.families import refit
-from privgate.families.chain import Share
 from privgate.families.engine import TOLERANCE
 from privgate.families.retrained import Float, Retrained, Status
 from privgate.run.run import Bench
@@ -42,15 +42,15 @@ def bounds(found: Retrained, release: Release, live: NDArray[np.bool_]) -> relea
     )
 
 
-def refitted(bench: Bench, found: Retrained) -> Retrained:
+def refitted(bench: Bench, answered: families.Answered) -> families.Answered:
     """Return the same answers with real models for the units whose release hangs on the engine's error.
 
     With a budget of retrains no more are made than it allows, those with the largest change of exact probabilities
     first; the others keep the worst that their error leaves possible.
     """
-    release = bench.subject.release
+    release, found = bench.subject.release, answered.retrained
     if release.exact or not len(found.units):
-        return found
+        return answered
     known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
     live = known[found.row_unit]
     shown = bounds(found, release, live)
@@ -58,10 +58,13 @@ def refitted(bench: Bench, found: Retrained) -> Retrained:
     np.logical_or.at(touching, found.row_unit[live], shown.touches.any(axis=0))
     some = _affordable(bench, found, touching)
     if not some.any():
-        return found
+        return answered
     made = families.answer(bench.subject, found.units[some], found.seeds, bench.fleet, engines=(refit.ENGINE,))
-    _tell(bench, found, made, some)
-    return Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})])
+    return replace(
+        answered,
+        retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),
+        shares=_shares(answered, made.shares, found.engine[some]),
+    )
 
 
 def _affordable(bench: Bench, found: Retrained, touching: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -78,21 +81,29 @@ def _affordable(bench: Bench, found: Retrained, touching: NDArray[np.bool_]) -> 
     return some
 
 
-def _tell(bench: Bench, found: Retrained, made: families.Answered, some: NDArray[np.bool_]) -> None:
-    """Correct who answered for how many people in the report."""
-    rows: list[dict[str, Any]] = bench.detail["engines"]
-    for row in rows:
-        gone = int((found.engine[some] == row["engine"]).sum())
-        if gone:
-            row["answered"] -= gone
-            row["handed_on"] += gone
-            row["why"][WHY] = gone
-    for share in made.shares:
-        known = next((row for row in rows if row["engine"] == share.engine), None)
-        if known is None:
-            rows.append(share.payload())
+def _shares(
+    answered: families.Answered, refits: tuple[EngineShare, ...], engines: NDArray[Any]
+) -> tuple[EngineShare, ...]:
+    """Return who answered for how many people, those handed on after all counted where they went."""
+    found = []
+    for share in answered.shares:
+        gone = int((engines == share.engine).sum())
+        why = {**share.why, WHY: gone}
+        found.append(
+            EngineShare.of(share.engine, share.asked, share.answered - gone, why, share.without_limit)
+            if gone
+            else share
+        )
+    for share in refits:
+        place = next((k for k, known in enumerate(found) if known.engine == share.engine), None)
+        if place is None:
+            found.append(share)
             continue
-        both = Share(share.engine, known["asked"] + share.asked, known["answered"] + share.answered).payload()
-        known |= {key: both[key] for key in ("asked", "answered", "handed_on")}
-        for reason, count in share.without_limit.items():
-            known["without_limit"][reason] = known["without_limit"].get(reason, 0) + count
+        known = found[place]
+        limitless = {
+            r: known.without_limit.get(r, 0) + share.without_limit.get(r, 0)
+            for r in {**known.without_limit, **share.without_limit}
+        }
+        asked, answers = known.asked + share.asked, known.answered + share.answered
+        found[place] = EngineShare.of(known.engine, asked, answers, known.why, limitless)
+    return tuple(found)

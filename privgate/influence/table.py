@@ -1,12 +1,11 @@
 """The measurement ``table``: how many expectations of a user's suite the per-unit table violates."""
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Expectation, Kind, Measurement, Request
+from privgate.evidence import BehindInfluence, Expectation, Kind, Measurement, Request
 from privgate.influence import leave_one_out
 from privgate.run import suites
 from privgate.run.run import Bench
@@ -39,8 +38,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         if not shown or counts[-1] > max(counts[:-1]):
             shown = results
     kind: Kind = "exact" if len(set(counts)) == 1 else "bound"
-    random = bench.detail.get("seeds", {}).get("dependent", False)
-    if random:  # a single seed measures the seed, and has no limits
+    if bench.random_training:  # a single seed measures the seed, and has no limits
         kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"
     return Measurement(
         request,
@@ -49,10 +47,10 @@ def measure(bench: Bench, request: Request) -> Measurement:
         high=float(max(counts)),
         unit="expectations",
         kind=kind,
-        confidence=0.95 if random else None,
+        confidence=0.95 if bench.random_training else None,
         n=len(shown),
         population=len(shown),
-        detail={"violated": [str(e) for e in shown if not e.met], "expectations": [asdict(e) for e in shown]},
+        behind=BehindInfluence(violated=tuple(str(e) for e in shown if not e.met), expectations=shown),
     )
 
 

@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -278,15 +277,3 @@ def cells(board: Attacked, scope: str, column: str | None) -> dict[str, Bool]:
     else:
         raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group, record")
     return {name: who for name, who in found.items() if (who & board.members).any()}
-
-
-def payload(test: SelfTest) -> dict[str, Any]:
-    """Return a self-test as JSON values."""
-    return {
-        "planted": test.planted,
-        "votes": test.votes,
-        "labels": test.labels,
-        "blind": test.blind,
-        "tolerance": test.tolerance,
-        "problem": test.problem,
-    }

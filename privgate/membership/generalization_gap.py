@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.membership import board
 from privgate.membership.limits import Limits
 from privgate.run import pool
@@ -77,7 +77,9 @@ def measure(bench: Bench, request: Request) -> Measurement:
             "candidates come from the same population as the training records",
             *(() if zero_one else ("the mean loss on candidates is roughly normal",)),
         ),
-        detail={"training_loss": float(loss[p.members & p.trial].mean()), "removed_candidates": dict(p.removed)},
+        behind=BehindMembership(
+            training_loss=float(loss[p.members & p.trial].mean()), removed_candidates=dict(p.removed)
+        ),
     )
 
 

@@ -1,12 +1,10 @@
 """The metrics ``attack_accuracy``, ``attack_advantage`` and ``attack_tpr``: what attacks achieve, with limits."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.membership import board as boards
 from privgate.membership import limits, single_records, told
 from privgate.membership.board import Attacked, Attempt, cells, known
@@ -98,16 +96,16 @@ def summarized(
     small = sorted(c for c, who in where.items() if min((board.members & who).sum(), (~board.members & who).sum())
                    < SMALL_CELL) if len(where) > 1 else []  # fmt: skip
     shown = "a class or group too small to name" if cell in small else cell
-    detail: dict[str, Any] = {
-        "searched": len(found),
-        "cells": len(where),
-        "cells_too_small_to_show": len(small),
-        "did_not_run": {a.attack.name: a.problem for a in missing},
-        "removed_candidates": dict(board.pool.removed),
-        "members": int(board.members.sum()),
-        "candidates": int((~board.members).sum()),
-        "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
-    }
+    behind = BehindMembership(
+        searched=len(found),
+        cells=len(where),
+        cells_too_small_to_show=len(small),
+        did_not_run={a.attack.name: a.problem for a in missing},
+        removed_candidates=dict(board.pool.removed),
+        members=int(board.members.sum()),
+        candidates=int((~board.members).sum()),
+        shadow_models=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+    )
     said: tuple[str, ...] = ASSUMPTIONS
     if not board.bench.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
@@ -131,5 +129,5 @@ def summarized(
         population=len(board.members),
         where=f"{name}, {shown}" if shown else name,
         assumptions=said,
-        detail=detail,
+        behind=behind,
     )

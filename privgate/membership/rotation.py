@@ -13,6 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
+from privgate.evidence import AgainstPdtp
 from privgate.membership.attacks import BY_NAME
 from privgate.membership.attacks.base import Attack, Signals
 from privgate.membership.attacks.observed import own_log
@@ -89,7 +90,7 @@ def correlation(one: Float, other: Float) -> dict[str, Any]:
     return {"pearson": float(found.statistic), "p_value": float(found.pvalue), "n": int(both.sum())}
 
 
-def against_pdtp(board: Attacked, table: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def against_pdtp(board: Attacked, table: Mapping[str, NDArray[Any]]) -> AgainstPdtp:
     """Return how accuracy a record goes with PDTP: correlation, shares, and means over records of similar PDTP."""
     place = {str(name): i for i, name in enumerate(board.bench.subject.data.unit_names)}
     units = np.array([place[str(u)] for u in table["unit"]], dtype=np.int64)
@@ -101,19 +102,19 @@ def against_pdtp(board: Attacked, table: Mapping[str, NDArray[Any]]) -> dict[str
         try:
             scores = rotate(attack, board.signals.without_truth(), board.bench.generator(f"rotation {name}"))
         except MeasurementError as exc:
-            return {"problem": f"{name}: {exc}"}
+            return AgainstPdtp(problem=f"{name}: {exc}")
         people = np.searchsorted(board.units, units)
         accuracy = accuracy_per_record(attack, scores, board.signals.shadow_members)
         best = np.maximum(best, accuracy[board.first[people]])
     order = np.argsort(pdtp, kind="stable")
     bins = [b for b in np.array_split(order, 20) if len(b) >= 10 and np.isfinite(pdtp[b]).all()]
     above = pdtp > 1
-    return {
-        "attacks": list(SHOWN),
-        "kind": "point estimates from rotated targets; no limits",
-        "targets": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+    return AgainstPdtp(
+        attacks=SHOWN,
+        kind="point estimates from rotated targets; no limits",
+        targets=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
         **correlation(pdtp, best),
-        "records_above_1": int(above.sum()),
-        "share_above_1_with_accuracy_above_0.8": float((best[above] > 0.8).mean()) if above.any() else None,
-        "points": [[float(pdtp[b].mean()), float(best[b].mean())] for b in bins],
-    }
+        records_above_1=int(above.sum()),
+        share_above_1_found=float((best[above] > 0.8).mean()) if above.any() else None,
+        points=tuple((float(pdtp[b].mean()), float(best[b].mean())) for b in bins),
+    )

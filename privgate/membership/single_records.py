@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.families.retrained import Shadows, Status
 from privgate.membership import board as boards
 from privgate.membership import limits
@@ -109,12 +109,12 @@ def measure(bench: Bench, request: Request) -> Measurement:
             *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
             *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
         ),
-        detail={
-            "targets": count,
-            "searched": tries,
-            "candidates": int((~board.members).sum()),
-            "shadow_models": int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
-        },
+        behind=BehindMembership(
+            targets=count,
+            searched=tries,
+            candidates=int((~board.members).sum()),
+            shadow_models=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+        ),
     )
 
 

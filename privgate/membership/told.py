@@ -1,14 +1,25 @@
 """What the report shows of attacks: figures with limits, curves, small cells suppressed, false alarms."""
 
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
+from privgate.evidence import (
+    AgainstPdtp,
+    AttackFigures,
+    AttackResult,
+    CellAccuracy,
+    Estimate,
+    MembershipPart,
+    NullRuns,
+    RateAtFpr,
+)
 from privgate.membership import board as attacked
 from privgate.membership import limits
 from privgate.membership.board import Attacked, Attempt
+from privgate.run.run import Bench
 from privgate.statistics import intervals, roc
 from privgate.statistics.roc import Decisions
 
@@ -22,79 +33,107 @@ SMALL_CELL = 10
 NULL_RUNS = 200
 
 
+@dataclass
+class Shown:
+    """What was noted of the attacks of one run; an attack is noted once.
+
+    Parameters
+    ----------
+    attacks : dict name -> AttackResult
+    null_runs : NullRuns or None
+        Of the largest set of attacks that were searched together.
+    """
+
+    attacks: dict[str, AttackResult] = field(default_factory=dict)
+    null_runs: NullRuns | None = None
+
+
+def shown(bench: Bench) -> Shown:
+    """Return where a run's attacks are noted."""
+    del bench
+    return Shown()
+
+
 def note(board: Attacked, attempts: list[Attempt], confidence: float) -> None:
-    """Write all attacks that were tried into the bench's detail, each once, those that did not run by name."""
-    known = {entry["name"]: entry for entry in board.bench.detail.get("attacks", [])}
+    """Note all attacks that were tried, each once, those that did not run by name."""
+    noted = board.bench.once(shown)
     for attempt in attempts:
-        known.setdefault(attempt.attack.name, entry(board, attempt, 1 - confidence))
-    detail = board.bench.detail
-    detail["attacks"] = list(known.values())
+        if attempt.attack.name not in noted.attacks:
+            noted.attacks[attempt.attack.name] = result(board, attempt, 1 - confidence)
     ran = [a for a in attempts if not a.problem]
-    if ran and detail.get("attack_null_runs", {}).get("attacks", 0) < len(ran):
-        detail["attack_null_runs"] = null_runs(board, ran, confidence)
+    if ran and (noted.null_runs is None or noted.null_runs.attacks < len(ran)):
+        noted.null_runs = null_runs(board, ran, confidence)
 
 
-def entry(board: Attacked, attempt: Attempt, alpha: float) -> dict[str, Any]:
-    """Return one attack for the report; limits are for this attack alone, not corrected for others."""
+def part(bench: Bench, against_pdtp: AgainstPdtp | None = None) -> MembershipPart | None:
+    """Return what the second question found out beside its numbers; None where no attack was tried."""
+    if not bench.made(shown) and against_pdtp is None:
+        return None
+    noted = bench.once(shown)
+    return MembershipPart(attacks=tuple(noted.attacks.values()), null_runs=noted.null_runs, against_pdtp=against_pdtp)
+
+
+def result(board: Attacked, attempt: Attempt, alpha: float) -> AttackResult:
+    """Return one attack for the report."""
     attack = attempt.attack
-    said: dict[str, Any] = {
-        "name": attack.name,
-        "title": attack.title,
-        "kind": "membership inference",
-        "scope": "model",
-        "threat_model": attack.threat_model,
-        "source": attack.source,
-        "self_test": attacked.payload(attempt.test),
-        "problem": attempt.problem,
-    }
-    if attempt.problem:
-        return said
+    return AttackResult(
+        name=attack.name,
+        title=attack.title,
+        threat_model=attack.threat_model,
+        source=attack.source,
+        self_test=attempt.test,
+        problem=attempt.problem,
+        figures=None if attempt.problem else _figures(board, attempt, alpha),
+    )
+
+
+def _figures(board: Attacked, attempt: Attempt, alpha: float) -> AttackFigures:
     scores, members = attempt.scores, board.members
     fixed = board.decisions(attempt, np.ones(len(members), dtype=bool))[0]
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
-    said |= {
-        "auc": roc.auc(scores, members),
-        "auc_error": roc.auc_error(scores, members),
-        "accuracy": {"value": accuracy.value, "low": accuracy.low, "high": accuracy.high},
-        "advantage": fixed.advantage,
-        "precision": fixed.precision,
-        "recall": fixed.recall,
-        "tpr_at_fpr": {f"{fpr:g}": _rate(board, attempt, fpr, alpha) for fpr in RATES},
-        "roc": roc.thinned_roc(scores, members),
-        "classes": shown_cells(board, attempt, "class", alpha),
-        "groups": shown_cells(board, attempt, "group", alpha) if board.bench.subject.data.sensitive else [],
-        "seconds": round(attempt.seconds, 3),
-    }
-    return said
+    return AttackFigures(
+        auc=roc.auc(scores, members),
+        auc_error=roc.auc_error(scores, members),
+        accuracy=Estimate(value=accuracy.value, low=accuracy.low, high=accuracy.high),
+        advantage=fixed.advantage,
+        precision=fixed.precision,
+        recall=fixed.recall,
+        tpr_at_fpr=tuple(_rate(board, attempt, fpr, alpha) for fpr in RATES),
+        roc=tuple((a, b) for a, b in roc.thinned_roc(scores, members)),
+        classes=shown_cells(board, attempt, "class", alpha),
+        groups=shown_cells(board, attempt, "group", alpha) if board.bench.subject.data.sensitive else (),
+        seconds=round(attempt.seconds, 3),
+    )
 
 
-def _rate(board: Attacked, attempt: Attempt, fpr: float, alpha: float) -> dict[str, Any]:
+def _rate(board: Attacked, attempt: Attempt, fpr: float, alpha: float) -> RateAtFpr:
     """Return TPR at one FPR with limits, or why the sample cannot resolve it."""
     try:
         got = limits.tpr_limits(board.ranks(attempt), board.members, fpr=fpr, low_alpha=alpha, high_alpha=alpha)
     except MeasurementError as exc:
-        return {"value": None, "problem": str(exc)}
-    return {"value": got.value, "low": got.low, "high": got.high}
+        return RateAtFpr(fpr=fpr, value=None, problem=str(exc))
+    return RateAtFpr(fpr=fpr, value=got.value, low=got.low, high=got.high)
 
 
-def shown_cells(board: Attacked, attempt: Attempt, scope: str, alpha: float) -> list[dict[str, Any]]:
+def shown_cells(board: Attacked, attempt: Attempt, scope: str, alpha: float) -> tuple[CellAccuracy, ...]:
     """Return accuracy in every class or group that is large enough to be shown."""
     try:
         where = attacked.cells(board, scope, None)
     except MeasurementError:
-        return []
+        return ()
     out = []
     for name, who in where.items():
         inside, outside = int((who & board.members).sum()), int((who & ~board.members).sum())
         if min(inside, outside) < SMALL_CELL:
             continue
         got = limits.balanced_accuracy(board.decisions(attempt, who)[0], low_alpha=alpha / 2, high_alpha=alpha / 2)
-        out.append({"name": name, "value": got.value, "low": got.low, "high": got.high,
-                    "members": inside, "candidates": outside})  # fmt: skip
-    return out
+        out.append(
+            CellAccuracy(name=name, value=got.value, low=got.low, high=got.high, members=inside, candidates=outside)
+        )
+    return tuple(out)
 
 
-def null_runs(board: Attacked, ran: list[Attempt], confidence: float) -> dict[str, Any]:
+def null_runs(board: Attacked, ran: list[Attempt], confidence: float) -> NullRuns:
     """Return how often the lower limit rises above guessing when candidates are called members at random.
 
     All candidates were outside the training set, so any alarm among them is false; the same scores, thresholds, limits
@@ -120,11 +159,4 @@ def null_runs(board: Attacked, ran: list[Attempt], confidence: float) -> dict[st
             limits.balanced_accuracy(d, low_alpha=alpha / len(counts), high_alpha=alpha).low > 0.5 for d in counts
         )
     low, high = intervals.clopper_pearson(alarms, NULL_RUNS, alpha=0.05)
-    return {
-        "attacks": len(ran),
-        "runs": NULL_RUNS,
-        "alarms": int(alarms),
-        "nominal": alpha,
-        "low": float(low),
-        "high": float(high),
-    }
+    return NullRuns(attacks=len(ran), runs=NULL_RUNS, alarms=alarms, nominal=alpha, low=low, high=high)

@@ -26,7 +26,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from privgate.errors import UsageError
-from privgate.evidence import Evidence, Measurement, Precondition
+from privgate.evidence import (
+    BehindClaim,
+    BehindInfluence,
+    BehindMembership,
+    Evidence,
+    Measurement,
+    Precondition,
+    RunPart,
+    SeedControl,
+)
 from privgate.policy.part import Part
 from privgate.policy.policy import Policy
 from privgate.policy.strict_yaml import read
@@ -45,7 +54,8 @@ class Number(Part):
     n: int = 1000
     population: int = 1000
     problem: str = ""
-    detail: dict[str, Any] = Field(default_factory=dict)
+    applicable: bool = True
+    behind: BehindInfluence | BehindMembership | BehindClaim | None = None
 
 
 class Expected(Part):
@@ -63,7 +73,7 @@ class Case(Part):
     measurements: dict[str, Number] = Field(default_factory=dict)
     preconditions: dict[str, Word] = Field(default_factory=dict)
     subject: dict[str, Any] = Field(default_factory=dict)
-    detail: dict[str, Any] = Field(default_factory=dict)
+    run: RunPart = Field(default_factory=RunPart)
     today: date | None = None
     expect: Expected
 
@@ -155,14 +165,14 @@ def _made(policy: Policy, case: Case) -> Evidence:
     for name, number in case.measurements.items():
         request = rules[name].request()
         low, high, value = (_float(v) for v in (number.low, number.high, number.value))
-        given = {k: getattr(number, k) for k in ("kind", "n", "population", "problem", "detail")}
+        given = {k: getattr(number, k) for k in ("kind", "n", "population", "problem", "applicable", "behind")}
         measurements[request] = Measurement(
             request, _first(value, low, high), _first(low, value), _first(high, value), **given
         )
     before = tuple(Precondition(name, outcome, "given by the test") for name, outcome in case.preconditions.items())
     subject: Mapping[str, Any] = {"name": "test", "version": "1", "digests": {}, "n_candidates": 10**6, **case.subject}
-    seeds = {"dependent": False, "compared": 10**6}
-    return Evidence(subject, before, measurements, detail={"seeds": seeds, **case.detail})
+    enough = {} if case.run.seeds is not None else {"seeds": SeedControl(dependent=False, compared=10**6)}
+    return Evidence(subject, before, measurements, run=case.run.model_copy(update=enough))
 
 
 def _float(value: float | str | None) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
-from privgate.evidence import Evidence, Measurement, Precondition
+from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart
 from privgate.policy import waive
 from privgate.policy.document import Document
 from privgate.policy.part import Audit
@@ -106,7 +106,7 @@ def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
 
 def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
     """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
-    missing = measurement.problem or measurement.detail.get("applicable") is False
+    missing = measurement.problem or not measurement.applicable
     if missing or not finding.outcome.releases:
         return finding
     short = shortfall(audit, rule, measurement, evidence)
@@ -123,26 +123,26 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
     if Need.LEAVE_ONE_OUT in needs:
-        seeds = _seeds(evidence.detail)
+        seeds = _seeds(evidence.run)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
-            return f"{seeds:g} paired seeds were used, the policy wants {audit.min_seeds}"
+            return f"{seeds} paired seeds were used, the policy wants {audit.min_seeds}"
     if Need.SHADOWS in needs:
-        shadows = measurement.detail.get("shadow_models", 0)
+        behind = BehindMembership.of(measurement.behind)
+        shadows = behind.shadow_models
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
         # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
-        people = measurement.detail.get("candidates", evidence.subject.get("n_candidates", 0))
+        people = evidence.subject.get("n_candidates", 0) if behind.candidates is None else behind.candidates
         if audit.min_candidates > 1 and people < audit.min_candidates:
             return f"{people} candidates stand behind this, the policy wants {audit.min_candidates}"
     return ""
 
 
-def _seeds(detail: Mapping[str, Any]) -> float:
+def _seeds(run: RunPart) -> int:
     """Return the number of paired seeds, or of those compared where training was seen not to depend on its seed.
 
     Evidence that does not say how many were compared rests on one pair.
     """
-    seeds = detail.get("seeds") or {}
-    if seeds.get("dependent") is False:
-        return float(seeds.get("compared", 2))
-    return float(len((detail.get("trace") or {}).get("seeds") or ()))
+    if run.seeds is not None and not run.seeds.dependent:
+        return run.seeds.compared
+    return 0 if run.trace is None else len(run.trace.seeds)

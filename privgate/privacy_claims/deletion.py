@@ -1,13 +1,13 @@
 """The measurement ``deletion_capacity``: how many people may be erased before the model is trained again."""
 
 import math
-from typing import Any
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import BehindClaim, DeletionRow, Measurement, Request
 from privgate.privacy_claims.capacity import Capacity, deletion_capacity
-from privgate.privacy_claims.measure import standing, told
+from privgate.privacy_claims.measure import standing
 from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.told import told
 from privgate.run.run import Bench
 
 #: ρ and inclusion probabilities of the officer's table
@@ -31,11 +31,12 @@ def measure(bench: Bench, request: Request) -> Measurement:
     rho, prior = float(request.option("rho")), float(request.option("prior"))
     held = guarantees(rests)
     found = largest(held, rho, prior)
-    bench.detail["deletion"] = [_row(largest(held, r, prior)) for r in sorted({*RHOS, rho})]
-    bench.detail["deletion_by_prior"] = [
+    noted = bench.once(told)
+    noted.deletion = tuple(_row(largest(held, r, prior)) for r in sorted({*RHOS, rho}))
+    noted.deletion_by_prior = tuple(
         _row(largest(held, r, p)) for p in sorted({*PRIORS, prior}) for r in sorted({*RHOS, rho})
-    ]
-    told(bench, "Deletion requests", found.sentence)
+    )
+    noted.fact("Deletion requests", found.sentence)
     words = [
         f"people enter the training set independently, each with probability at most {prior:g}",
         "the size of the training set is not published",
@@ -54,23 +55,19 @@ def measure(bench: Bench, request: Request) -> Measurement:
         unit="people",
         kind="bound",
         assumptions=tuple(words),
-        detail={
-            "declared_only": rests.observation is None,
-            "sentence": found.sentence,
-            "epsilon": found.epsilon,
-            "failure": found.failure,
-        },
+        behind=BehindClaim(
+            declared_only=rests.observation is None,
+            sentence=found.sentence,
+            epsilon=found.epsilon,
+            failure=found.failure,
+        ),
     )
 
 
-def _row(found: Capacity) -> dict[str, Any]:
-    return {
-        "rho": found.rho,
-        "prior": found.prior,
-        "capacity": found.records,
-        "failure": found.failure,
-        "sentence": found.sentence,
-    }
+def _row(found: Capacity) -> DeletionRow:
+    return DeletionRow(
+        rho=found.rho, prior=found.prior, capacity=found.records, failure=found.failure, sentence=found.sentence
+    )
 
 
 def guarantees(rests: Standing) -> list[tuple[float, float]]:

@@ -3,13 +3,14 @@
 The printed figures fix constants that the available text has lost; ours are named in each title.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privgate.errors import MeasurementError
+from privgate.evidence import Evidence
 from privgate.privacy_claims import bounds
 from privgate.privacy_claims.accountant import Mechanism, recompute
 from privgate.privacy_claims.capacity import deletion_capacity
@@ -34,13 +35,13 @@ def draw(out: Path) -> list[Path]:
     return [_written(out, name, drawing) for name, drawing in drawings.items()]
 
 
-def draw_report(detail: Mapping[str, Any], out: Path) -> Path:
+def draw_report(evidence: Evidence, out: Path) -> Path:
     """Write the trade-off curve of a judged model with the attacks that were measured on it.
 
     Parameters
     ----------
-    detail : mapping
-        ``evidence.detail`` of a report document: ``dp_curve``, ``attacks``, ``dp_points``.
+    evidence : Evidence
+        What a report rests on.
     out : Path
         Folder.
 
@@ -49,19 +50,21 @@ def draw_report(detail: Mapping[str, Any], out: Path) -> Path:
     MeasurementError
         The report holds no curve: no rule asked for the guarantee, or there is none.
     """
-    curve = detail.get("dp_curve")
-    if not curve:
+    claims, attacks = evidence.claims, evidence.membership
+    if claims is None or claims.curve is None:
         raise MeasurementError("the report holds no trade-off curve; check with a policy that has a rule dp_epsilon")
 
+    curve = claims.curve
+
     def drawing(axes: Any) -> None:
-        axes.plot(curve["fpr"], curve["tpr"], label="bound of the observed mechanism")
+        axes.plot(curve.fpr, curve.tpr, label="bound of the observed mechanism")
         axes.plot([1e-4, 1], [1e-4, 1], ":", color="gray", label="guessing")
-        for attack in detail.get("attacks", ()):
-            if attack.get("roc") and not attack.get("problem"):
-                points = np.array([point[:2] for point in attack["roc"]], dtype=np.float64)
-                axes.plot(*points[(points > 0).all(axis=1)].T, ".", markersize=3, label=str(attack["name"])[:30])
-        for point in detail.get("dp_points", ()):
-            axes.plot([point["fpr"]], [point["tpr"]], "kx", label=str(point["name"])[:30])
+        for attack in () if attacks is None else attacks.attacks:
+            if attack.figures is not None:
+                points = np.array(attack.figures.roc, dtype=np.float64).reshape(-1, 2)
+                axes.plot(*points[(points > 0).all(axis=1)].T, ".", markersize=3, label=attack.name[:30])
+        for point in claims.points:
+            axes.plot([point.fpr], [point.tpr], "kx", label=point.name[:30])
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(1e-4, 1.1)

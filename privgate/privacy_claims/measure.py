@@ -1,17 +1,31 @@
 """Measurements about differential privacy: the guarantee recomputed from what a rerun did, and what follows from it."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Observation, Precondition, Request
+from privgate.evidence import (
+    AttackResult,
+    BehindClaim,
+    ClaimFact,
+    ClaimsPart,
+    GuaranteeBound,
+    Measurement,
+    Observation,
+    Precondition,
+    Request,
+    TradeoffPoints,
+)
 from privgate.privacy_claims import accountant
 from privgate.privacy_claims.accountant import Guarantee
 from privgate.privacy_claims.contradictions import contradictions
 from privgate.privacy_claims.standing import Standing
 from privgate.privacy_claims.table import bounds_table
+from privgate.privacy_claims.told import confronted
+from privgate.privacy_claims.told import told as noted
 from privgate.privacy_claims.tradeoff import EpsilonDelta, Tradeoff
 from privgate.run.run import Bench
 from privgate.subject.claim import Claim
@@ -39,7 +53,7 @@ def standing(bench: Bench, request: Request) -> Standing:
     claim = Claim.from_payload(stated)
     groups = [len(rows) for rows in bench.subject.data.units]
     group = max(groups) if claim.unit == "record" else 1
-    seen = observed(bench, claim)
+    seen = bench.once(observed)
     if not seen.problem:
         group = seen.rows or group  # counted in what batches are drawn from, whatever the claim speaks of
         return Standing(claim, seen, group, bench.subject.data.n)
@@ -59,19 +73,34 @@ def standing(bench: Bench, request: Request) -> Standing:
     return Standing(claim, None, group, bench.subject.data.n)
 
 
-def observed(bench: Bench, claim: Claim) -> Observation:
+def observed(bench: Bench) -> Observation:
     """Return what a rerun was seen to do, and say in the preconditions what contradicts the claim."""
-    if "dp_observation" in bench.detail:
-        return Observation.from_payload(bench.detail["dp_observation"])
     from privgate.privacy_claims.observe import remembered
 
     bench.fleet.activity = "observing the differential privacy of a rerun"
     seen = remembered(bench.subject, bench.fleet)
-    bench.detail["dp_observation"] = seen.payload()
-    bench.detail["dp_claim"] = claim.payload()
+    claim = Claim.from_payload(bench.subject.recipe.payload["dp"])
     for precondition in contradictions(claim, seen, bench.subject.data.n):
         note(bench, precondition)
     return seen
+
+
+def part(bench: Bench, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
+    """Return what the third question found out beside its numbers, what attacks achieved beside it; None if unasked."""
+    if not bench.made(noted) and not bench.made(observed):
+        return None
+    told = bench.once(noted)
+    tried = tuple(attacks)
+    return ClaimsPart(
+        observation=bench.once(observed) if bench.made(observed) else None,
+        facts=tuple(ClaimFact(name=name, value=value) for name, value in told.facts.items()),
+        bounds=tuple(confronted(row, tried) for row in told.bounds),
+        curve=told.curve,
+        points=tuple(told.points),
+        audit=told.audit,
+        deletion=told.deletion,
+        deletion_by_prior=told.deletion_by_prior,
+    )
 
 
 def note(bench: Bench, precondition: Precondition) -> None:
@@ -105,12 +134,12 @@ def _epsilon(bench: Bench, rests: Standing, request: Request) -> Measurement:
         unit="nats",
         kind="bound",
         assumptions=(*found.assumptions, counted(rests), *origin(bench)),
-        detail={
+        behind=BehindClaim(
             **_rests(rests),
-            "delta": held_delta(rests, found),
-            "rdp_epsilon": found.rdp_epsilon,
-            "accountant": found.accountant,
-        },
+            delta=held_delta(rests, found),
+            rdp_epsilon=found.rdp_epsilon,
+            accountant=found.accountant,
+        ),
     )
 
 
@@ -136,7 +165,7 @@ def _accuracy(bench: Bench, rests: Standing, request: Request) -> Measurement:
             counted(rests),
             *origin(bench),
         ),
-        detail=_rests(rests),
+        behind=BehindClaim(**_rests(rests)),
     )
 
 
@@ -185,62 +214,25 @@ def report_delta(rests: Standing) -> float:
     return float(rests.claim.delta or 1e-5)
 
 
-def told(bench: Bench, name: str, value: str) -> None:
-    """Add one line to the report's facts about differential privacy; the same name says the newest."""
-    facts: list[dict[str, str]] = bench.detail.setdefault("dp_facts", [])
-    facts[:] = [f for f in facts if f["name"] != name] + [{"name": name, "value": value}]
-
-
 def _tell(bench: Bench, rests: Standing, found: Guarantee) -> None:
-    seen = rests.observation
+    seen, told = rests.observation, bench.once(noted)
     if seen is None:
-        told(bench, "Observed", "nothing: DECLARED ONLY, accepted by the policy")
+        told.fact("Observed", "nothing: DECLARED ONLY, accepted by the policy")
     elif seen.library == "diffprivlib":
-        told(bench, "Observed", f"{len(seen.spends)} releases by diffprivlib's budget accountant, {seen.runs} reruns")
+        told.fact("Observed", f"{len(seen.spends)} releases by diffprivlib's budget accountant, {seen.runs} reruns")
     else:
-        told(bench, "Observed", f"{seen.steps} steps of Opacus in each of {seen.runs} reruns, batches {seen.sampling}")
-        told(bench, "Noise multiplier seen", f"{seen.noise_multiplier:.4g}")
-        told(bench, "Sample rate seen", f"{seen.sample_rate:.4g}")
-        told(bench, "Clipping norm seen", f"{seen.max_grad_norm:.4g}")
-        told(bench, "Entries of one person", f"{seen.rows} at most" if seen.rows else "not counted")
+        told.fact("Observed", f"{seen.steps} steps of Opacus in each of {seen.runs} reruns, batches {seen.sampling}")
+        told.fact("Noise multiplier seen", f"{seen.noise_multiplier:.4g}")
+        told.fact("Sample rate seen", f"{seen.sample_rate:.4g}")
+        told.fact("Clipping norm seen", f"{seen.max_grad_norm:.4g}")
+        told.fact("Entries of one person", f"{seen.rows} at most" if seen.rows else "not counted")
     if seen is not None and not seen.broken:
-        told(bench, "What is counted", counted(rests))
+        told.fact("What is counted", counted(rests))
     if seen is not None and seen.broken:
-        told(bench, "Broken", seen.broken)
-    told(bench, "Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
+        told.fact("Broken", seen.broken)
+    told.fact("Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
     if not math.isnan(found.rdp_epsilon):
-        told(bench, "The same by RDP", f"{found.rdp_epsilon:.4g}")
-
-
-def confront(detail: dict[str, Any]) -> None:
-    """Put what attacks achieved beside the bounds that they should stay under, once everything is measured.
-
-    Attacks count over the records of one model; a bound holds for one record over many trainings. Exceeding it makes
-    the claim doubtful, and only an audit decides.
-    """
-    ran = [a for a in detail.get("attacks", ()) if not a.get("problem") and a.get("scope") == "model"]
-    for row in detail.get("dp", ()):
-        found = [_achieved(a, row) for a in ran]
-        row["measured"] = max((f for f in found if not math.isnan(_figure(f))), key=_figure, default=None)
-
-
-def _achieved(attack: dict[str, Any], row: dict[str, Any]) -> Any:
-    """Return an attack's figure of the kind that a row bounds, or None."""
-    name = str(row["name"])
-    if "20" in name and "et al." in name:
-        return None  # earlier bounds on the same quantities
-    if name.startswith("accuracy") and row["prior"] == 0.5 and "pool" not in name:
-        return attack.get("accuracy")
-    if name.startswith("advantage"):
-        return attack.get("advantage")
-    if name.startswith("TPR at FPR"):
-        return (attack.get("tpr_at_fpr") or {}).get(f"{row['fpr']:g}")
-    return None
-
-
-def _figure(value: Any) -> float:
-    figure = value.get("value") if isinstance(value, dict) else value
-    return math.nan if figure is None else float(figure)
+        told.fact("The same by RDP", f"{found.rdp_epsilon:.4g}")
 
 
 def _rests(rests: Standing) -> dict[str, Any]:
@@ -257,14 +249,16 @@ def _rests(rests: Standing) -> dict[str, Any]:
 
 def _fill_table(bench: Bench, found: Guarantee, adjacency: str, prior: float = 0.5) -> None:
     """Put the table of bounds, and the curve's points for a chart, where the report looks for them."""
-    rows: list[dict[str, Any]] = bench.detail.setdefault("dp", [])
-    if found.curve is None or any(row["prior"] == prior for row in rows):
+    told = bench.once(noted)
+    if found.curve is None or any(row.prior == prior for row in told.bounds):
         return
     inclusion = "independent" if adjacency == "add_remove" else "fixed_size"
     own: Tradeoff | None = None if isinstance(found.curve, EpsilonDelta) else found.curve
     table = bounds_table(
         found.epsilon, found.delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own
     )
-    rows += [row for row in table if row["prior"] is not None or not any(r["name"] == row["name"] for r in rows)]
-    fprs = np.geomspace(1e-4, 1, 60)
-    bench.detail.setdefault("dp_curve", {"fpr": fprs.tolist(), "tpr": [found.curve.tpr(f) for f in fprs]})
+    known = {row.name for row in told.bounds}
+    told.bounds += [GuaranteeBound(**row) for row in table if row["prior"] is not None or row["name"] not in known]
+    if told.curve is None:
+        fprs = np.geomspace(1e-4, 1, 60)
+        told.curve = TradeoffPoints(fpr=tuple(fprs.tolist()), tpr=tuple(found.curve.tpr(f) for f in fprs))

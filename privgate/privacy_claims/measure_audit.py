@@ -1,16 +1,16 @@
 """The measurement ``dp_epsilon_lower_bound``: attacks on many real trainings, and on one with many canaries."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request, TradeoffPoint
 from privgate.privacy_claims import audit
 from privgate.privacy_claims.contradictions import claimed_epsilon
-from privgate.privacy_claims.measure import told
+from privgate.privacy_claims.told import told
 from privgate.run.run import Bench
 from privgate.subject.claim import Claim
 from privgate.training.fit import Fit
@@ -50,20 +50,13 @@ class Audit:
     epsilon : float
         Lower bound, nats.
     confidence : float
-    runs : int
-        Trainings.
-    fpr, tpr : float
-        Of the fixed test on the counted trainings.
-    detail : dict
-        JSON values.
+    runs : AuditRuns
+        Both audits; the trade-off of the fixed test on the counted trainings is that of ``many_runs``.
     """
 
     epsilon: float
     confidence: float
-    runs: int
-    fpr: float
-    tpr: float
-    detail: dict[str, Any] = field(default_factory=dict)
+    runs: AuditRuns
 
 
 def measure(bench: Bench, request: Request) -> Measurement:
@@ -75,14 +68,15 @@ def measure(bench: Bench, request: Request) -> Measurement:
     asked = request.option("delta")
     delta = float(claim.delta or 0.0) if asked is None else float(asked)
     found = run(bench, claim, delta=delta, confidence=float(request.option("confidence")))
-    bench.detail["dp_audit"] = found.detail
-    told(
-        bench,
+    noted = bench.once(told)
+    noted.audit = found.runs
+    noted.fact(
         "Audit",
-        f"epsilon at least {found.epsilon:.4g} (confidence {found.confidence:g}, {found.runs} trainings); an audit can "
-        "contradict a guarantee, never show it",
+        f"epsilon at least {found.epsilon:.4g} (confidence {found.confidence:g}, {found.runs.trainings} trainings); "
+        "an audit can contradict a guarantee, never show it",
     )
-    bench.detail.setdefault("dp_points", []).append({"name": "audit", "fpr": found.fpr, "tpr": found.tpr})
+    seen = found.runs.many_runs
+    noted.points.append(TradeoffPoint(name="audit", fpr=seen.fpr, tpr=seen.tpr))
     return Measurement(
         request,
         value=found.epsilon,
@@ -91,13 +85,13 @@ def measure(bench: Bench, request: Request) -> Measurement:
         unit="nats",
         kind="confidence",
         confidence=found.confidence,
-        n=found.runs,
-        population=found.runs,
+        n=found.runs.trainings,
+        population=found.runs.trainings,
         assumptions=(
             "trainings are independent of each other, and the test was fixed before those that count",
             "an audit gives a lower bound only; a small one does not show that the guarantee holds",
         ),
-        detail={**found.detail, "claimed_epsilon": claimed_epsilon(claim, bench.subject.data.n)},
+        behind=BehindClaim(audit=found.runs, claimed_epsilon=claimed_epsilon(claim, bench.subject.data.n)),
     )
 
 
@@ -118,13 +112,12 @@ def run(bench: Bench, claim: Claim, *, delta: float, confidence: float, effort: 
     single = None
     if effort.canaries and claim.adjacency == "add_remove":
         single = _one_run(bench, effort, delta, each)
-    best = max(many["epsilon"], 0.0 if single is None else single["epsilon"])
+    best = max(many.epsilon, 0.0 if single is None else single.epsilon)
     total = effort.trainings - (effort.canaries > 0 and single is None)
-    detail = {"many_runs": many, "one_run": single, "delta": delta, "trainings": total}
-    return Audit(best, confidence, total, many["fpr"], many["tpr"], detail)
+    return Audit(best, confidence, AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=total))
 
 
-def _many_runs(bench: Bench, claim: Claim, effort: Effort, delta: float, confidence: float) -> dict[str, Any]:
+def _many_runs(bench: Bench, claim: Claim, effort: Effort, delta: float, confidence: float) -> ManyRuns:
     """Train with and without one mislabelled record, and count a test that was fixed on other trainings."""
     row, label = canary(bench)
     query = np.array([row], dtype=np.int64)
@@ -141,18 +134,18 @@ def _many_runs(bench: Bench, claim: Claim, effort: Effort, delta: float, confide
     misses = int((~test.fires(inside[effort.tuning :])).sum())
     alarms = int(test.fires(outside[effort.tuning :]).sum())
     found = audit.many_run(misses, effort.counted, alarms, effort.counted, delta=delta, confidence=confidence)
-    return {
-        "epsilon": found,
-        "trainings": 2 * runs,
-        "counted": 2 * effort.counted,
-        "misses": misses,
-        "false_alarms": alarms,
-        "fpr": alarms / effort.counted,
-        "tpr": 1 - misses / effort.counted,
-    }
+    return ManyRuns(
+        epsilon=found,
+        trainings=2 * runs,
+        counted=2 * effort.counted,
+        misses=misses,
+        false_alarms=alarms,
+        fpr=alarms / effort.counted,
+        tpr=1 - misses / effort.counted,
+    )
 
 
-def _one_run(bench: Bench, effort: Effort, delta: float, confidence: float) -> dict[str, Any]:
+def _one_run(bench: Bench, effort: Effort, delta: float, confidence: float) -> OneRun:
     """Train once with many mislabelled records, each included by a coin, and guess the coins."""
     subject, rng = bench.subject, bench.generator("dp-audit-canaries")
     n, classes = subject.data.n, len(subject.classes)
@@ -168,7 +161,7 @@ def _one_run(bench: Bench, effort: Effort, delta: float, confidence: float) -> d
     guesses = 2 * (m // 4)
     _, right = audit.guess(scores, included, guesses, rng)
     found = audit.one_run(canaries=m, guesses=guesses, right=right, delta=delta, confidence=confidence)
-    return {"epsilon": found, "canaries": m, "guesses": guesses, "right": right}
+    return OneRun(epsilon=found, canaries=m, guesses=guesses, right=right)
 
 
 def canary(bench: Bench) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Rerun a recipe in a worker process and record what its differential-privacy library really does."""
 
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -98,7 +99,7 @@ def _key(subject: Subject, fleet: Fleet) -> bytes:
 def _watchers() -> bytes:
     """Return a digest of the code that watches: other eyes may see something else."""
     here = Path(__file__).parent
-    files = sorted((*here.glob("watch_*.py"), here / "observe.py", here / "observation.py"))
+    files = sorted((*here.glob("watch_*.py"), here / "observe.py", Path(inspect.getfile(Observation))))
     return digest.of_bytes(*(f.read_bytes() for f in files)).encode()
 
 

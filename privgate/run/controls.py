@@ -1,7 +1,7 @@
 """What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls."""
 
 from privgate import families
-from privgate.evidence import Precondition
+from privgate.evidence import Precondition, SeedControl
 from privgate.run import paired_seeds, recipe_controls
 from privgate.run.run import Bench
 from privgate.subject.subject import Subject
@@ -27,14 +27,14 @@ def trained(bench: Bench) -> list[Precondition]:
     if found[0].outcome not in ("passed", "warned"):
         return found  # the next control makes 70 trainings, and nothing is measured whatever it says
     found.append(recipe_controls.depends_on_data(subject, fleet))
-    bench.detail["controls"] = {k: v for k, v in found[1].detail.items() if k == "single_median"}
+    bench.single_median = found[1].figure("single_median")
     if found[1].outcome in ("passed", "warned"):
         choose_seeds(bench)
     return found
 
 
-def choose_seeds(bench: Bench) -> None:
-    """Set the bench's paired seeds: one where training has no randomness."""
+def choose_seeds(bench: Bench) -> SeedControl:
+    """Set the bench's paired seeds, one where training has no randomness, and return what was seen of seeds."""
     n_units = bench.limits.max_retrains or bench.n_units
     drawn = {int(u) for e in families.ALL if not e.supports(bench.subject) for u in e.drawn(bench.subject)}
     chosen = paired_seeds.choose(
@@ -45,10 +45,11 @@ def choose_seeds(bench: Bench) -> None:
         drawn=sorted(drawn),
     )
     bench.seeds, bench.more_seeds = chosen.seeds, chosen.more
-    bench.detail["seeds"] = {
-        "dependent": chosen.dependent,
-        "paired": len(chosen.seeds) if chosen.dependent else 0,
-        "moved_by": chosen.moved_by,
-        "compared": chosen.compared,
-        "note": chosen.message,
-    }
+    bench.seed_control = SeedControl(
+        dependent=chosen.dependent,
+        paired=len(chosen.seeds) if chosen.dependent else 0,
+        moved_by=chosen.moved_by,
+        compared=chosen.compared,
+        note=chosen.message,
+    )
+    return bench.seed_control

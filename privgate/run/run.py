@@ -8,7 +8,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import UsageError
-from privgate.evidence import Precondition
+from privgate.evidence import Precondition, SeedControl
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -86,8 +86,12 @@ class Bench:
         Metrics that the policy asks for: what nobody asks for is not searched for.
     suites : mapping
         Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
-    detail : dict
-        JSON values collected for the report: plan, re-checks, certificates, attacks, curves.
+    cannot_conclude : tuple of str
+        What the policy can never conclude for this model, known before anything is trained.
+    single_median : float, optional
+        Median change of a probability when single records are relabelled, by the control; None where it did not run.
+    seed_control : SeedControl, optional
+        What the controls say about seeds; None before they ran.
     preconditions : list of Precondition
         What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
     witness : Witness, optional
@@ -103,7 +107,9 @@ class Bench:
     thresholds: tuple[float, ...] = ()
     asked: frozenset[str] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
-    detail: dict[str, Any] = field(default_factory=dict)
+    cannot_conclude: tuple[str, ...] = ()
+    single_median: float | None = None
+    seed_control: SeedControl | None = None
     preconditions: list[Precondition] = field(default_factory=list)
     witness: "Witness | None" = None
     _made: dict[Callable[["Bench"], Any], Any] = field(default_factory=dict, repr=False)
@@ -117,6 +123,11 @@ class Bench:
     def n_units(self) -> int:
         """Units there are."""
         return len(self.subject.data.units)
+
+    @property
+    def random_training(self) -> bool:
+        """Whether training was seen to depend on its seed; False before the controls looked."""
+        return self.seed_control is not None and self.seed_control.dependent
 
     def once(self, make: Callable[["Bench"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""

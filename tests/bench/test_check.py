@@ -126,11 +126,11 @@ def test_check_in_units_of_one_training(name, tmp_path):
         report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
         calls = fleet.calls
     clock, spent = time.perf_counter() - clock, processor() - start
-    shares = verdict.evidence.detail["engines"]
+    shares = verdict.evidence.influence.engines
 
     note(
         bench="check",
-        engine=shares[0]["engine"],
+        engine=shares[0].engine,
         data=f"{name}, {words}",
         n=data.n,
         seconds=spent,

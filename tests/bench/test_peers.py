@@ -13,7 +13,7 @@ import pytest
 
 from privgate.check import questions
 from privgate.evidence import Request
-from privgate.membership import attacks
+from privgate.membership import attacks, told
 from privgate.membership import board as boards
 from privgate.run.run import Bench, Limits
 from privgate.statistics.roc import tpr_at_fpr
@@ -70,8 +70,8 @@ def privgate_rows():
             got = questions.measure(
                 bench, Request.of("attack_accuracy", attack=attack.name, scope="model", confidence=0.95)
             )
-            entry = next(e for e in bench.detail["attacks"] if e["name"] == attack.name)
-            yield {"tool": "privgate", "attack": attack.name, "seconds": round(spent, 2), "auc": round(entry["auc"], 4),
+            shown = next(a.figures for a in told.part(bench).attacks if a.name == attack.name)
+            yield {"tool": "privgate", "attack": attack.name, "seconds": round(spent, 2), "auc": round(shown.auc, 4),
                    "acc": round(got.value, 4), "low": round(got.low, 4), "high": round(got.high, 4),
                    "tpr@0.1": round(tpr_at_fpr(attempt.scores, board.members, fpr=0.1), 4)}  # fmt: skip
 

@@ -7,6 +7,17 @@ from click.testing import CliRunner
 
 from privgate.__main__ import run
 from privgate.cli.dp import dp
+from privgate.evidence import (
+    AttackFigures,
+    AttackResult,
+    ClaimsPart,
+    Estimate,
+    Evidence,
+    MembershipPart,
+    SelfTest,
+    TradeoffPoint,
+    TradeoffPoints,
+)
 from privgate.privacy_claims import figures
 
 
@@ -103,15 +114,26 @@ def test_capacity_prints_the_reference_table():
 def test_a_reports_own_curve_is_drawn_with_its_attacks(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda out: [])
     report = tmp_path / "report.json"
-    detail = {
-        "dp_curve": {"fpr": [1e-4, 1e-2, 1], "tpr": [1e-3, 5e-2, 1]},
-        "attacks": [{"name": "likelihood ratio", "roc": [[0, 0], [0.01, 0.02], [1, 1]]}, {"problem": "did not run"}],
-        "dp_points": [{"name": "audit", "fpr": 0.2, "tpr": 0.3}],
-    }
-    report.write_text(json.dumps({"evidence": {"detail": detail}}))
+    ran = AttackFigures(
+        auc=0.6, auc_error=0.1, accuracy=Estimate(value=0.5), advantage=0.1, precision=0.5, recall=0.5, tpr_at_fpr=(),
+        roc=((0, 0), (0.01, 0.02), (1, 1)),
+    )  # fmt: skip
+    test = SelfTest(1.0, 0.5, 0.1)
+    attacks = [
+        AttackResult(name="likelihood ratio", title="Likelihood ratio", self_test=test, figures=ran),
+        AttackResult(name="none", title="None", self_test=test, problem="did not run"),
+    ]
+    claims = ClaimsPart(
+        curve=TradeoffPoints(fpr=(1e-4, 1e-2, 1), tpr=(1e-3, 5e-2, 1)),
+        points=(TradeoffPoint(name="audit", fpr=0.2, tpr=0.3),),
+    )
+    evidence = Evidence({}, (), {}, membership=MembershipPart(attacks=attacks), claims=claims)
+    report.write_text(json.dumps({"evidence": evidence.payload()}))
     assert "measured-trade-off.svg" in call("figures", "--out", str(tmp_path), "--report", str(report))
     assert "likelihood ratio" in (tmp_path / "measured-trade-off.svg").read_text()
-    report.write_text(json.dumps({"evidence": {"detail": {}}}))
+    report.write_text(json.dumps({"evidence": Evidence({}, (), {}).payload()}))
     assert run(["dp", "figures", "--out", str(tmp_path), "--report", str(report)]) == 5
+    report.write_text(json.dumps({"evidence": {"detail": {"dp_curve": {}}}}))
+    assert run(["dp", "figures", "--out", str(tmp_path), "--report", str(report)]) == 2
     report.write_text("[]")
     assert run(["dp", "figures", "--out", str(tmp_path), "--report", str(report)]) == 2

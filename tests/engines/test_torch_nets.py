@@ -265,8 +265,8 @@ def test_the_operator_s_choice_reaches_the_networks_and_the_evidence(fleet):
     bench._made[leave_one_out.chosen_units] = np.arange(10)
 
     assert set(bench.once(leave_one_out.retrained).engine) == {"torch_nets, mixed precision"}
-    assert bench.detail["engines"][0]["engine"] == "torch_nets, mixed precision"
-    assert "bfloat16" in modes.payload(bench)["note"]
+    assert bench.once(leave_one_out.answered).shares[0].engine == "torch_nets, mixed precision"
+    assert "bfloat16" in modes.told(bench).note
     assert any("bfloat16" in line for line in plan.make(bench, {"pdtp"})[1])
 
 

@@ -13,6 +13,7 @@ from privgate import Domain, families
 from privgate.families import bound, certificates, questions
 from privgate.families.witness import Witness
 from privgate.influence import leave_one_out
+from privgate.influence.part import part
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 from privgate.run.run import Bench
 from privgate.subject.data import TrainingData
@@ -70,9 +71,9 @@ def test_a_true_certificate_speaks_after_real_models_were_asked(monkeypatch, dir
     bench, records = checked(direct, fleet, name)
     assert np.isfinite(records["dtp_upper"]).all()
     assert not [p for p in bench.preconditions if p.outcome != "passed"]
-    compared = bench.detail["certificates_compared"]
-    assert compared["units"] >= 59
-    assert compared["questions"] >= 59 * 60
+    compared = part(bench).certificates_compared
+    assert compared.units >= 59
+    assert compared.questions >= 59 * 60
     assert (records["dtp_lower"] <= records["dtp_upper"]).all()
 
 
@@ -84,9 +85,9 @@ def test_a_wrong_certificate_is_silenced_for_the_run_and_that_is_said(monkeypatc
     (said,) = [p for p in bench.preconditions if p.name == f"certificate_{name}"]
     assert said.outcome == "warned"
     assert "was not used: real models with and without unit" in said.message
-    (note,) = bench.detail["certificates"]
-    assert not note["applies"]
-    assert note["because"].startswith("does not apply, because real models")
+    (note,) = part(bench).certificates
+    assert not note.applies
+    assert note.because.startswith("does not apply, because real models")
 
 
 def test_a_loose_bound_that_is_wrong_is_found_where_the_truth_reaches_it(monkeypatch, direct, fleet):

@@ -76,7 +76,7 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
     assert fleet.calls == trained
     one, other = (finding(v, "pdtp") for v in (every, quick))
     assert (other.low, other.high) == pytest.approx((one.low, one.high), abs=1e-6)
-    assert quick.evidence.detail["mode"]["used"] == "max"
+    assert quick.evidence.run.mode.used == "max"
     assert any("mode max" in line for line in said)
     assert document["units"]["figures"] == {}
     assert 1 <= document["units"]["close"] < N
@@ -94,7 +94,7 @@ def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_
     bench = gate.prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Limits(mode="max"))
     verdict, _, _ = checked(mine, LOGISTIC, fleet, "max")
 
-    said = bench.detail["cannot_conclude"]
+    said = bench.cannot_conclude
     assert [line.split(":")[0] for line in said] == ["few", "middle"]
     for rule, word in (("few", "a share of people"), ("middle", "a quantile")):
         assert finding(verdict, rule).outcome is Outcome.INCONCLUSIVE
@@ -125,7 +125,7 @@ def test_where_everybody_costs_no_more_the_mode_says_so_and_refuses_nothing(flee
 
     assert verdict.outcome.releases
     assert any("saves nothing here" in line for line in said)
-    assert verdict.evidence.detail["mode"]["used"] == "all"
+    assert verdict.evidence.run.mode.used == "all"
     assert document["units"]["figures"]
 
 
@@ -138,13 +138,13 @@ def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
     assert verdict.exit_code is ExitCode.INCONCLUSIVE
     told = finding(verdict, "precondition:mode")
     assert told.message.startswith(f"screened, not certified: {N - 20} of {N} people were only ranked")
-    assert verdict.evidence.detail["coverage"]["n_measured"] == 20
+    assert verdict.evidence.influence.coverage.n_measured == 20
     assert next(iter(verdict.evidence.measurements.values())).n == 20
     assert any("inconclusive at best" in line for line in said)
     assert any("ranking: 64 shadow models; then the 20 people" in line for line in said)
     assert document["decision"] == "blocked: screened, not certified"
-    shares = verdict.evidence.detail["engines"]
-    assert [(s["engine"], s["answered"], s["handed_on"]) for s in shares] == [
+    shares = verdict.evidence.influence.engines
+    assert [(s.engine, s.answered, s.handed_on) for s in shares] == [
         ("refit", 20, N - 20),
         ("screen", N - 20, 0),
     ]
@@ -203,7 +203,7 @@ def test_the_command_line_approves_by_the_maximum(privgate, tmp_path):
     assert "mode max" in ended.stdout
     assert "logistic: 60 of 60 people or records" in ended.stdout
     document = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert document["evidence"]["detail"]["mode"]["used"] == "max"
+    assert document["evidence"]["run"]["mode"]["used"] == "max"
 
 
 def test_the_command_line_ends_with_5_after_a_ranking(privgate, tmp_path):
@@ -246,7 +246,7 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
     _, said = planning.make(bench, {"pdtp"})
     assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
     assert any("7 retrains" in s for s in said)
-    (never,) = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).detail["cannot_conclude"]
+    (never,) = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).cannot_conclude
     assert "can never pass" in never
     assert "solver='newton-cholesky', tol=1e-8" in never
     assert "forests" not in never

@@ -110,7 +110,7 @@ def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
     subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), DATA)
     bench = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None)
 
-    assert any("pdtp-1" in why for why in bench.detail["cannot_conclude"])
+    assert any("pdtp-1" in why for why in bench.cannot_conclude)
     assert fleet.calls == 0
 
 
@@ -202,8 +202,8 @@ def test_the_family_that_the_published_proposition_would_approve_is_blocked(flee
     assert verdict.records.pdtp.max() == pytest.approx(0.6932, abs=5e-5)
     assert verdict.records.dtp_upper.max() == pytest.approx(1.3764, abs=5e-5)
     assert verdict.outcome is Outcome.FAILED
-    published = verdict.evidence.detail["as_published"][0]
-    assert published["value"] < 1 < published["corrected"]
+    published = verdict.evidence.influence.as_published[0]
+    assert published.value < 1 < published.corrected
 
 
 def forgetful(X, y, *, seed):

@@ -1,5 +1,6 @@
 """Attack measurements: known answers, doubt against release, and bad input."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,15 +9,16 @@ from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.check import questions
+from privgate.check import gate, questions
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request, encode
+from privgate.evidence import Measurement, MembershipPart, Request
 from privgate.families.retrained import Status
-from privgate.membership import attacks, rotation, single_records
+from privgate.membership import attacks, rotation, single_records, told
 from privgate.membership import board as attacked
 from privgate.membership import board as boards
 from privgate.membership import measure as attack_measure
 from privgate.membership.attacks.label_gap import LabelGap
+from privgate.policy.rules import METRICS
 from privgate.run import pool, shadows
 from privgate.run import pool as pools
 from privgate.run.run import Bench, Limits
@@ -85,7 +87,7 @@ def test_the_best_of_all_attacks_finds_an_overfitted_model(overfitted):
     assert got.low > 0.5
     assert got.low <= got.value <= got.high
     assert got.kind == "confidence"
-    assert got.detail["searched"] == 2 * len(attacks.ALL)
+    assert got.behind.searched == 2 * len(attacks.ALL)
     assert got.where.split(",")[0] in attacks.BY_NAME
 
 
@@ -131,33 +133,34 @@ def test_a_rate_that_the_candidates_cannot_resolve_is_refused(overfitted):
 
 def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
     questions.measure(overfitted, ask(attack="any"))
-    entries = {e["name"]: e for e in overfitted.detail["attacks"]}
+    part = told.part(overfitted)
 
-    assert set(entries) == set(attacks.BY_NAME)
-    for entry in entries.values():
-        assert entry["threat_model"]
-        assert entry["source"]
-        assert entry["self_test"]["problem"] == ""
-        assert 0 <= entry["auc"] <= 1
-        assert len(entry["roc"]) <= 200
-        assert entry["accuracy"]["low"] <= entry["accuracy"]["value"] <= entry["accuracy"]["high"]
-        assert {c["name"] for c in entry["classes"]} <= {"label 0", "label 1"}
-        assert entry["tpr_at_fpr"]["0.001"]["value"] is None  # 240 candidates cannot resolve it
-    encode(overfitted.detail["attacks"])
+    assert {a.name for a in part.attacks} == set(attacks.BY_NAME)
+    for attack in part.attacks:
+        assert attack.threat_model
+        assert attack.source
+        assert attack.self_test.problem == ""
+        figures = attack.figures
+        assert 0 <= figures.auc <= 1
+        assert len(figures.roc) <= 200
+        assert figures.accuracy.low <= figures.accuracy.value <= figures.accuracy.high
+        assert {c.name for c in figures.classes} <= {"label 0", "label 1"}
+        assert figures.tpr_at_fpr[-1].fpr == 0.001
+        assert figures.tpr_at_fpr[-1].value is None  # 240 candidates cannot resolve it
+    assert MembershipPart.model_validate(json.loads(json.dumps(part.payload(), allow_nan=False))) == part
 
 
 def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
     for b in (overfitted, blind):
         questions.measure(b, ask(attack="any"))
-        null = b.detail["attack_null_runs"]
-        assert null["low"] <= 0.05
+        assert told.part(b).null_runs.low <= 0.05
 
 
 def test_a_recipe_measured_twice_gives_the_same_numbers():
     one, other = (questions.measure(bench(), ask(attack="any")) for _ in range(2))
 
     assert one == other
-    assert Measurement.from_payload(one.payload()) == replace(one, detail=one.payload()["detail"])
+    assert Measurement.from_payload(one.payload()) == one
 
 
 class Silent(LabelGap):
@@ -180,7 +183,7 @@ def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
         attacked.tested.cache_clear()
 
     assert got.high == 1.0
-    assert "misses a planted leak" in got.detail["did_not_run"]["label_gap"]
+    assert "misses a planted leak" in got.behind.did_not_run["label_gap"]
     assert any("label_gap" in a for a in got.assumptions)
 
 
@@ -194,7 +197,7 @@ def test_an_unknown_attack_and_an_unknown_scope_are_named(overfitted):
 
 
 @pytest.mark.parametrize("scope", ["model", "class", "group", "record"])
-@pytest.mark.parametrize("metric", [*sorted(set(questions.CATALOGUE) - set(attacked.METRICS)), "attack_auc", ""])
+@pytest.mark.parametrize("metric", [*sorted(set(METRICS) - set(attacked.METRICS)), "attack_auc", ""])
 def test_a_figure_that_no_attack_has_is_never_answered_with_another(overfitted, metric, scope):
     for answers in (attack_measure.measure, single_records.measure):
         with pytest.raises(MeasurementError, match="no attack is measured by"):
@@ -209,7 +212,7 @@ def test_every_metric_is_its_own_figure_in_every_scope(scope):
         for m in ("attack_accuracy", "attack_advantage", "attack_tpr")
     )
 
-    assert set(attacked.METRICS) == {m for m, module in questions.CATALOGUE.items() if module == "membership.measure"}
+    assert set(attacked.METRICS) == {n for n, m in METRICS.items() if m.measured_by == "membership.measure:measure"}
     assert (advantage.value, advantage.low, advantage.high) == pytest.approx(
         tuple(2 * v - 1 for v in (accuracy.value, accuracy.low, accuracy.high))
     )
@@ -255,7 +258,7 @@ def test_candidates_who_are_members_are_removed_and_counted():
     assert p.eligible[: len(clean.labels)].tolist() == clean.eligible.tolist()
     assert not p.eligible[len(clean.labels) :].any()
     got = questions.measure(bench(data=more), ask())
-    assert got.detail["removed_candidates"]["also_in_training"] == 30 + chance
+    assert got.behind.removed_candidates["also_in_training"] == 30 + chance
     # whoever names the members at greatest risk as candidates must not gain by it
     assert p.hidden >= 30 / 240
     assert clean.hidden == 0.0
@@ -326,19 +329,19 @@ def test_a_declared_release_is_attacked_beside_exact_probabilities():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
     b = Bench(subject, Here(), Limits(shadow_models=16), seeds=(3,))
     got = questions.measure(b, ask())
-    entries = {e["name"]: e for e in b.detail["attacks"]}
+    figures = {a.name: a.figures for a in told.part(b).attacks}
     alone = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())
 
-    assert set(entries) == {"lira_online", "lira_online on the release"}
-    assert entries["lira_online on the release"]["auc"] != entries["lira_online"]["auc"]
-    assert got.detail["searched"] == 2 * alone.detail["searched"] == 4
+    assert set(figures) == {"lira_online", "lira_online on the release"}
+    assert figures["lira_online on the release"].auc != figures["lira_online"].auc
+    assert got.behind.searched == 2 * alone.behind.searched == 4
     assert any("declared release" in a for a in got.assumptions)
     assert got.high >= alone.high  # never instead: what exact probabilities tell still counts
     per_record = questions.measure(b, ask(scope="record"))
     exact = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask(scope="record"))
     # members and candidates that are nearly equal are no trials
-    assert per_record.detail["searched"] == 2 * exact.detail["searched"]
-    assert 230 < exact.detail["searched"] <= 240
+    assert per_record.behind.searched == 2 * exact.behind.searched
+    assert 230 < exact.behind.searched <= 240
     assert per_record.high >= exact.high
 
 
@@ -347,7 +350,7 @@ def test_people_with_several_records_are_one_trial_and_stay_together():
     b = bench(data=data)
     got = questions.measure(b, ask())
 
-    assert got.detail["members"] == 80
+    assert got.behind.members == 80
     masks = b.once(shadows.train).masks[:, :240].reshape(16, 80, 3)
     assert (masks.all(axis=2) | ~masks.any(axis=2)).all()
 
@@ -410,13 +413,13 @@ def test_accuracy_is_set_against_pdtp_once_both_are_measured():
     data = made(n=60, m=60)
     b = bench(DecisionTreeClassifier(max_depth=5), data=data)
     questions.measure(b, ask())
-    assert "attack_against_pdtp" not in b.detail
+    assert gate.against_pdtp(b) is None
     questions.measure(b, Request.of("pdtp"))
 
-    found = b.detail["attack_against_pdtp"]
-    assert -1 <= found["pearson"] <= 1
-    assert "point estimates" in found["kind"]
-    assert found["targets"] == 16
+    found = gate.against_pdtp(b)
+    assert -1 <= found.pearson <= 1
+    assert "point estimates" in found.kind
+    assert found.targets == 16
 
 
 def test_small_groups_count_but_are_not_named():
@@ -429,8 +432,8 @@ def test_small_groups_count_but_are_not_named():
     got = questions.measure(b, ask(scope="group"))
 
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass
-    assert got.detail["cells_too_small_to_show"] == 1
-    assert "9 = 1" not in str(b.detail["attacks"])
+    assert got.behind.cells_too_small_to_show == 1
+    assert "9 = 1" not in str(told.part(b).attacks)
 
 
 def test_the_gap_is_the_difference_of_mean_losses(overfitted):

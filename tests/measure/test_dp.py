@@ -9,7 +9,16 @@ import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
-from privgate.evidence import Observation, Request, encode
+from privgate.evidence import (
+    AttackFigures,
+    AttackResult,
+    ClaimsPart,
+    Estimate,
+    Observation,
+    RateAtFpr,
+    Request,
+    SelfTest,
+)
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -61,7 +70,7 @@ def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
     made = Bench(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
     if seen is not None and claim is not None:
-        made.detail["dp_observation"] = seen.payload()
+        made._made[measured.observed] = seen
         made.preconditions += list(contradictions(claim, seen, n))
     return made
 
@@ -78,7 +87,7 @@ def test_the_observed_guarantee_is_judged_not_the_claimed():
     made = bench()
     found = measured.measure(made, DpEpsilon(max=8).request())
     assert found.value == pytest.approx(1.5606, abs=1e-3)
-    assert found.detail["rdp_epsilon"] == pytest.approx(1.7213, abs=1e-3)
+    assert found.behind.rdp_epsilon == pytest.approx(1.7213, abs=1e-3)
     assert outcomes(made) == {"dp_claim": "passed"}
     assert judged(DpEpsilon(max=1.5), made).outcome == "failed"
     assert judged(DpEpsilon(max=1.6), made).outcome == "passed"
@@ -202,7 +211,7 @@ def test_numbers_that_describe_no_mechanism_are_a_finding():
 def test_a_budget_accountant_is_summed():
     made = bench(PURE, SPENT)
     found = measured.measure(made, DpEpsilon(max=8).request())
-    assert (found.value, found.detail["accountant"]) == (1.0, "budget accountant")
+    assert (found.value, found.behind.accountant) == (1.0, "budget accountant")
     bound = measured.measure(made, DpAttackAccuracyBound(max=0.75).request())
     assert bound.value == pytest.approx(0.7311, abs=1e-4)
     assert outcomes(bench(replace(PURE, epsilon=0.5), SPENT))["dp_claim"] == "failed"
@@ -236,24 +245,25 @@ def test_the_accuracy_bound_uses_the_exact_curve_and_fills_the_report():
     made = bench()
     found = measured.measure(made, DpAttackAccuracyBound(max=0.75).request())
     assert found.value == pytest.approx(0.5739, abs=2e-3)
-    rows = made.detail["dp"]
-    assert {"name", "epsilon", "delta", "prior", "bound", "measured", "assumptions"} <= set(rows[0])
-    assert all(r["assumptions"] for r in rows)
-    json.dumps(encode(made.detail), allow_nan=False)
+    part = measured.part(made)
+    assert part.bounds
+    assert all(r.assumptions for r in part.bounds)
+    assert ClaimsPart.model_validate(json.loads(json.dumps(part.payload(), allow_nan=False))) == part
     measured.measure(made, DpAttackAccuracyBound(max=0.99, prior=0.1).request())
-    assert {r["prior"] for r in made.detail["dp"]} >= {0.1, 0.5}
+    assert {r.prior for r in measured.part(made).bounds} >= {0.1, 0.5}
 
 
 def test_deletion_capacity_fills_the_officers_table():
     made = bench(PURE, SPENT)
     found = deletion.measure(made, DeletionCapacity(min=38, rho=0.9, prior=0.001).request())
     assert found.low == 38
-    assert {(r["rho"], r["prior"]): r["capacity"] for r in made.detail["deletion"]}[0.5, 0.001] == 255
-    assert {r["prior"] for r in made.detail["deletion"]} == {0.001}
-    assert {r["prior"] for r in made.detail["deletion_by_prior"]} >= {0.001, 0.01, 0.5}
+    part = measured.part(made)
+    assert {(r.rho, r.prior): r.capacity for r in part.deletion}[0.5, 0.001] == 255
+    assert {r.prior for r in part.deletion} == {0.001}
+    assert {r.prior for r in part.deletion_by_prior} >= {0.001, 0.01, 0.5}
     assert judged(DeletionCapacity(min=38, rho=0.9, prior=0.001), made, deletion).outcome == "passed"
     assert judged(DeletionCapacity(min=39, rho=0.9, prior=0.001), made, deletion).outcome == "failed"
-    sentence = next(r["sentence"] for r in made.detail["deletion"] if (r["rho"], r["prior"]) == (0.9, 0.001))
+    sentence = next(r.sentence for r in part.deletion if (r.rho, r.prior) == (0.9, 0.001))
     assert sentence.startswith("at ρ = 0.9 this model covers 38 deletion requests, each by somebody used with")
 
 
@@ -263,34 +273,42 @@ def test_with_delta_the_capacity_names_its_exception():
     assert "except for models of total probability 0.001" in " ".join(found.assumptions)
 
 
+def attack(accuracy, advantage, tpr):
+    """Return an attack that achieved so much at a false-positive rate of 0.01; without an accuracy it did not run."""
+    figures = accuracy and AttackFigures(
+        auc=0.5, auc_error=0.1, accuracy=accuracy, advantage=advantage, precision=0.5, recall=0.5, roc=(),
+        tpr_at_fpr=(RateAtFpr(fpr=0.01, value=tpr),),
+    )  # fmt: skip
+    return AttackResult(name="a", title="A", self_test=SelfTest(1.0, 0.5, 0.1), problem="" if figures else "no",
+                        figures=figures)  # fmt: skip
+
+
 def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     made = bench()
     measured.measure(made, DpEpsilon(max=8).request())
-    accuracy = {"value": 0.53, "low": 0.5, "high": 0.56}
-    made.detail["attacks"] = [
-        {"scope": "model", "accuracy": accuracy, "advantage": 0.06, "tpr_at_fpr": {"0.01": {"value": 0.02}}},
-        {"scope": "model", "problem": "did not run", "accuracy": {"value": 0.9}},
-        {"scope": "model", "accuracy": {"value": 0.5}, "advantage": 0.0, "tpr_at_fpr": {"0.01": {"value": None}}},
-    ]
-    measured.confront(made.detail)
-    by = {r["name"]: r["measured"] for r in made.detail["dp"]}
+    accuracy = Estimate(value=0.53, low=0.5, high=0.56)
+    part = measured.part(
+        made, [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
+    )
+    by = {r.name: r.measured for r in part.bounds}
     assert by["accuracy"] == accuracy
-    assert by["advantage, TPR - FPR"] == 0.06
-    assert by["TPR at FPR 0.01, exact curve"] == {"value": 0.02}
+    assert by["advantage, TPR - FPR"] == Estimate(value=0.06)
+    assert by["TPR at FPR 0.01, exact curve"] == Estimate(value=0.02)
     assert by["TPR at FPR 0.1"] is None
     assert by["accuracy, Erlingsson et al. 2019"] is None
-    measured.confront({})
+    assert all(r.measured is None for r in measured.part(made).bounds)
 
 
 def test_the_report_is_told_what_was_seen():
     made = bench()
     measured.measure(made, DpEpsilon(max=8).request())
     measured.measure(made, DpEpsilon(max=8, delta=1e-6).request())
-    facts = {f["name"]: f["value"] for f in made.detail["dp_facts"]}
+    told = measured.part(made).facts
+    facts = {f.name: f.value for f in told}
     assert facts["Observed"] == "200 steps of Opacus in each of 2 reruns, batches poisson"
     assert facts["Noise multiplier seen"] == "2"
     assert "at delta 1e-06 (PLD)" in facts["Recomputed epsilon"]
-    assert len(facts) == len(made.detail["dp_facts"])
+    assert len(facts) == len(told)
 
 
 # -- audits, on a fleet that draws answers instead of training --------------------------------------------------------
@@ -321,8 +339,9 @@ def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
     found = judged(DpEpsilonLowerBound(), made, measure_audit)
     assert found.outcome == "failed"
     assert "the claim is broken" in found.message
-    assert made.detail["dp_audit"]["many_runs"]["counted"] == 160
-    assert (made.detail["dp_audit"]["one_run"] is not None) == (adjacency == "add_remove")
+    audit = measured.part(made).audit
+    assert audit.many_runs.counted == 160
+    assert (audit.one_run is not None) == (adjacency == "add_remove")
     assert found.limit == 1.0
 
 
@@ -343,8 +362,8 @@ def test_an_audit_whose_trainings_fail_is_no_measurement():
 
 
 def test_every_dp_metric_is_in_the_catalogue():
-    from privgate.check import questions
+    from privgate.policy.rules import METRICS
 
     for metric in ("dp_epsilon", "dp_attack_accuracy_bound", "dp_epsilon_lower_bound", "deletion_capacity"):
-        assert metric in questions.CATALOGUE
+        assert metric in METRICS
     assert Request.of("dp_epsilon", delta=1e-5).key

@@ -97,7 +97,7 @@ def test_an_approval_rests_on_75_seeds_and_says_over_what_it_speaks(fleet):
         without = shaken(X[kept], Y[kept], seed=1, by=0.02)
         changes.append(np.abs(own.predict_log_proba(X[u : u + 1]) - without.predict_log_proba(X[u : u + 1])).max())
     np.testing.assert_allclose(verdict.evidence.records["pdtp_registered"], changes, atol=1e-9)
-    assert measurement.detail["registered_worst"] == pytest.approx(max(changes))
+    assert measurement.behind.registered_worst == pytest.approx(max(changes))
 
 
 def test_few_seeds_approve_nothing_and_say_what_is_missing(fleet):
@@ -114,7 +114,7 @@ def test_what_the_first_seeds_block_is_not_trained_on_more(fleet):
     verdict = judged(fleet, Recipe(shaken, params={"by": 0.02, "smooth": 1e-9}, seed=2), data=data)
 
     assert verdict.outcome is Outcome.FAILED
-    assert len(verdict.evidence.detail["trace"]["seeds"]) < 20
+    assert len(verdict.evidence.run.trace.seeds) < 20
     assert fleet.calls - before < 20 * (N + 1) + 200
 
 
@@ -233,6 +233,6 @@ def test_one_person_without_whom_splits_tie_makes_training_depend_on_its_seed(fl
 
     verdict = judged(fleet, Recipe(DecisionTreeClassifier(**settings), seed=quiet), data=TrainingData(X, y))
 
-    assert verdict.evidence.detail["seeds"]["dependent"]
+    assert verdict.evidence.run.seeds.dependent
     assert not verdict.approved
     assert rule(verdict).high > 1.0

@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError, PolicyError
-from privgate.evidence import Request
+from privgate.evidence import Request, SeedControl
 from privgate.influence import leave_one_out, table
 from privgate.policy.rules.table import Table
 from privgate.run import suites
@@ -213,7 +213,7 @@ def test_the_table_of_units_is_counted_by_violated_expectations():
 
     assert (fine.low, fine.high, fine.n) == (0.0, 0.0, 3)
     assert (broken.low, broken.high) == (1.0, 1.0)
-    assert broken.detail["violated"] == ["small: 2 records (50 %)"]
+    assert broken.behind.violated == ("small: 2 records (50 %)",)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -239,7 +239,7 @@ def test_limits_of_a_figure_must_meet_the_suite_as_well():
 
 def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
     one = bench(expect(max_value=0.5), seeds=np.ones(4))
-    one.detail["seeds"] = {"dependent": True}
+    one.seed_control = SeedControl(dependent=True)
 
     assert Table(suite="u.json@sha256:1").judge(table.measure(one, ASKED)).outcome is Outcome.INCONCLUSIVE
 

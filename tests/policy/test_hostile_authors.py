@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.cli import cli
 from privgate.errors import ExitCode, PolicyError, UsageError
-from privgate.evidence import Evidence, Measurement
+from privgate.evidence import BehindMembership, Evidence, Measurement
 from privgate.policy import people
 from privgate.policy.fixtures import verdict
 from privgate.verdict import Outcome
@@ -224,7 +224,9 @@ def test_beside_a_rule_that_can_fail_it_is_marked_everywhere_and_counts_for_noth
     cli.main(["policy", "explain", str(policy.path), "vain"], standalone_mode=False)
     assert "CANNOT FAIL: " in capsys.readouterr().out
     good = {
-        r.request(): Measurement(r.request(), 0.0, 0.0, 0.0, n=9, population=9, detail={"shadow_models": 9})
+        r.request(): Measurement(
+            r.request(), 0.0, 0.0, 0.0, n=9, population=9, behind=BehindMembership(shadow_models=9)
+        )
         for r in policy.rules
     }
     found = {f.rule: f for f in policy.judge(Evidence({"n_candidates": 9}, (), good)).findings}

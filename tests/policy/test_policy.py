@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from privgate import Policy, TrainingData
 from privgate.check import gate
 from privgate.errors import PolicyError
-from privgate.evidence import Evidence, Measurement, Precondition
+from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart, RunTrace, SeedControl
 from privgate.policy import policy as policies
 from privgate.policy import schema, strict_yaml
 from privgate.policy.document import Audit, Document
@@ -51,10 +51,10 @@ def load(write):
 
 def evidence(policy, low=0.2, high=None, *, preconditions=(), subject=None, told=None, **options):
     high = low if high is None else high
-    known = {"n": 1000, "population": 1000, "detail": {"shadow_models": 64}} | options
+    known = {"n": 1000, "population": 1000, "behind": BehindMembership(shadow_models=64)} | options
     measurements = {r.request(): Measurement(r.request(), low, low, high, **known) for r in policy.rules}
     who = {"name": "credit", "digests": {"model": DIGEST}, "n_candidates": 1000, **(subject or {})}
-    return Evidence(who, tuple(preconditions), measurements, detail=told or {})
+    return Evidence(who, tuple(preconditions), measurements, run=told or RunPart())
 
 
 def outcome(policy, found, **options):
@@ -212,9 +212,9 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_coverage: 0.1", {"population": 0}, "0.0% of the units"),
         ("min_seeds: 5", {}, "0 paired seeds"),
         ("min_shadow_models: 65", {}, "64 shadow models"),
-        ("min_shadow_models: 2", {"detail": {}}, "0 shadow models"),
+        ("min_shadow_models: 2", {"behind": None}, "0 shadow models"),
         ("min_candidates: 1001", {}, "1000 candidates"),
-        ("min_candidates: 1000", {"detail": {"candidates": 990}}, "990 candidates"),
+        ("min_candidates: 1000", {"behind": BehindMembership(shadow_models=64, candidates=990)}, "990 candidates"),
     ],
 )
 def test_less_than_the_audit_minimum_is_inconclusive(load, audit, options, words):
@@ -235,18 +235,16 @@ def test_seeds_count_only_where_training_depends_on_them(load):
     policy = load("audit: {min_seeds: 5}\nrules:\n  - metric: pdtp\n    max: 1.0\n")
 
     for compared, expected in ((11, Outcome.PASSED), (4, Outcome.INCONCLUSIVE), (None, Outcome.INCONCLUSIVE)):
-        told = {"seeds": {"dependent": False} | ({} if compared is None else {"compared": compared})}
-        assert outcome(policy, evidence(policy, told=told)) is expected
-    assert outcome(policy, evidence(policy, told={"trace": {"seeds": [1, 2, 3, 4, 5]}})) is Outcome.PASSED
-    assert outcome(policy, evidence(policy, told={"trace": {"seeds": [1, 2, 3, 4]}})) is Outcome.INCONCLUSIVE
+        seeds = SeedControl(dependent=False, **({} if compared is None else {"compared": compared}))
+        assert outcome(policy, evidence(policy, told=RunPart(seeds=seeds))) is expected
+    for used, expected in (((1, 2, 3, 4, 5), Outcome.PASSED), ((1, 2, 3, 4), Outcome.INCONCLUSIVE)):
+        assert outcome(policy, evidence(policy, told=RunPart(trace=RunTrace(seeds=used)))) is expected
 
 
 def test_a_suite_over_the_table_needs_the_seeds_that_the_policy_wants_as_well():
     audit, rule = Audit(min_seeds=20), Table(suite="u.json")
     seen = Measurement(rule.request(), value=0.0, low=0.0, high=0.0, n=3, population=3)
-    few = Evidence(
-        subject={}, preconditions=(), measurements={}, detail={"seeds": {"dependent": False, "compared": 11}}
-    )
+    few = Evidence({}, (), {}, run=RunPart(seeds=SeedControl(dependent=False, compared=11)))
 
     assert "the policy wants 20" in shortfall(audit, rule, seen, few)
 
@@ -397,7 +395,7 @@ def test_whatever_a_child_says_it_never_approves_what_its_parent_refuses(tmp_pat
     except PolicyError:
         return  # refused as looser; whether rightly so, test_every_rule.py asks
 
-    options = {"detail": {"applicable": applicable}, "problem": "" if applicable else "nobody to compare with"}
+    options = {"applicable": applicable, "problem": "" if applicable else "nobody to compare with"}
     old = outcome(parent, evidence(parent, low, high, **options))
     new = outcome(tighter, evidence(tighter, low, high, **options))
 

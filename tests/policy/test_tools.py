@@ -10,7 +10,7 @@ import pytest
 from privgate import Policy
 from privgate.cli import cli
 from privgate.errors import PolicyError, UsageError
-from privgate.evidence import Evidence, Measurement
+from privgate.evidence import BehindMembership, Evidence, Measurement
 from privgate.policy.lint import lint
 from privgate.policy.locate import shipped
 
@@ -45,8 +45,8 @@ def report(path, **numbers):
     for rule in policy.rules:
         if rule.name in numbers:
             value = numbers[rule.name]
-            detail = {"shadow_models": 64}
-            made[rule.request()] = Measurement(rule.request(), value, value, value, n=9, population=9, detail=detail)
+            behind = BehindMembership(shadow_models=64)
+            made[rule.request()] = Measurement(rule.request(), value, value, value, n=9, population=9, behind=behind)
     found = Evidence({"name": "credit", "n_candidates": 1000}, (), made)
     path.write_text(json.dumps({"findings": [], "evidence": found.payload()}))
     return path

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL
 from privgate.report import words
 from privgate.report.schema import read
@@ -26,7 +26,7 @@ def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, excep
 @pytest.mark.parametrize(("delta", "exception"), [(0.0, False), (1e-7, True)])
 def test_epsilon_is_for_one_person_and_names_the_exception_it_has(delta, exception):
     rule = ALL["dp_epsilon"](max=8.0)
-    found = rule.meaning(Measurement(rule.request(), 1.0, 1.0, 1.0, detail={"delta": delta}))
+    found = rule.meaning(Measurement(rule.request(), 1.0, 1.0, 1.0, behind=BehindClaim(delta=delta)))
 
     assert "one person's data" in found
     assert ("except with probability about 1e-07" in found) is exception

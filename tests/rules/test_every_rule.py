@@ -153,7 +153,7 @@ def test_warn_mode_releases_at_worst_with_a_warning(rule):
 
 
 def test_not_applicable_is_a_warning_only_where_the_policy_allows_it(rule):
-    nothing = Measurement(rule.request(), problem="no candidates", detail={"applicable": False})
+    nothing = Measurement(rule.request(), problem="no candidates", applicable=False)
     optional = rule.model_copy(update={"required": False})
 
     assert rule.judge(nothing).outcome is Outcome.INCONCLUSIVE
@@ -234,9 +234,7 @@ def test_what_counts_as_tighter_never_turns_a_refusal_into_an_approval(data, met
     if two.loosened(one):
         return
     problem = "" if applicable else "no candidates"
-    old, new = (
-        rule.judge(measured(rule, *numbers, problem=problem, detail={"applicable": applicable})) for rule in (one, two)
-    )
+    old, new = (rule.judge(measured(rule, *numbers, problem=problem, applicable=applicable)) for rule in (one, two))
 
     assert old.outcome.releases or not new.outcome.releases
 

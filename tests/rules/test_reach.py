@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL, reach
 from privgate.privacy_claims.bounds import accuracy
 from privgate.privacy_claims.capacity import deletion_capacity
@@ -102,7 +102,7 @@ def test_a_claim_that_no_audit_could_contradict_shows_nothing():
     asked = rule.request()
 
     def judged(low, claimed):
-        return rule.judge(Measurement(asked, low, low, math.inf, detail={"claimed_epsilon": claimed})).outcome
+        return rule.judge(Measurement(asked, low, low, math.inf, behind=BehindClaim(claimed_epsilon=claimed))).outcome
 
     assert judged(1.0, 4.0) is Outcome.PASSED
     assert judged(1.0, 1e6) is Outcome.INCONCLUSIVE

@@ -5,7 +5,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, BehindInfluence, Measurement
 from privgate.policy.rules import ALL
 from privgate.verdict import Outcome
 from tests.rules.rule_pages import example
@@ -63,21 +63,21 @@ def test_a_false_positive_rate_that_the_sample_cannot_resolve_is_said_before_tra
 
 def test_a_claim_is_broken_when_the_audit_exceeds_it():
     rule = ALL["dp_epsilon_lower_bound"]()
-    claim = {"claimed_epsilon": 2.0}
+    claim = BehindClaim(claimed_epsilon=2.0)
 
-    broken = rule.judge(measured(rule, 2.5, math.inf, detail=claim))
-    held = rule.judge(measured(rule, 2.0, math.inf, detail=claim))
+    broken = rule.judge(measured(rule, 2.5, math.inf, behind=claim))
+    held = rule.judge(measured(rule, 2.0, math.inf, behind=claim))
     assert (broken.outcome, broken.limit) == (Outcome.FAILED, 2.0)
     assert "the claim is broken" in broken.message
     assert held.outcome is Outcome.PASSED
     assert "no audit can prove" in held.meaning
 
 
-@pytest.mark.parametrize("detail", [{}, {"claimed_epsilon": None}, {"claimed_epsilon": math.nan}])
-def test_an_audit_without_a_claim_concludes_nothing(detail):
+@pytest.mark.parametrize("behind", [None, BehindClaim(), BehindInfluence(), BehindClaim(claimed_epsilon=math.nan)])
+def test_an_audit_without_a_claim_concludes_nothing(behind):
     rule = ALL["dp_epsilon_lower_bound"]()
 
-    assert rule.judge(measured(rule, 0.0, math.inf, detail=detail)).outcome is Outcome.INCONCLUSIVE
+    assert rule.judge(measured(rule, 0.0, math.inf, behind=behind)).outcome is Outcome.INCONCLUSIVE
     assert "no differential-privacy claim" in rule.cannot_conclude({"dp": False})
 
 
@@ -91,7 +91,7 @@ def test_a_number_and_the_claim_cannot_replace_one_another():
 
 def test_a_declared_claim_that_the_policy_accepts_is_said_aloud():
     rule = example("dp_epsilon", accept_declared_claims=True)
-    finding = rule.judge(measured(rule, 3.0, detail={"declared_only": True}))
+    finding = rule.judge(measured(rule, 3.0, behind=BehindClaim(declared_only=True)))
 
     assert finding.outcome is Outcome.PASSED
     assert "DECLARED ONLY" in finding.message
@@ -108,7 +108,9 @@ def test_capacity_counts_the_lower_end():
 
 def test_a_table_names_what_is_violated():
     rule = example("table")
-    m = Measurement(rule.request(), 1, 1, 1, n=3, detail={"violated": ["pdtp is small: 4 records (0.4 %)"]})
+    m = Measurement(
+        rule.request(), 1, 1, 1, n=3, behind=BehindInfluence(violated=("pdtp is small: 4 records (0.4 %)",))
+    )
 
     finding = rule.judge(m)
     assert finding.outcome is Outcome.FAILED

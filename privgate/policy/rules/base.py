@@ -134,7 +134,7 @@ class Rule(Part, ABC):
         if measurement.request != self.request():
             text = f"measured was {measurement.request.key}, asked was {self.request().key}"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
-        if not self.required and measurement.detail.get("applicable") is False:
+        if not self.required and not measurement.applicable:
             said = f"not applicable: {measurement.problem or 'no reason given'}"
             return replace(self.finding(Outcome.WARNED, said, measurement), applies=False)
         return self.against_limit(measurement)
@@ -178,14 +178,14 @@ class Rule(Part, ABC):
         """Return a finding of this rule, its mode applied."""
         if self.mode == "warn" and outcome.rank > Outcome.WARNED.rank:
             outcome = Outcome.WARNED
-        stopped = "stopped_by" in measurement.detail  # the precondition's own message says what to do
         return Finding(
             rule=self.name,
             title=self.about.title,
             outcome=outcome,
             message=message,
             meaning="" if measurement.problem else self.meaning(measurement),
-            advice="" if outcome is Outcome.PASSED or stopped else self.advice(measurement, outcome),
+            # where a precondition stopped the run, its own message says what to do
+            advice="" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome),
             metric=self.metric,
             value=measurement.value,
             low=measurement.low,

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.part import OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule
@@ -66,5 +66,5 @@ class DeletionCapacity(GuaranteeRule):
 
     @staticmethod
     def _exception(measurement: Measurement) -> str:
-        failure = float(measurement.detail.get("failure", 0.0))
+        failure = BehindClaim.of(measurement.behind).failure
         return f" (except with probability {failure:g})" if failure else ""

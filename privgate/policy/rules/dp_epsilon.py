@@ -4,8 +4,8 @@ Limit ``max`` on epsilon in nats at ``delta``. An independent accountant recompu
 noise and steps of a rerun; ``accept_declared_claims`` lets a claim count that nobody observed.
 
 Request: ``dp_epsilon(delta=1e-5, accept_declared_claims=False, adjacency="add_remove" | "replace_one")``; ``adjacency``
-only where the policy names one, otherwise the claim's own. ``detail["declared_only"]`` is true where nothing was
-observed and the policy accepts that, ``detail["delta"]`` the delta that the guarantee really has (0 for pure ones).
+only where the policy names one, otherwise the claim's own. ``behind.declared_only`` is true where nothing was
+observed and the policy accepts that, ``behind.delta`` the delta that the guarantee really has (0 for pure ones).
 Epsilon is for one person, whose records are a group where there are several. Nats.
 
     - metric: dp_epsilon
@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.part import OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
@@ -60,7 +60,8 @@ class DpEpsilon(GuaranteeRule):
         if not np.isfinite(measurement.high):
             return "no guarantee limits what one person's data can shift"
         # a guarantee may hold at a smaller delta than the policy asks for, a pure one at none
-        delta = float(measurement.detail.get("delta", self.delta))
+        held = BehindClaim.of(measurement.behind).delta
+        delta = self.delta if held is None else held
         but = f", except with probability about {delta:g}" if delta > 0 else ""
         return (
             f"whatever anybody else knows, one person's data can shift the odds of any guess about that person at most "

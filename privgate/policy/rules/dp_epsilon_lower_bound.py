@@ -5,7 +5,7 @@ audit can never show that a guarantee holds, so passing means "not contradicted"
 ``claim`` (the default): the epsilon that the recipe claims, at the claim's own delta.
 
 Request: ``dp_epsilon_lower_bound(confidence=0.999, delta=…)``; ``delta`` only where the policy names one, otherwise the
-claim's own. ``low`` is the lower bound, ``high`` infinite, ``detail["claimed_epsilon"]`` the claim (nats).
+claim's own. ``low`` is the lower bound, ``high`` infinite, ``behind.claimed_epsilon`` the claim (nats).
 
     - metric: dp_epsilon_lower_bound
       max: claim
@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule, wrong
@@ -80,7 +80,7 @@ class DpEpsilonLowerBound(Rule):
         """Return FAILED iff the lower bound exceeds the limit; PASSED iff it does not and both are known."""
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
-        claimed = measurement.detail.get("claimed_epsilon")
+        claimed = BehindClaim.of(measurement.behind).claimed_epsilon
         limit = float("nan" if claimed is None else claimed) if self.max == "claim" else float(self.max)
         low = measurement.low
         if np.isnan(low) or np.isnan(limit):

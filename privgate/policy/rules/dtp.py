@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privgate.evidence import Measurement
-from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, averaged, folds, own_pair
+from privgate.evidence import BehindInfluence, Measurement
+from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, folds, own_pair
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
@@ -44,17 +44,15 @@ class Dtp(LeaveOneOutRule):
     about = METRIC
     metric: Literal["dtp"] = "dtp"
 
-    def meaning(self, measurement: Measurement) -> str:
+    def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor."""
-        if self.aggregate == "share_above":
-            return averaged(measurement) + self.share(measurement)
         bound = (
             f"no answer's probability changes more than {folds(measurement.high)}"
             if np.isfinite(measurement.high)
             else "no limit on the change of answers is known"
         )
         seen = f"the largest change seen is {folds(measurement.low)}"
-        if seeds := measurement.detail.get("paired_seeds"):
+        if seeds := BehindInfluence.of(measurement.behind).paired_seeds:
             seen += f", averaged over {seeds} paired seeds of training, not of this very model"
         # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
         # said of a limit that holds: where none does, nobody takes it for protection
@@ -64,7 +62,7 @@ class Dtp(LeaveOneOutRule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name a way out where no theorem speaks about this kind of model."""
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
-            if why := " and ".join(measurement.detail.get("why_no_certificate", ())):
+            if why := " and ".join(BehindInfluence.of(measurement.behind).why_no_certificate):
                 return f"no theorem bounds every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
             return (
                 "no theorem bounds every answer of this model for every person: declare the domain, take a model that "

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.part import Audit
 from privgate.policy.rules.base import Rule
 from privgate.run.needs import Need
@@ -16,12 +16,14 @@ GUARANTEED = frozenset({Need.CLAIM, Need.RERUNS})
 
 def way(measurement: Measurement) -> str:
     """Return what a guarantee counts, and whether reruns compared the rest of the training."""
-    if measurement.detail.get("declared_only"):
+    behind = BehindClaim.of(measurement.behind)
+    if behind.declared_only:
         return "what is declared"
-    if measurement.detail.get("library") == "diffprivlib":
+    if behind.library == "diffprivlib":
         return "what the budget accountant counted"
-    replays = measurement.detail.get("replays")
-    return f"noised steps (compared in {replays} reruns on other people's data)" if replays else "optimizer steps only"
+    if behind.replays:
+        return f"noised steps (compared in {behind.replays} reruns on other people's data)"
+    return "optimizer steps only"
 
 
 class GuaranteeRule(Rule):
@@ -39,7 +41,7 @@ class GuaranteeRule(Rule):
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Say aloud that the number rests on a claim nobody observed, where the policy accepts that."""
         text = super().sentence(measurement, outcome)
-        if self.accept_declared_claims and measurement.detail.get("declared_only"):
+        if self.accept_declared_claims and BehindClaim.of(measurement.behind).declared_only:
             text = f"{text} (DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee)"
         return text
 

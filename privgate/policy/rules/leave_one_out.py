@@ -1,12 +1,13 @@
 """What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from privgate.evidence import Measurement
+from privgate.evidence import BehindInfluence, Measurement
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule, wrong
@@ -60,15 +61,21 @@ class LeaveOneOutRule(Rule):
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
 
+    @abstractmethod
+    def change(self, measurement: Measurement) -> str:
+        """Return what the number means where it is a change of probability."""
+
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
         """Add how many people have no limit."""
         yield from super().remarks(audit, suites)
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
-    def share(self, measurement: Measurement) -> str:
-        """Return the meaning of a share of units."""
-        return (
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
+        if self.aggregate != "share_above":
+            return self.change(measurement)
+        return averaged(measurement) + (
             f"at most {100 * measurement.high:.3g} % of the people in the data are above "
             f"{folds(self.threshold or 0)} (threshold {self.threshold:g} nats)"
         )
@@ -80,7 +87,7 @@ class LeaveOneOutRule(Rule):
                 "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
                 "table names; then check again"
             )
-        seeds = measurement.detail.get("paired_seeds")
+        seeds = BehindInfluence.of(measurement.behind).paired_seeds
         if seeds and np.isinf(measurement.high) and not np.isinf(measurement.low):
             return (
                 f"training depends on its seed, and {seeds} paired seeds give no upper limit: measure every unit on 75 "
@@ -91,17 +98,16 @@ class LeaveOneOutRule(Rule):
 
 def averaged(measurement: Measurement) -> str:
     """Return over what the figure is a mean, as the beginning of a sentence; empty where training has no randomness."""
-    seeds = measurement.detail.get("paired_seeds")
+    seeds = BehindInfluence.of(measurement.behind).paired_seeds
     return f"averaged over {seeds} paired seeds of training, not for this very model, " if seeds else ""
 
 
 def own_pair(measurement: Measurement) -> str:
     """Return what the registered model's own pair shows, as the end of a sentence; nothing is judged by it."""
-    worst = measurement.detail.get("registered_worst")
+    worst = BehindInfluence.of(measurement.behind).registered_worst
     if worst is None:
         return ""
-    # evidence that was read back has infinity as a word
-    return f"; with the registered seed alone, which is not judged, the largest change is {folds(float(worst))}"
+    return f"; with the registered seed alone, which is not judged, the largest change is {folds(worst)}"
 
 
 def folds(nats: float) -> str:

@@ -46,10 +46,8 @@ class Pdtp(LeaveOneOutRule):
     about = METRIC
     metric: Literal["pdtp"] = "pdtp"
 
-    def meaning(self, measurement: Measurement) -> str:
+    def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor, and over what it is averaged."""
-        if self.aggregate == "share_above":
-            return averaged(measurement) + self.share(measurement)
         if not np.isfinite(measurement.high):
             bound = f"by an amount that is not limited from above; seen is {folds(measurement.low)}"
         else:

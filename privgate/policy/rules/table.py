@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from privgate.evidence import COLUMNS, Measurement
+from privgate.evidence import COLUMNS, BehindInfluence, Measurement
 from privgate.policy.part import Audit
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule
@@ -50,8 +50,8 @@ class Table(Rule):
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return how many expectations of how many are met."""
-        broken = measurement.detail.get("violated", [])
-        names = f" ({'; '.join(str(v) for v in broken[:5])})" if broken else ""
+        broken = BehindInfluence.of(measurement.behind).violated
+        names = f" ({'; '.join(broken[:5])})" if broken else ""
         low, high = measurement.low, measurement.high
         count = f"{high:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
         return f"{count} of {measurement.n} expectations are not met{names}: {outcome.value}"
