@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.errors import SubjectError
@@ -19,7 +19,15 @@ COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
 Count = int | None
 FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
 Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
-Quantiles = Mapping[Quantile, Number]
+
+
+def _all_quantiles(found: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
+    if len(found) != len(get_args(Quantile)):
+        raise ValueError(f"needs the quantiles {', '.join(get_args(Quantile))}")
+    return found
+
+
+Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
 
 
 class ReleaseFacts(EvidenceModel):
@@ -128,6 +136,12 @@ class FigureSummary(EvidenceModel):
     unbounded: Count = Field(description="Units without a finite figure; null where suppressed.")
     quantiles: Quantiles
 
+    @model_validator(mode="after")
+    def _one_count_a_bin(self) -> Self:
+        if len(self.edges) < 2 or len(self.edges) != len(self.counts) + 1:
+            raise ValueError("needs one count a bin and one edge more")
+        return self
+
 
 class AboveLimit(EvidenceModel):
     """How many units lie above a limit of the policy."""
@@ -162,6 +176,12 @@ class UnitsSummary(EvidenceModel):
     worst: tuple[WorstUnit, ...]
     close: Count = Field(default=None, description="Units measured closely, where not all were.")
     everybody: bool = Field(default=True, description="Every unit was measured closely: there is a distribution.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.everybody and (not self.worst or set(self.figures) != set(get_args(FigureName))):
+            raise ValueError("needs every figure and the worst units where everybody was measured")
+        return self
 
 
 class ComparedReport(EvidenceModel):

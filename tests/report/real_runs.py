@@ -60,7 +60,7 @@ def _people(X, y, n, *, candidates=False, **more):
 
 
 class Workshop:
-    """A registry, a fleet and a folder for policies, which all runs share."""
+    """A registry, a fleet and a folder for policies of one run: what it remembers must not hang on others."""
 
     def __init__(self, folder, fleet):
         self.folder, self.fleet, self.versions = Path(folder), fleet, {}
@@ -227,10 +227,9 @@ KINDS = {
 
 def make(names=tuple(KINDS)):
     """Yield (name, golden) of each run, made now."""
-    with tempfile.TemporaryDirectory() as folder, Fleet(jobs=1, ledger=Path(folder) / "ledger") as fleet:
-        workshop = Workshop(folder, fleet)
-        for name in names:
-            text = json.dumps(_kept(KINDS[name](workshop)), allow_nan=False)
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder, Fleet(jobs=1, ledger=Path(folder) / "ledger") as fleet:
+            text = json.dumps(_kept(KINDS[name](Workshop(folder, fleet))), allow_nan=False)
             yield name, json.loads(text.replace(folder, "/registry"))
 
 

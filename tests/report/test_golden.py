@@ -128,6 +128,19 @@ def test_what_this_version_did_not_write_is_refused_in_one_sentence(runs, change
         assert len(str(caught.value)) < 500
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("worst", []), ("figures", {}), ("edges", [0.0]), ("counts", []), ("quantiles", {}), ("quantiles", {"0.5": 1.0})],
+)
+def test_units_that_do_not_fit_together_are_broken(runs, place, value):
+    doc = runs.document("certified")
+    units = doc["units"]
+    (units if place in units else units["figures"]["pdtp"])[place] = value
+
+    with pytest.raises(SubjectError, match="the report is broken: units"):
+        report.render(doc, "html")
+
+
 @pytest.mark.parametrize("key", ["outcome", "subject", "policy", "findings", "evidence", "units", "waivers"])
 def test_a_report_that_lacks_a_part_is_broken(runs, key):
     doc = runs.document("certified")
