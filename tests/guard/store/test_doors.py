@@ -24,7 +24,7 @@ def test_a_new_key_is_private_and_trusted_and_never_overwrites(tmp_path, store, 
     assert keys("init", private, "--trust", store, "--days", 30, "--role", "verdict", "--model", "credit*") == 0
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     (key,) = trust.TrustStore.load(store).keys
-    assert (key.roles, key.models) == (("verdict",), ("credit*",))
+    assert (key.roles, key.scope, key.models) == (("verdict",), ("credit*",), ())
     assert trust.signer_from(key_file=private).key_id == key.key_id
     assert private.read_text() not in capsys.readouterr().out
 
