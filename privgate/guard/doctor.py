@@ -1,6 +1,7 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
 import functools
+import operator
 import os
 import urllib.error
 import urllib.request
@@ -13,8 +14,9 @@ from typing import Any
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
 from privgate.guard.config import Guard
+from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
-from privgate.guard.writes import PROBE, is_prompt
+from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect
 
 _SOON = timedelta(days=14)
@@ -145,6 +147,8 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
                 yield f"models:/{model.name}/{version}", alias
     with answering("listing model versions"):
         versions = list(_pages(client.search_model_versions))
+    listed = {held.name for held in versions}
+    versions += [held for model in models if model.name not in listed for held in _hidden(client, model)]
     for held in versions:
         if statement.fold(held.current_stage or "") in guard.stages:
             yield f"models:/{held.name}/{held.version}", held.current_stage
@@ -157,17 +161,31 @@ def _prompts(client: Any, **page: Any) -> Any:
     return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
 
 
+def _hidden(client: Any, model: Any) -> Iterator[Any]:
+    """Give the versions of a model that MLflow lists nowhere because one of them calls itself a prompt."""
+    newest = max((int(latest.version) for latest in model.latest_versions), default=0)
+    for number in range(1, newest + 1):
+        found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+        if found is not None and not _is_prompt(client, model, str(number)):
+            yield found
+
+
 def _holder(client: Any, name: str, alias: str) -> str | None:
     """Return the version that a reader of ``models:/name@alias`` is given; None if there is none."""
+    found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
+    return None if found is None else str(found.version)
+
+
+def _asked(question: Callable[[Any], Any], client: Any) -> Any:
+    """Return what the registry answers past the client's own methods, which hide prompts; None where nothing is."""
     from mlflow.exceptions import MlflowException
 
     try:
-        # past the client's own method, which hides prompts: loading a model does not
-        return str(client._get_registry_client().get_model_version_by_alias(name, alias).version)  # noqa: SLF001
+        return question(client._get_registry_client())  # noqa: SLF001  loading a model asks this, too
     except MlflowException as exc:
-        if exc.get_http_status_code() >= 500:
-            raise RegistryError(f"asking for {name}@{alias}: {exc.message}") from exc
-        return None
+        if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            return None
+        raise RegistryError(f"asking the registry as a reader does: {exc.message}") from exc
 
 
 def _is_prompt(client: Any, model: Any, version: str) -> bool:

@@ -6,7 +6,7 @@ Apart from signing, which needs policies: who only verifies reads these.
 import re
 from typing import Any
 
-from privgate.errors import StatementError
+from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
 from privgate.guard.checks import Row
 from privgate.guard.statement import Envelope
@@ -41,13 +41,18 @@ def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Env
     StatementError
         There is none.
     """
-    with stored_files(client, report_place.location_of(client, model_id)) as files:
+    gone = (
+        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
+    )
+    try:
+        place = report_place.location_of(client, model_id)
+    except SubjectError as exc:
+        raise StatementError(gone) from exc
+    with stored_files(client, place) as files:
         stored = files.names()
         for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
             report = path.removesuffix(EVIDENCE_FILE) + "report.json"
             envelope = Envelope.parse(files.read(path).decode(errors="replace"))
             if statement.payload_digest(envelope.payload) == wanted and report in stored:
                 return files.read(report), envelope
-    raise StatementError(
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
-    )
+    raise StatementError(gone)

@@ -104,14 +104,17 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, u
     """Copy the files to a folder that appears only if they are those that were signed."""
     if to.exists() or to.is_symlink():
         raise UsageError(f"{to} exists; verify hands over to a folder of its own, so name another or remove that")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as place:
-        copy = Path(place, "model")
-        copy.mkdir()
-        stored.copy_to(copy)
-        (copy / layout.MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
-        count = _compare(claims, signed, FolderFiles(copy), uri)
-        copy.rename(to)
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as place:
+            copy = Path(place, "model")
+            copy.mkdir()
+            stored.copy_to(copy)
+            count = _compare(claims, signed, FolderFiles(copy), uri)
+            (copy / layout.MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
+            copy.rename(to)
+    except OSError as exc:
+        raise UsageError(f"the files of {uri} cannot be handed over in {to}: {exc.strerror or exc}") from exc
     return count
 
 

@@ -14,6 +14,7 @@ under that name does. An MLmodel file that points into ``privgate/`` is refused.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -59,11 +60,23 @@ def is_written_by_mlflow(path: str, content: bytes) -> bool:
     return path == MLFLOW_META and _META.fullmatch(content) is not None
 
 
+def refuse_twins(paths: Iterable[str]) -> None:
+    """Refuse names that are one file where case and accents are not told apart: nobody knows which is served there."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
+        if twin != path:
+            raise SubjectError(
+                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
+            )
+
+
 def _table(root: Path, exclude: tuple[str, ...], mapped: Mapped = map) -> dict[str, str]:
     try:
         found = digest.of_files(root, exclude=exclude, mapped=mapped)
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
+    refuse_twins(found)
     meta = root / MLFLOW_META
     if meta.is_file() and meta.stat().st_size < 1_000 and is_written_by_mlflow(MLFLOW_META, meta.read_bytes()):
         found.pop(MLFLOW_META, None)

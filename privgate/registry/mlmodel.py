@@ -62,7 +62,7 @@ def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], nat
     loader = str(served.get("loader_module"))
     if not native:
         return
-    if len(native) > 1 or loader.removeprefix("mlflow.").partition(".")[0] != native[0]:
+    if len(native) > 1 or not f"{loader}.".startswith(f"mlflow.{native[0]}."):
         raise SubjectError(
             f"the MLmodel file holds several models: {SERVED} is loaded by {loader}, beside {', '.join(native)}; "
             "log one model by one flavor"

@@ -93,6 +93,7 @@ class ServedFiles:
 
     def digests(self) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
+        layout.refuse_twins(self.paths)
         covered = [p for p in self.paths if not self._is_written_by_mlflow(p)]
         with answering(f"reading the files at {self.location}"):
             return dict(zip(covered, _at_once(self._digest, covered), strict=True))

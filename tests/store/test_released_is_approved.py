@@ -256,6 +256,19 @@ def test_the_doctor_asks_what_calls_itself_a_prompt_too(company):
     ] == [True]
 
 
+def test_the_doctor_asks_about_versions_that_mlflow_hides_too(company):
+    """A version that calls itself a prompt hides all others of its model from every list, and none from readers."""
+    for payload in ("one", "two"):
+        company.registry.log("credit", payload=payload)
+    database = f"sqlite:///{company.registry.folder}/tracking.db"
+    direct = mlflow.MlflowClient(database, registry_uri=database)
+    direct.transition_model_version_stage("credit", "2", "Production")
+    company.client.set_model_version_tag("credit", "1", IS_PROMPT, "true")
+    assert company.client.search_model_versions("name='credit'") == []
+    (wrong,) = company.wrong()
+    assert "models:/credit/2 as 'Production' is released but does not verify" in wrong
+
+
 # 5: files that no digest covered
 
 

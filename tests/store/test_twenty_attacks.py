@@ -272,6 +272,8 @@ def test_the_verified_files_are_handed_over_to_no_place_that_is_taken(quiet, tmp
         with pytest.raises(UsageError, match="exists"):
             attacker.verify(to=tmp_path / taken)
     assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(UsageError, match="cannot be handed over"):
+        attacker.verify(to=tmp_path / "file" / "below")
 
 
 def _write(rows):

@@ -100,6 +100,21 @@ def test_a_key_counts_within_its_window_and_role_until_revoked(world):
         world.check(store=world.trust.revoke(key.key_id[:8], at=world.now + timedelta(days=5)))
 
 
+def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
+    """A model whose name is a pattern is matched by none: only what the operator wrote as a pattern is one."""
+    key = fresh_key(world.signer.public, days=90, roles=trust.ROLES, models=("debit", "cre*"))
+    assert (key.models, key.model_patterns, key.scope) == (("debit",), ("cre*",), ("debit", "cre*"))
+    for model, counts in {
+        "debit": True,
+        "credit": True,
+        "debit2": False,
+        "de*": False,
+        "*": False,
+        "Debit": False,
+    }.items():
+        assert (key.refusal("verdict", model, world.now) == "") is counts, model
+
+
 def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
     fresh = trust.new_key()
     after = world.now + timedelta(days=7)

@@ -106,3 +106,28 @@ def test_a_payload_with_nan_is_refused(world):
 @pytest.mark.parametrize("text", ["PRODUCTION", "Production", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction", "produc\u0301tion"])
 def test_variants_of_a_name_fold_together(text):
     assert statement.fold(text) == statement.fold("production")
+
+
+@pytest.mark.parametrize(
+    "text", ["pr0duction", "product1on", "productIon", "prod-uction", "PROD_UCTION", "ｐｒｏｄｕｃｔｉｏｎ"]
+)
+def test_aliases_that_look_the_same_are_found(text):
+    assert statement.looks_like(text) == statement.looks_like("production")
+
+
+@pytest.mark.parametrize("text", ["staging", "product", "production2", "candidate", "v1"])
+def test_aliases_that_look_otherwise_are_not(text):
+    assert statement.looks_like(text) != statement.looks_like("production")
+    assert statement.is_plain(text)
+
+
+@pytest.mark.parametrize("text", ["", "production\n", "prod*", "productıon", "a b", "рroduction", "a/b"])
+def test_aliases_of_other_characters_are_not_plain(text):
+    assert not statement.is_plain(text)
+
+
+def test_a_statement_of_version_1_says_so(world):
+    said = world.envelope().statement
+    said["predicate"]["urn:privgate:verdict:v1"] = said["predicate"].pop(statement.EXTENSION)
+    with pytest.raises(StatementError, match="is of version 1, which does not name every served file; check and sign"):
+        Claims.read(said)

@@ -1,0 +1,165 @@
+"""What an MLmodel file may say: one model, from files that are checked; all else is refused before it is opened."""
+
+import sys
+from importlib import metadata
+
+import pytest
+import yaml
+
+from privgate.errors import SubjectError
+from privgate.registry import layout
+from privgate.registry.mlmodel import flavor_of
+from privgate.registry.names import oddity
+
+PYFUNC = {"loader_module": "mlflow.sklearn", "model_path": "model.skops", "env": {"conda": "conda.yaml"}}
+SKLEARN = {"pickled_model": "model.skops", "serialization_format": "skops"}
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Return a function that writes a model of these flavors and returns its folder."""
+
+    def written(flavors, *, extra=(), **more):
+        for name in ("model.skops", "other.pkl", "conda.yaml", *extra):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("x")
+        (tmp_path / "MLmodel").write_text(yaml.safe_dump({"flavors": flavors, **more}))
+        return tmp_path
+
+    return written
+
+
+TAKEN = [
+    ({"python_function": PYFUNC, "sklearn": SKLEARN}, "sklearn"),
+    ({"sklearn": SKLEARN}, "sklearn"),
+    (
+        {"python_function": {"loader_module": "mlflow.pyfunc.model", "python_model": "python_model.pkl"}},
+        "python_function",
+    ),
+    ({"python_function": PYFUNC}, "python_function"),
+    (
+        {"python_function": {"loader_module": "mlflow.xgboost", "data": "other.pkl"}, "xgboost": {"data": "other.pkl"}},
+        "xgboost",
+    ),
+    (
+        {"python_function": {**PYFUNC, "artifacts": {"a": {"uri": "/home/me/a.bin", "path": "artifacts/a"}}}},
+        "python_function",
+    ),
+]
+
+
+@pytest.mark.parametrize(("flavors", "wanted"), TAKEN)
+def test_one_model_is_opened_by_its_own_flavor(model, flavors, wanted):
+    assert flavor_of(model(flavors)) == wanted
+
+
+TWO = [
+    {"python_function": {**PYFUNC, "model_path": "other.pkl"}, "sklearn": SKLEARN},
+    {"python_function": PYFUNC, "sklearn": {**SKLEARN, "pickled_model": "other.pkl"}},
+    {"python_function": {**PYFUNC, "data": "other.pkl"}, "sklearn": SKLEARN},
+    {"python_function": {**PYFUNC, "loader_module": "loader"}, "sklearn": SKLEARN},
+    {"python_function": {**PYFUNC, "loader_module": "sklearn.loader"}, "sklearn": SKLEARN},
+    {"python_function": {**PYFUNC, "loader_module": "mlflow.pyfunc.model"}, "sklearn": SKLEARN},
+    {"python_function": PYFUNC, "sklearn": SKLEARN, "xgboost": {"data": "other.pkl"}},
+    {"sklearn": SKLEARN, "xgboost": {"data": "other.pkl"}},
+    {"python_function": PYFUNC, "sklearn": {**SKLEARN, "code": "code"}},
+]
+
+
+@pytest.mark.parametrize("flavors", TWO)
+def test_two_models_in_one_are_refused(model, flavors):
+    with pytest.raises(SubjectError, match="log"):
+        flavor_of(model(flavors, extra=("code/mine.py",)))
+
+
+PATHS = [
+    *("../other", "a/../../b", "/srv/model", "~/model", "C:/model", "a\\..\\..\\b", "privgate", "privgate/src/x"),
+    *("./privgate/reports/x", "a/../privgate/x", "metadata/../privgate/reports/dtp-1/model.pkl"),
+]
+
+
+@pytest.mark.parametrize("key", ["model_path", "data", "code", "anything"])
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_out_of_the_checked_files_are_refused(model, key, path):
+    with pytest.raises(SubjectError, match="log the model again"):
+        flavor_of(model({"python_function": {**PYFUNC, key: path}}))
+
+
+HIDDEN = ["sklearn/__init__.py", "numpy.py", "json/decoder.py", "mlflow/sklearn.py", "pickle.so"]
+
+
+@pytest.mark.parametrize("file", HIDDEN)
+def test_code_that_hides_an_installed_module_where_it_is_served_is_refused(model, file):
+    flavors = {"python_function": {**PYFUNC, "code": "code"}}
+    with pytest.raises(SubjectError, match="hides the installed module"):
+        flavor_of(model(flavors, extra=(f"code/{file}",)))
+
+
+def test_code_of_ones_own_is_taken(model):
+    own = next(
+        n for n in ("mine", "ours") if n not in sys.stdlib_module_names | metadata.packages_distributions().keys()
+    )
+    flavors = {"python_function": {**PYFUNC, "code": "code"}, "sklearn": {**SKLEARN, "code": "code"}}
+    assert flavor_of(model(flavors, extra=(f"code/{own}/__init__.py",))) == "sklearn"
+    with pytest.raises(SubjectError, match="no folder of its own"):
+        flavor_of(model({"python_function": {**PYFUNC, "code": "."}}))
+
+
+def test_a_second_mlmodel_file_is_refused(model):
+    with pytest.raises(SubjectError, match="another MLmodel file"):
+        flavor_of(model({"python_function": PYFUNC}, extra=("inner/MLmodel",)))
+
+
+@pytest.mark.parametrize("twin", ["mlmodel", "MODEL.skops", "Conda.YAML"])
+def test_files_that_are_one_on_some_machines_are_refused(model, twin):
+    folder = model({"python_function": PYFUNC}, extra=(twin,))
+    with pytest.raises(SubjectError, match="one file on some machines"):
+        layout.all_files(folder)
+
+
+NOTES = [
+    ("model_name: credit\nmodel_version: '3'\n", True),
+    ("model_name: null\nmodel_version: null\n", True),
+    ("model_name: credit\nmodel_version: '3'\nmore: 1\n", False),
+    ("model_name: credit\nmodel_version: __import__('os')\n", False),
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("text", "own"), NOTES)
+def test_only_what_mlflow_itself_notes_counts_in_no_digest(model, text, own):
+    folder = model({"python_function": PYFUNC})
+    (folder / layout.MLFLOW_META).write_text(text)
+    assert (layout.MLFLOW_META not in layout.all_files(folder)) is own
+
+
+ODD = [
+    "*",
+    "?redit",
+    "cre*",
+    "[c]",
+    "m-1#",
+    "a@b",
+    "a%23",
+    "a\u200b",
+    "a\u202eb",
+    "a\tb",
+    " a",
+    "",
+    "..",
+    "ﬁn",
+    "e\u0301",
+    "a'b",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_that_readers_take_for_another_are_odd(name):
+    assert oddity(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["credit", "prod.credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "a+b=c~d&e;f"]
+)
+def test_names_that_mean_one_thing_are_not(name):
+    assert oddity(name) == ""
