@@ -80,7 +80,10 @@ def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], nat
 
 
 def _is_file(folder: Path, value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and (folder / value).exists()
+    try:
+        return isinstance(value, str) and bool(value) and (folder / value).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _check_paths(folder: Path, content: Any) -> None:
@@ -105,7 +108,7 @@ def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:
         if not (code := conf.get("code")):
             continue
         place = folder / str(code)
-        if posixpath.normpath(str(code)) == "." or not place.is_dir():
+        if posixpath.normpath(str(code)) == "." or not _is_file(folder, str(code)) or not place.is_dir():
             raise SubjectError(f"the model's code {str(code)!r} is no folder of its own; {_AGAIN}")
         for name in sorted({p.name.partition(".")[0] for p in place.iterdir()}):
             if name in sys.stdlib_module_names or name in _installed():
