@@ -1,5 +1,6 @@
 """The fleet: runs calls of the training function in worker processes, each once, and remembers the answers."""
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -7,13 +8,15 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import context, payload
+from privgate.training import context, isolation, payload
 from privgate.training.batch import Batch
+from privgate.training.box.pool import BoxPool
 from privgate.training.fit import Answer, Fit, Index
 from privgate.training.ledger import Ledger
 from privgate.training.limits import Limits
@@ -44,6 +47,9 @@ class Fleet:
         Bytes of private memory for one worker; an even share of the machine's if absent.
     cluster : str or dask Client, optional
         ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
+    isolate : {"auto", "bubblewrap", "none"}
+        Whether training code runs in boxes: where they can be made, or else not at all, or never. Workers of a cluster
+        run as whoever started them.
     """
 
     def __init__(  # noqa: PLR0917  the order is part of the interface
@@ -54,6 +60,7 @@ class Fleet:
         time_limit: float = 3600.0,
         memory_limit: int | None = None,
         cluster: Any = None,
+        isolate: str = "auto",
     ) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if jobs is not None and jobs < 1:
@@ -61,6 +68,8 @@ class Fleet:
         if not time_limit > 0:
             raise UsageError(f"the time limit must be above 0 seconds, not {time_limit!r}")
         self.jobs = jobs or cores
+        #: see ``isolation.of``
+        self.isolate = isolate
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.limits = Limits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
         self.cluster = cluster
@@ -159,6 +168,17 @@ class Fleet:
             self._pool = self._start()
         return self._pool
 
+    @cached_property
+    def isolation(self) -> str:
+        """What stands between training code and this host: ``bubblewrap`` and its version, or ``none``.
+
+        Raises
+        ------
+        UsageError
+            Boxes are demanded and cannot be made here.
+        """
+        return isolation.of(self.isolate, cluster=self.cluster is not None)
+
     @property
     def workers(self) -> int:
         """Calls that can run at the same time; connects to the cluster if there is one."""
@@ -167,6 +187,8 @@ class Fleet:
     def _start(self) -> Pool:
         if self.cluster is None:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.isolation != isolation.NONE:
+                return BoxPool(self.jobs, self.limits, self.logs)
             return LokyPool(self.jobs, self.limits, Settings(logs=str(self.logs), memory=self.limits.memory))
         from privgate.training.clusters import DaskPool, JoblibPool
 
@@ -178,7 +200,10 @@ class Fleet:
         model = "" if subject.model is None else str(subject.digests.get("model", id(subject.model)))
         name = self.context(subject).hex() + model
         if name not in self._payloads:
-            shipped = payload.write(subject, self._spool / str(len(self._payloads)))
+            # a box sees what belongs to one recipe's code, nothing of another's
+            code = hashlib.sha256(payload.code_of(subject).encode()).hexdigest()[:16]
+            shipped = payload.write(subject, self._spool / code / str(len(self._payloads)))
+            payload.readable(self._spool / code)
             self._payloads[name] = replace(shipped, libraries=context.libraries_of(subject))
         return self._payloads[name]
 
