@@ -21,6 +21,7 @@ from privgate.run.preconditions import preconditions as data_preconditions
 from privgate.run.recipe_controls import trainings
 from privgate.run.run import Bench, Limits
 from privgate.subject.subject import Subject
+from privgate.training import isolation
 from privgate.training.fleet import Fleet
 from privgate.verdict import Verdict
 from privgate.version import __version__
@@ -71,6 +72,10 @@ def evaluate(
 
 def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
+    bench.detail["isolation"] = bench.fleet.isolation
+    if bench.fleet.isolation == isolation.NONE:
+        why = isolation.why(bench.fleet.isolate, cluster=bench.fleet.cluster is not None)
+        tell(f"isolation none: training code runs as you and can read what you can ({why})")
     for why in bench.detail["cannot_conclude"]:
         tell(why)
     checked = check_preconditions(bench, policy)
@@ -89,6 +94,7 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     if records and "dtp" in bench.asked:
         bench.detail["as_published"] = as_published.rows(bench)
     bench.detail["remedies"] = remedies.steps(bench)
+    checked += controls.remembered(bench)
     return Evidence(
         subject=identity(bench.subject),
         preconditions=(*checked, *bench.preconditions, *leave_one_out.ranked_only(bench)),

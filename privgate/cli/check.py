@@ -82,6 +82,10 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
             registry.attach(run.subject, folder, verdict, tracking_uri=settings["tracking_uri"])
         except RegistryError as exc:
             raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
+    kept = verdict.evidence.detail.get("remembered") or {}
+    if not kept.get("signable"):
+        trusted = kept.get("remembered", 0)
+        click.echo(f"this run cannot be signed: it took {trusted} remembered trainings as they were", err=True)
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
     return verdict, run.subject

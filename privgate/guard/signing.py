@@ -241,6 +241,10 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ..
         k: document["subject"].get(k) for k in ("name", "version", "digests")
     }:
         raise StatementError("the report's evidence is about another model than the report")
+    if not (evidence.detail.get("remembered") or {}).get("signable"):
+        raise StatementError(
+            "the run took remembered trainings as they were, so it cannot be signed; check again without --remembered"
+        )
     findings = policy.judge(evidence, today=decided.date())
     said = [(f["rule"], f["outcome"]) for f in document["findings"]]
     if [(f.rule, str(f.outcome)) for f in findings] != said:

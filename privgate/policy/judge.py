@@ -121,6 +121,9 @@ def _enough(policy: Judging, rule: Rule, finding: Finding, measurement: Measurem
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
     """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
+    ran = str(evidence.detail.get("isolation") or "none")
+    if audit.min_isolation != "none" and ran.partition(" ")[0] != audit.min_isolation:
+        return f"training code ran with isolation {ran}, the policy wants {audit.min_isolation}"
     if isinstance(rule, LeaveOneOutRule):
         covered = measurement.n / measurement.population if measurement.population else 0.0
         if measurement.n < audit.min_units:

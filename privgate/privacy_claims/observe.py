@@ -76,11 +76,12 @@ def remembered(subject: Subject, fleet: Fleet) -> Observation:
     """
     key = _key(subject, fleet)
     known = fleet.ledger.read([key])[0]
-    if known is not None:
+    if known is not None and not fleet.signable:
+        fleet.freshness.recalled += 1
         return Observation.from_payload(json.loads(bytes(known)))
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
     fleet.calls += seen.runs + seen.replays
-    if not seen.problem:
+    if not seen.problem and known is None:
         fleet.ledger.write([(key, json.dumps(seen.payload()).encode())])
         fleet.ledger.flush()
     return seen

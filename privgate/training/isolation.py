@@ -8,6 +8,18 @@ NONE = "none"
 WAYS = ("auto", "bubblewrap", NONE)
 
 
+def missing() -> str:
+    """Return why no box can be made here; empty if one can."""
+    return bubblewrap.found().why
+
+
+def why(wanted: str, *, cluster: bool = False) -> str:
+    """Return why there is no box, one sentence without a capital."""
+    if cluster:
+        return "workers of a cluster run as whoever started them"
+    return "as asked for" if wanted == NONE else bubblewrap.found().why or "bubblewrap is there"
+
+
 def of(wanted: str, *, cluster: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
