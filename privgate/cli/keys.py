@@ -22,7 +22,7 @@ def keys() -> None:
 @_STORE
 @_DAYS
 @click.option("--role", "roles", multiple=True, help="evidence or verdict; both if absent.")
-@click.option("--model", "models", multiple=True, help="Pattern of models it may sign for; all if absent.")
+@click.option("--model", "models", multiple=True, help="Name or pattern of models it may sign for; all if absent.")
 @click.option("--note", default="", help="For people.")
 def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
     """Write a new private key to PRIVATE (mode 600) and trust its public half."""
@@ -45,9 +45,9 @@ def show(*, store: Path) -> int:
     from privgate.guard import statement, trust
 
     for key in trust.TrustStore.load(store).keys:
-        reasons = [key.refusal(role, key.models[0] if key.models else "", statement.now()) for role in key.roles]
+        reasons = [key.refusal(role, (key.scope or ("",))[0], statement.now()) for role in key.roles]
         state = "counts" if key.roles and not any(reasons) else next((r for r in reasons if r), "counts for nothing")
-        click.echo(f"{key.key_id}  {key.not_before} .. {key.not_after}  {','.join(key.roles)}  {' '.join(key.models)}")
+        click.echo(f"{key.key_id}  {key.not_before} .. {key.not_after}  {','.join(key.roles)}  {' '.join(key.scope)}")
         click.echo(f"  {state}{f'  ({key.note})' if key.note else ''}")
     return 0
 
@@ -69,7 +69,7 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
     held = trust.TrustStore.load(store)
     before = held.key(old)
     signer = trust.new_key()
-    fresh = fresh_key(signer.public, days=days, roles=before.roles, models=before.models, note=before.note)
+    fresh = fresh_key(signer.public, days=days, roles=before.roles, models=before.scope, note=before.note)
     after = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
     _write_private(private, signer.pem())
     after.add(fresh).save(store)

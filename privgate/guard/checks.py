@@ -7,6 +7,7 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import TrustStore
+from privgate.registry.names import oddity
 
 #: how far a signer's clock may run ahead of ours
 _CLOCKS = timedelta(minutes=5)
@@ -26,6 +27,8 @@ class Row:
         Where the files lie.
     created : int
         Creation time, milliseconds; 0 for a row that is about to be created.
+    run_id : str
+        The row's run; empty where it has none.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Row:
     source: str
     storage: str
     created: int = 0
+    run_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
     signed = f"models:/{claims.name}/{claims.version}"
     asked = f"{row.name}@{target or '…'}"
     itself = row.name == claims.name and row.version == claims.version
+    odd = [(name, oddity(name)) for name in (row.name, claims.name)]
     copied = row.source in {signed, claims.source} and not itself
     return (
         (
@@ -104,6 +109,8 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
         (itself or copied, f"the statement is about {signed}, not about this version or a copy's source"),
         (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
         (not itself or row.source == claims.source, f"the source of {signed} is not the one that was signed"),
+        (not itself or row.run_id == claims.run_id, f"the run of {signed} is not the one that was signed"),
+        *((not problem, f"{name!r} can be neither checked nor released: {problem}") for name, problem in odd),
         (row.storage == claims.storage, "the version's files lie elsewhere than those that were checked"),
         (
             claims.allows(row.name, target),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate.errors import PolicyError
-from privgate.guard.statement import fold
+from privgate.guard.statement import fold, is_plain, looks_like
 from privgate.guard.trust import Terms, TrustStore
 from privgate.policy import Policy, strict_yaml
 
@@ -50,8 +50,10 @@ class Guard:
         Keys that count.
     policies : mapping of folded target -> (name, digest)
         ``"*"`` is for every target that is not listed.
-    aliases, stages : frozenset of str
-        Protected ones, folded.
+    aliases : frozenset of str
+        Protected ones, as they are written.
+    stages : frozenset of str
+        Protected ones, folded: MLflow knows four, by any case.
     models : tuple of str
         Patterns of registered models that only released versions may enter.
     accept_advisory, check_files : bool
@@ -94,13 +96,19 @@ class Guard:
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
             policies={fold(target): _policy(name, path.parent) for target, name in named.items()},
-            aliases=frozenset(fold(a) for a in raw.protected.aliases),
+            aliases=frozenset(raw.protected.aliases),
             stages=frozenset(fold(s) for s in raw.protected.stages),
             models=tuple(raw.protected.models),
             accept_advisory=raw.accept_advisory,
             check_files=raw.check_files,
             files=(path, path.parent / raw.trust, *(f for n in named.values() if (f := path.parent / n).is_file())),
         )
+        for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
+            if not is_plain(target):
+                raise PolicyError(
+                    f"{path}: {target!r} cannot be protected: other aliases may look or count the same; "
+                    "name aliases and stages by ASCII letters, digits, _ and -"
+                )
         if not (made.aliases or made.stages or made.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
         return made
@@ -109,6 +117,17 @@ class Guard:
     def folded_models(self) -> tuple[str, ...]:
         """Protected patterns, folded: a database may find a model by another spelling of its name."""
         return tuple(fold(pattern) for pattern in self.models)
+
+    def alias_meant(self, alias: str) -> str:
+        """Return the protected alias that ``alias`` is, or that a reader may take it for; empty for any other.
+
+        An alias that is not plain ASCII may look, or count in some database, like any other: it is taken for one.
+        """
+        if alias in self.aliases:
+            return alias
+        if not is_plain(alias):
+            return min(self.aliases, default="")
+        return next((a for a in sorted(self.aliases) if looks_like(a) == looks_like(alias)), "")
 
     def protects_model(self, name: str) -> bool:
         """Whether only released versions may enter this registered model."""

@@ -1,5 +1,7 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
+import functools
+import operator
 import os
 import urllib.error
 import urllib.request
@@ -9,11 +11,11 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from privgate.errors import PrivgateError
+from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.verifying import verify
-from privgate.guard.writes import PROBE
+from privgate.guard.writes import PROBE, is_prompt
 from privgate.registry.client import answering, connect
 
 _SOON = timedelta(days=14)
@@ -110,26 +112,74 @@ def _keys(guard: Guard) -> Iterator[Answer]:
             yield Answer("look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate")
         else:
             yield Answer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
-    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.models or ("",))[0], now)]
+    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
     if not counting:
         yield Answer("wrong", "no key may sign verdicts now; nothing can be released")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
-    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model."""
+    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
+
+    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served,
+    however its names are spelled. Aliases that look like a protected one are given, too.
+    """
     with answering("listing registered models"):
-        models = list(_pages(client.search_registered_models))
+        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
     for model in models:
-        for alias, version in dict(model.aliases).items():
-            if statement.fold(alias) in guard.aliases:
+        held = {alias: str(version) for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
+        for alias in sorted(guard.aliases):
+            if (version := _holder(client, model.name, alias)) is not None:
+                held[alias] = version
+        for alias, version in sorted(held.items()):
+            if not (alias in guard.aliases and _is_prompt(client, model, version)):
                 yield f"models:/{model.name}/{version}", alias
     with answering("listing model versions"):
         versions = list(_pages(client.search_model_versions))
+    listed = {held.name for held in versions}
+    versions += [held for model in models if model.name not in listed for held in _hidden(client, model)]
     for held in versions:
         if statement.fold(held.current_stage or "") in guard.stages:
             yield f"models:/{held.name}/{held.version}", held.current_stage
         elif guard.protects_model(held.name):
             yield f"models:/{held.name}/{held.version}", ""
+
+
+def _prompts(client: Any, **page: Any) -> Any:
+    """Search what calls itself a prompt, which MLflow hides from any other search and serves like any other model."""
+    return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
+
+
+def _hidden(client: Any, model: Any) -> Iterator[Any]:
+    """Give the versions of a model that MLflow lists nowhere because one of them calls itself a prompt."""
+    newest = max((int(latest.version) for latest in model.latest_versions), default=0)
+    for number in range(1, newest + 1):
+        found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+        if found is not None and not _is_prompt(client, model, str(number)):
+            yield found
+
+
+def _holder(client: Any, name: str, alias: str) -> str | None:
+    """Return the version that a reader of ``models:/name@alias`` is given; None if there is none."""
+    found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
+    return None if found is None else str(found.version)
+
+
+def _asked(question: Callable[[Any], Any], client: Any) -> Any:
+    """Return what the registry answers past the client's own methods, which hide prompts; None where nothing is."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return question(client._get_registry_client())  # noqa: SLF001  loading a model asks this, too
+    except MlflowException as exc:
+        if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            return None
+        raise RegistryError(f"asking the registry as a reader does: {exc.message}") from exc
+
+
+def _is_prompt(client: Any, model: Any, version: str) -> bool:
+    with answering(f"reading version {version} of {model.name}"):
+        held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+    return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
 
 
 def _pages(search: Callable[..., Any]) -> Iterator[Any]:

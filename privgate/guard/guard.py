@@ -14,7 +14,7 @@ from typing import Any
 
 from privgate.errors import PolicyError
 from privgate.guard.config import VARIABLE
-from privgate.guard.refusing import GUARDING
+from privgate.guard.transaction import check_equality, check_scheme, share_sessions
 from privgate.guard.watch import Watch
 from privgate.guard.writes import GuardedWrites
 
@@ -42,31 +42,22 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     Raises
     ------
     PrivgateError
-        The configuration cannot be used, or this MLflow's store can write in a way that is unknown here; the server
-        then does not start.
+        The configuration cannot be used, the database may take different names for equal, or this MLflow's store can
+        write in a way that is unknown here; the server then does not start.
     """
     inner = store_uri.removeprefix(SCHEME)
     watch = Watch(_configured())
     watch.guard()  # a server with an unusable configuration must not start
+    check_scheme(inner)
     store = _open(inner, tracking_uri)
+    check_equality(store)
     if unknown := sorted(_writes_of(store) - _KNOWN_WRITES):
         raise PolicyError(f"this MLflow's registry can write by {', '.join(unknown)}, unknown to privgate; update it")
     # the class is exchanged, not the object wrapped: workspaces, read replicas and later methods stay MLflow's own
     store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
     store.privgate_watch = watch
-    sessions = getattr(store, "ManagedSessionMaker", None)
-    if sessions is not None and "read_only" in inspect.signature(sessions).parameters:
-        store.ManagedSessionMaker = _primary_for_the_guard(sessions)
+    share_sessions(store)
     return store
-
-
-def _primary_for_the_guard(sessions: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a session maker that never lets the guard read from a replica: what it reads must be what is written."""
-
-    def made(read_only: bool = True) -> Any:  # noqa: FBT001, FBT002  MLflow's
-        return sessions(read_only=read_only and not GUARDING.get())
-
-    return made
 
 
 def _writes_of(store: Any) -> set[str]:

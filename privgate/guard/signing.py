@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.errors import DigestMismatchError, RegistryError, StatementError
+from privgate.errors import DigestMismatchError, RegistryError, StatementError, SubjectError
 from privgate.evidence import Evidence
 from privgate.guard import statement
 from privgate.guard.config import Guard
@@ -23,16 +23,17 @@ from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.trust import Row, Signer
 from privgate.policy import Policy
-from privgate.registry import layout
-from privgate.registry.client import answering, connect, download, named, upload
-from privgate.registry.stored_files import FolderFiles, StoredFiles
+from privgate.registry import report_place
+from privgate.registry.client import answering, connect, named
+from privgate.registry.names import oddity
+from privgate.registry.stored_files import stored_files
 from privgate.verdict import Finding, Outcome, worst
 from privgate.version import __version__
 
 TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
 VERDICT_FILE = "verdict.dsse.json"
-_EVIDENCE = re.compile(f"{re.escape(layout.REPORTS)}/[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
+_EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def sign(
         The signer's own copy of the policy; the report must have been judged by the same.
     registry : str
         Configured id of the registry.
-    targets : sequence of (model pattern, alias or stage)
+    targets : sequence of (model, alias or stage)
         Where the version may be released; ``production`` of its own model if empty.
     tracking_uri : str, optional
         Where the model version is; the environment's if absent.
@@ -118,9 +119,7 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     before = Claims.read(Envelope.parse(text).statement) if text else None
     if before is None:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
-    with tempfile.TemporaryDirectory() as place:
-        folder = download(client, target.model_id, Path(place), tracking_uri=client.tracking_uri)
-        content, evidence = stored_evidence(FolderFiles(folder), before.evidence)
+    content, evidence = stored_evidence(client, target.model_id, before.evidence)
     moments = (statement.now(),)
     guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
     guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
@@ -137,23 +136,29 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     )
 
 
-def stored_evidence(files: StoredFiles, wanted: str) -> tuple[bytes, Envelope]:
-    """Return report and evidence envelope, stored with a model, whose payload has the wanted digest.
+def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
+    """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
 
     Raises
     ------
     StatementError
         There is none.
     """
-    stored = files.below(layout.REPORTS)
-    for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
-        report = path.removesuffix(EVIDENCE_FILE) + "report.json"
-        envelope = Envelope.parse(files.read(path).decode(errors="replace"))
-        if statement.payload_digest(envelope.payload) == wanted and report in stored:
-            return files.read(report), envelope
-    raise StatementError(
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model; check and sign again"
+    gone = (
+        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     )
+    try:
+        place = report_place.location_of(client, model_id)
+    except SubjectError as exc:
+        raise StatementError(gone) from exc
+    with stored_files(client, place) as files:
+        stored = files.names()
+        for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
+            report = path.removesuffix(EVIDENCE_FILE) + "report.json"
+            envelope = Envelope.parse(files.read(path).decode(errors="replace"))
+            if statement.payload_digest(envelope.payload) == wanted and report in stored:
+                return files.read(report), envelope
+    raise StatementError(gone)
 
 
 def _sign(
@@ -172,13 +177,19 @@ def _sign(
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
         raise StatementError("the report is about no registered version; register the model and check that")
+    present = named(client, f"models:/{name}/{version}")
     row = row_of(client, name, version)
-    files = _files(client, f"models:/{name}/{version}")
+    if row.storage != present.storage:
+        raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
+    with stored_files(client, row.storage) as stored:
+        table = stored.digests()
+    files = digest.of_manifest(table)
     if files != subject["digests"].get("files"):
         raise DigestMismatchError(f"the files of models:/{name}/{version} are not those that were checked; check again")
     targets = targets or ((name, "production"),)
     for model, target in targets:
-        if refusal := policy.refusal(name if model == name else model, target):
+        _check_target(model, target)
+        if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
     decided = statement.when(document["decided_at"])
@@ -188,8 +199,11 @@ def _sign(
         version=version,
         source=row.source,
         storage=row.storage,
+        model_id=present.model_id,
+        run_id=row.run_id,
         created=row.created,
         files=files,
+        versions=_versions(client, name),
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
@@ -204,7 +218,7 @@ def _sign(
         levels=_levels(policy, findings),
         advisory=advisory,
     )
-    evidence = seal(claims.evidence_statement(document), signer)
+    evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
@@ -285,18 +299,33 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
-    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp))
+    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp), str(held.run_id or ""))
     return row, str(dict(held.tags).get(TAG, ""))
 
 
-def _files(client: Any, uri: str) -> str:
-    with tempfile.TemporaryDirectory() as place:
-        folder = download(client, named(client, uri).model_id, Path(place), tracking_uri=client.tracking_uri)
-        return digest.of_manifest(layout.all_files(folder))
+def _check_target(model: str, target: str) -> None:
+    """Refuse a target that is not one name: what a pattern or an eye reads as more is the operator's to allow."""
+    if problem := oddity(model):
+        raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
+    if not statement.is_plain(target):
+        raise StatementError(
+            f"nothing is signed for release as {target!r}: aliases and stages are of ASCII letters, digits, _ and -"
+        )
+
+
+def _versions(client: Any, name: str) -> int:
+    """Return how many versions a registered model has."""
+    count, token = 0, None
+    while True:
+        with answering(f"counting the versions of {name}"):
+            page = client.search_model_versions(f"name='{name}'", max_results=1000, page_token=token)
+        count, token = count + len(page), page.token
+        if not token:
+            return count
 
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
-    """Put the verdict into the version's tag, and report and evidence beside the model.
+    """Put the verdict into the version's tag, and report and evidence beside the model's run.
 
     Raises
     ------
@@ -306,14 +335,17 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     client = connect(tracking_uri)
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
-    model_id = named(client, uri).model_id
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
-    place = f"{layout.REPORTS}/{layout.path_part(claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
+    place = f"{report_place.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        upload(client, model_id, Path(folder), place)
+        report_place.keep(client, claims.model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:
             raise RegistryError(f"the registry did not keep the statement of {uri} whole; its tags are too short")
+
+
+def _part(digest_text: str) -> str:
+    return digest_text.removeprefix("sha256:")[:16]

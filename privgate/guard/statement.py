@@ -12,11 +12,11 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -25,9 +25,10 @@ from privgate.errors import StatementError
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 VSA_TYPE = "https://slsa.dev/verification_summary/v1"
-EVIDENCE_TYPE = "urn:privgate:evidence:v1"
+EVIDENCE_TYPE = "urn:privgate:evidence:v2"
 VERIFIER = "urn:privgate:gate:v1"
-EXTENSION = "urn:privgate:verdict:v1"
+EXTENSION = "urn:privgate:verdict:v2"
+_EXTENSION_1 = "urn:privgate:verdict:v1"
 
 
 def pae(payload_type: str, body: bytes) -> bytes:
@@ -123,6 +124,21 @@ def fold(name: str) -> str:
     return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
 
 
+# letters and digits that eyes take for one another, lower case
+_ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "2": "z", "8": "b", "-": None, "_": None})
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def is_plain(target: str) -> bool:
+    """Whether an alias or stage is of ASCII letters, digits, ``_`` and ``-`` alone, which no reader confuses."""
+    return _PLAIN.fullmatch(target) is not None
+
+
+def looks_like(target: str) -> str:
+    """Return what a person may take an alias for: two aliases of one look are not two for who reads them."""
+    return fold(target).translate(_ALIKE).replace("rn", "m").replace("vv", "w")
+
+
 def now() -> datetime:
     """Return the present time in UTC."""
     return datetime.now(UTC)
@@ -161,11 +177,15 @@ class Claims:
     name, version, source : str
         The registry row that was checked, and its immutable source.
     storage : str
-        Where the row's files lie, as the registry's row has it.
+        Where the row's files lie: what the registry gives a consumer of this version.
+    model_id, run_id : str
+        The logged model whose folder that is, and the row's run, empty where it has none.
     created : int
         The row's creation time, milliseconds; a deleted and recreated row has another.
     files : str
-        ``sha256:<hex>`` manifest of all files but reports.
+        ``sha256:<hex>`` manifest of every file of the served folder.
+    versions : int
+        How many versions the registered model had when this was signed: each tells something about the data.
     digests : mapping
         Model, recipe and data.
     policy, policy_digest : str
@@ -180,12 +200,14 @@ class Claims:
         Whether the verdict approves.
     decided, signed, expires : datetime
         When it was decided and signed, and the last moment it counts.
-    targets : tuple of (model pattern, alias or stage)
-        Where the version may be released.
+    targets : tuple of (model, alias or stage)
+        Where the version may be released: exact names, never patterns.
     levels : tuple of str
         Properties met without waiver.
     advisory : bool
         Checker and signer were one user: whoever ran the training code could have signed.
+    isolation : str
+        What kept training code away from the checker: ``"none"``, or what did and its version.
     """
 
     registry: str
@@ -193,8 +215,11 @@ class Claims:
     version: str
     source: str
     storage: str
+    model_id: str
+    run_id: str
     created: int
     files: str
+    versions: int
     digests: Mapping[str, str]
     policy: str
     policy_digest: str
@@ -208,13 +233,11 @@ class Claims:
     targets: tuple[tuple[str, str], ...]
     levels: tuple[str, ...] = ()
     advisory: bool = True
+    isolation: str = "none"
 
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""
-        return any(
-            fnmatchcase(model, pattern) and (target is None or fold(target) == fold(name))
-            for pattern, name in self.targets
-        )
+        return any(model == name and target in {None, to} for name, to in self.targets)
 
     def summary(self, version: str) -> dict[str, Any]:
         """Return the SLSA Verification Summary as an in-toto statement.
@@ -242,7 +265,10 @@ class Claims:
                     "version": self.version,
                     "source": self.source,
                     "storage": self.storage,
+                    "modelId": self.model_id,
+                    "runId": self.run_id,
                     "created": self.created,
+                    "versions": self.versions,
                     "digests": dict(self.digests),
                     "policy": self.policy,
                     "report": _digest(self.report),
@@ -251,12 +277,21 @@ class Claims:
                     "expires": stamp(self.expires),
                     "targets": [{"model": m, "to": t} for m, t in self.targets],
                     "advisory": self.advisory,
+                    "isolation": self.isolation,
                 },
             },
         }
 
-    def evidence_statement(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the evidence as an in-toto statement: what was measured and found, bound to the report by digest."""
+    def evidence_statement(self, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+        """Return the evidence as an in-toto statement: what was measured and found, bound to the report by digest.
+
+        Parameters
+        ----------
+        document : mapping
+            The report.
+        files : mapping of path -> sha256
+            Every file of the served folder.
+        """
         found = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
         return {
             "_type": STATEMENT_TYPE,
@@ -268,6 +303,7 @@ class Claims:
                 "outcome": self.outcome,
                 "policy": {"name": self.policy, "digest": _digest(self.policy_digest)},
                 "digests": dict(self.digests),
+                "files": dict(files),
                 "findings": found,
             },
         }
@@ -285,6 +321,10 @@ class Claims:
             predicate = statement["predicate"]
             if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:
                 raise StatementError("the statement is no verdict of a privgate gate")
+            if EXTENSION not in predicate and _EXTENSION_1 in predicate:
+                raise StatementError(
+                    "the statement is of version 1, which does not name every served file; check and sign again"
+                )
             own = predicate[EXTENSION]
             (subject,) = statement["subject"]
             (evidence,) = predicate["inputAttestations"]
@@ -294,8 +334,11 @@ class Claims:
                 version=str(own["version"]),
                 source=str(own["source"]),
                 storage=str(own["storage"]),
+                model_id=str(own["modelId"]),
+                run_id=str(own["runId"]),
                 created=int(own["created"]),
                 files=_text(subject["digest"]),
+                versions=int(own["versions"]),
                 digests={str(k): str(v) for k, v in own["digests"].items()},
                 policy=str(own["policy"]),
                 policy_digest=_text(predicate["policy"]["digest"]),
@@ -309,6 +352,7 @@ class Claims:
                 targets=tuple((str(t["model"]), str(t["to"])) for t in own["targets"]),
                 levels=tuple(str(v) for v in predicate["verifiedLevels"]),
                 advisory=own["advisory"] is not False,
+                isolation=str(own["isolation"]),
             )
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")

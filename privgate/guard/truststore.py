@@ -33,7 +33,9 @@ class Key:
     roles : tuple of str
         Of ``ROLES``.
     models : tuple of str
-        Patterns of the registered models it may sign for.
+        The registered models it may sign for, by their exact names.
+    model_patterns : tuple of str
+        Patterns of more of them: the operator's word, and the only place where a name is matched by a pattern.
     revoked : str
         When it was revoked; empty if it was not. Nothing of a revoked key counts, whenever it was signed: who stole a
         key can write any date.
@@ -45,7 +47,8 @@ class Key:
     not_before: str
     not_after: str
     roles: tuple[str, ...] = ROLES
-    models: tuple[str, ...] = ("*",)
+    models: tuple[str, ...] = ()
+    model_patterns: tuple[str, ...] = ()
     revoked: str = ""
     note: str = ""
 
@@ -54,6 +57,11 @@ class Key:
             raise StatementError("a trusted key is no raw Ed25519 key of 32 bytes in base64")
         if unknown := set(self.roles) - set(ROLES):
             raise StatementError(f"a trusted key has unknown roles {sorted(unknown)}; known are {', '.join(ROLES)}")
+        if pattern := next((m for m in self.models if is_pattern(m)), None):
+            raise StatementError(
+                f"key {self.key_id[:12]} lists {pattern!r} among its models, which are exact names; "
+                "write patterns as model_patterns"
+            )
         if statement.when(self.not_before) > statement.when(self.not_after):
             raise StatementError(f"the window of key {self.key_id[:12]} ends before it begins")
 
@@ -70,13 +78,18 @@ class Key:
         """Sha256 of the raw key, hex."""
         return key_id(self.raw)
 
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Names and patterns of the models it may sign for, as the operator wrote them."""
+        return (*self.models, *self.model_patterns)
+
     def refusal(self, role: str, model: str, *moments: datetime) -> str:
         """Return why this key does not count for a role and a model at these times; empty if it does."""
         if self.revoked:
             return f"key {self.key_id[:12]} was revoked on {self.revoked}"
         if role not in self.roles:
             return f"key {self.key_id[:12]} may not sign a {role}"
-        if not any(fnmatchcase(model, pattern) for pattern in self.models):
+        if model not in self.models and not any(fnmatchcase(model, pattern) for pattern in self.model_patterns):
             return f"key {self.key_id[:12]} may not sign for model {model!r}"
         begin, end = statement.when(self.not_before), statement.when(self.not_after)
         if not all(begin <= moment <= end for moment in moments):
@@ -177,7 +190,7 @@ class TrustStore:
 
 def _key(entry: dict[str, Any]) -> Key:
     fields = {k: v for k, v in entry.items() if k != "id"}
-    for name in ("roles", "models"):
+    for name in ("roles", "models", "model_patterns"):
         if name in fields:
             fields[name] = tuple(fields[name])
     made = Key(**fields)
@@ -186,14 +199,23 @@ def _key(entry: dict[str, Any]) -> Key:
     return made
 
 
+def is_pattern(model: str) -> bool:
+    """Whether an operator's words name models by a pattern: no model that can be released has such a name."""
+    return any(character in model for character in "*?[]!")
+
+
 def fresh_key(public: bytes, *, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str = "") -> Key:
-    """Return a key whose window begins now (an hour earlier, for clocks that differ)."""
+    """Return a key whose window begins now (an hour earlier, for clocks that differ).
+
+    ``models`` are names and patterns as the operator wrote them.
+    """
     begin = statement.now()
     return Key(
         public=base64.b64encode(public).decode(),
         not_before=statement.stamp(begin - timedelta(hours=1)),
         not_after=statement.stamp(begin + timedelta(days=days)),
         roles=roles,
-        models=models,
+        models=tuple(m for m in models if not is_pattern(m)),
+        model_patterns=tuple(m for m in models if is_pattern(m)),
         note=note,
     )

@@ -1,25 +1,42 @@
 """Verifying at deployment: the statement, and every byte of the files that are about to be served."""
 
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from privgate import digest
-from privgate.errors import DigestMismatchError, StatementError
+from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.signing import row_and_statement, stored_evidence
 from privgate.guard.statement import Claims
 from privgate.guard.trust import Terms, check
+from privgate.registry import layout
 from privgate.registry.client import named, reader
-from privgate.registry.stored_files import stored_files
+from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was verified, and for how long it holds."""
+    """What was verified.
+
+    Parameters
+    ----------
+    claims : Claims
+        What the statement says, and for how long it holds.
+    uri : str
+        Exact version.
+    n_files : int
+        How many files were compared.
+    pin : str
+        Where the files lie: a consumer of this URI asks for no name that may mean something else a moment later.
+    """
 
     claims: Claims
     uri: str
     n_files: int
+    pin: str
 
 
 def verify(
@@ -29,6 +46,7 @@ def verify(
     target: str | None = None,
     terms: Terms | None = None,
     tracking_uri: str | None = None,
+    to: Path | None = None,
 ) -> Verified:
     """Verify that the version behind ``uri`` may serve, now.
 
@@ -44,6 +62,9 @@ def verify(
         Instead of the guard's, for a policy given by hand.
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
+    to : Path, optional
+        Folder that gets the files, absent until now: made only if every byte is the one that was signed. What is
+        loaded from it is what was verified, without a second download.
 
     Raises
     ------
@@ -65,19 +86,42 @@ def verify(
         claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
-    with stored_files(client, found.model_id) as stored:
-        files = stored.digests()
-        _compare(claims, files, exact)
-        report, evidence = stored_evidence(stored, claims.evidence)
+    if (row.storage, claims.model_id) != (found.storage, found.model_id):
+        raise StatementError(f"{exact} was replaced while it was being verified; verify again")
+    report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
     if statement.payload_digest(report) != claims.report:
         raise StatementError(f"the report stored with {exact} is not the one that was signed")
     guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
-    return Verified(claims, exact, len(files))
+    signed = evidence.statement["predicate"].get("files", {})
+    with stored_files(client, row.storage) as stored:
+        n_files = (
+            _compare(claims, signed, stored, exact) if to is None else _hand_over(claims, signed, stored, exact, to)
+        )
+    return Verified(claims, exact, n_files, row.storage)
 
 
-def _compare(claims: Claims, files: dict[str, str], uri: str) -> None:
+def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str, to: Path) -> int:
+    """Copy the files to a folder that appears only if they are those that were signed."""
+    if to.exists() or to.is_symlink():
+        raise UsageError(f"{to} exists; verify hands over to a folder of its own, so name another or remove that")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as place:
+        copy = Path(place, "model")
+        copy.mkdir()
+        stored.copy_to(copy)
+        count = _compare(claims, signed, FolderFiles(copy), uri)
+        (copy / layout.MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
+        copy.rename(to)
+    return count
+
+
+def _compare(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str) -> int:
+    files = stored.digests()
     if digest.of_manifest(files) != claims.files:
+        differ = sorted(p for p in files.keys() | signed.keys() if files.get(p) != signed.get(p))
+        which = f"{differ[0]!r}{f' and {len(differ) - 1} more' if len(differ) > 1 else ''}" if differ else "a file"
         raise DigestMismatchError(
-            f"the files of {uri} are not those that were checked and signed ({len(files)} files, "
+            f"the files of {uri} are not those that were checked and signed ({which}; "
             f"{digest.of_manifest(files)[:19]}… instead of {claims.files[:19]}…); do not serve them"
         )
+    return len(files)

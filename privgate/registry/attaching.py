@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import RegistryError
-from privgate.registry import layout
-from privgate.registry.client import address_of, answering, connect, upload
+from privgate.registry import layout, report_place
+from privgate.registry.client import address_of, answering, connect
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
 
@@ -49,7 +49,7 @@ def attach(
     Returns
     -------
     str
-        Folder of the files within the logged model.
+        Folder of the files within the artifacts of the model's run.
 
     Raises
     ------
@@ -61,15 +61,15 @@ def attach(
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
     client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
-    place = f"{layout.REPORTS}/{layout.path_part(policy)}"
+    place = report_place.folder_of(str(model_id), policy)
     named = [*_FILES, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
-        upload(client, model_id, Path(t), place)
+        run_id = report_place.keep(client, str(model_id), Path(t), place)
         _log_metrics(client, str(model_id), verdict)
-        tags = _tags(verdict, policy, place)
+        tags = _tags(verdict, policy, f"runs:/{run_id}/{place}")
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
             for key, value in tags.items():
@@ -115,7 +115,9 @@ def _describe(client: Any, subject: Subject, verdict: Verdict, policy: str) -> N
     if present and not present.startswith(_MARK):
         return
     day = _decided_at(verdict).date().isoformat()
-    text = f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}; see the artifacts' reports folder"
+    text = (
+        f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}; see the report with the model's run"
+    )
     client.update_model_version(subject.name, subject.version, description=text)
 
 

@@ -1,5 +1,6 @@
 """Talking to MLflow: one client, errors in our words, and what a URI names."""
 
+import re
 import shutil
 import sys
 import tempfile
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
+from privgate.registry.names import plain_name
 
 # where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
 _ADDRESSES: dict[str, str] = {}
 # registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
 _EXPERIMENTS: dict[str, str] = {}
 
-_COPIES = 16  # a copied version points at its source; longer chains are a loop
+# the folder of a logged model, as MLflow's tracking stores lay it out
+_HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
 
 
 @contextmanager
@@ -121,16 +124,22 @@ class Named:
     ----------
     model_id : str
         The logged model that holds the files.
+    storage : str
+        Where they lie: what a consumer of the URI is given, and the only place that is ever read.
     name, version : str
         Registered model and version; empty if the URI names a logged model directly.
     source : str
         The version's immutable source, as the registry's row has it.
+    run_id : str
+        The row's run; empty where it has none.
     """
 
     model_id: str
+    storage: str
     name: str = ""
     version: str = ""
     source: str = ""
+    run_id: str = ""
 
 
 def named(client: Any, uri: str) -> Named:
@@ -146,31 +155,35 @@ def named(client: Any, uri: str) -> Named:
     Raises
     ------
     SubjectError
-        Another kind of URI, or a version whose files belong to no logged model.
+        Another kind of URI, a name that readers take for another, or a version whose files are not those of one
+        logged model.
     RegistryError
         The registry does not know it, or does not answer.
     """
     name, version = _parts(client, uri)
     if not version:
-        return Named(model_id=name)
+        return Named(model_id=name, storage=_location(client, name))
+    plain_name(name, uri)
     with answering(f"reading {uri}"):
-        source = str(client.get_model_version(name, version).source)
-    return Named(_logged_model(client, source, uri), name, version, source)
+        row = client.get_model_version(name, version)
+        storage = str(client.get_model_version_download_uri(name, version))
+    source = str(row.source)
+    return Named(_holder(client, uri, source, storage), storage, name, version, source, str(row.run_id or ""))
 
 
 def _parts(client: Any, uri: str) -> tuple[str, str]:
     """Return (name, version), or (model id, "")."""
     parsed = urllib.parse.urlparse(uri, allow_fragments=False)
     path = parsed.path.strip("/")
-    if parsed.scheme != "models" or parsed.netloc or not path or path.count("/") > 1:
+    if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
         raise SubjectError(
             f"{uri!r} names no model; use models:/name/version, models:/name@alias or models:/<model_id>"
         )
     name, slash, suffix = path.partition("/")
     if slash:
-        if not suffix.isdigit():
+        if not (suffix.isascii() and suffix.isdigit()):
             raise SubjectError(f"{uri!r} names a moving target; use a version number or an alias")
-        return name, suffix
+        return name, str(int(suffix))
     if "@" in name:
         name, _, alias = name.rpartition("@")
         with answering(f"reading {uri}"):
@@ -178,21 +191,50 @@ def _parts(client: Any, uri: str) -> tuple[str, str]:
     return name, ""
 
 
-def _logged_model(client: Any, source: str, uri: str) -> str:
-    """Return the id of the logged model behind a version's source, following copies."""
-    for _ in range(_COPIES):
-        parsed = urllib.parse.urlparse(source)
-        path = parsed.path.strip("/")
-        if parsed.scheme != "models":
-            raise SubjectError(
-                f"the files of {uri} lie at {source!r}, no logged model; log it with MLflow 3 and register that"
-            )
-        name, slash, version = path.partition("/")
-        if not slash:
-            return name
-        with answering(f"reading {source}, the source of {uri}"):
-            source = str(client.get_model_version(name, version).source)
-    raise SubjectError(f"the copies behind {uri} never end; register the model again")
+def _location(client: Any, model_id: str) -> str:
+    with answering(f"reading {model_id}"):
+        return str(client.get_logged_model(model_id).artifact_location)
+
+
+def _holder(client: Any, uri: str, source: str, storage: str) -> str:
+    """Return the id of the logged model whose folder is ``storage``.
+
+    A source that is a name is never followed: the name may mean another version by now, and consumers do not ask it.
+    It is compared, where it still exists: a row whose source and files differ is not one thing that can be approved.
+    """
+    path = source.removeprefix("models:/") if source.startswith("models:/") else ""
+    by_id = bool(path) and "/" not in path
+    home = _HOME.search(storage)
+    if not by_id and home is None:
+        raise SubjectError(
+            f"the files of {uri} lie at {storage!r}, no logged model; log it with MLflow 3 and register that"
+        )
+    model_id = path if by_id or home is None else home[1]
+    location = _location(client, model_id)
+    if location != storage:
+        raise SubjectError(
+            f"{uri} serves the files at {storage!r}, and its source {source!r} has them at {location!r}; "
+            "register the logged model itself again"
+        )
+    name, slash, version = path.partition("/")
+    said = _storage_now(client, name, version) if slash else storage
+    if said not in {storage, None}:
+        raise SubjectError(
+            f"{uri} serves the files at {storage!r}, and its source {source!r} names those at {said!r} by now; "
+            "register the logged model itself again"
+        )
+    return model_id
+
+
+def _storage_now(client: Any, name: str, version: str) -> str | None:
+    """Return where the files of a version lie; None where it is gone, which changes nothing for its copies."""
+    try:
+        with answering(f"reading models:/{name}/{version}"):
+            return str(client.get_model_version_download_uri(name, version))
+    except RegistryError as exc:
+        if "RESOURCE_DOES_NOT_EXIST" in str(exc) or "not found" in str(exc):
+            return None
+        raise
 
 
 def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
@@ -205,14 +247,12 @@ def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
         client.log_model_artifacts(model_id, root)
 
 
-def download(client: Any, model_id: str, folder: Path, *, tracking_uri: str | None) -> Path:
-    """Copy every file of a logged model below ``folder`` and return where they lie."""
-    import mlflow.artifacts
+def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
+    """Copy every file at a location below ``folder`` and return where they lie."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    with answering(f"downloading the files of {model_id}"):
-        location = client.get_logged_model(model_id).artifact_location
-        # not through models:/…, whose repository would follow the process-wide tracking address
-        got = mlflow.artifacts.download_artifacts(
-            artifact_uri=location, dst_path=str(folder), tracking_uri=tracking_uri or client.tracking_uri
-        )
-    return Path(got)
+    folder.mkdir(parents=True, exist_ok=True)
+    with answering(f"downloading the files at {location}"):
+        # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
+        repository = get_artifact_repository(location, tracking_uri=tracking_uri)
+        return Path(repository.download_artifacts("", str(folder)))

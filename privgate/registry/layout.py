@@ -1,16 +1,16 @@
-"""Where privgate keeps things inside a logged model, and which files a digest covers.
+"""Where privgate keeps things around a logged model, and which files a digest covers.
 
-======================================  =========================================================================
-``privgate/recipe.json``                the recipe, the data reference, digests, environment, release
-``privgate/src/<digest>/…``             the recipe's source snapshot, in import layout
-``privgate/reports/<policy>/…``         reports, attached later; nothing ever loads them, no digest covers them
-``privgate_data/<digest>/…``            the training data, an artifact of the *run*, never beside the model
-======================================  =========================================================================
+=========================================  ======================================================================
+``privgate/recipe.json``                   in the served folder: recipe, data reference, digests, environment, release
+``privgate/src/<digest>/…``                in the served folder: the recipe's source snapshot, in import layout
+``privgate_reports/<model id>/<policy>/…`` reports, artifacts of the *run*; never in the served folder
+``privgate_data/<digest>/…``               the training data, an artifact of the *run*, never beside the model
+=========================================  ======================================================================
 
-Two digests name a logged model. ``model`` covers what serving loads: every file except those below ``privgate/`` and
-the root's ``registered_model_meta``, which MLflow writes into its own downloads. ``files`` covers every file except
-those below ``privgate/reports/`` and that same ``registered_model_meta``; it is what a statement signs. An MLmodel file
-that points into ``privgate/`` is refused, so that nothing outside the first digest can change what serving loads.
+Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below ``privgate/``.
+``files`` covers every file of the served folder, without exception; it is what a statement signs. Only what MLflow
+itself writes into the copies that it loads (``registered_model_meta``, two lines) counts in neither; anything else
+under that name does. An MLmodel file that points into ``privgate/`` is refused.
 """
 
 import re
@@ -23,23 +23,26 @@ from privgate.errors import DigestMismatchError, SubjectError
 FOLDER = "privgate"
 RECIPE = "privgate/recipe.json"
 SOURCES = "privgate/src"
-REPORTS = "privgate/reports"
+REPORTS = "privgate_reports"
+#: where earlier versions kept reports: in the served folder, which they changed after it was approved
+OLD_REPORTS = "privgate/reports"
 DATA = "privgate_data"
 SCHEMA = "privgate/logged-recipe/v1"
 
-#: written by MLflow into downloaded copies of registered models
-_MLFLOW_META = "registered_model_meta"
+#: written by MLflow into copies that it loads, and by its local stores beside the model itself
+MLFLOW_META = "registered_model_meta"
+_META = re.compile(rb"model_name: [^\n]{1,300}\nmodel_version: ('?[0-9]{1,10}'?|null)\n?")
 
 Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
 
 
 def model_files(root: Path) -> dict[str, str]:
-    """Return ``path -> sha256`` of the files that serving loads."""
-    return _table(root, f"{FOLDER}/")
+    """Return ``path -> sha256`` of every file but privgate's own."""
+    return _table(root, (f"{FOLDER}/",))
 
 
 def all_files(root: Path, *, mapped: Mapped = map) -> dict[str, str]:
-    """Return ``path -> sha256`` of every file but attached reports.
+    """Return ``path -> sha256`` of every file of a served folder.
 
     Parameters
     ----------
@@ -48,20 +51,22 @@ def all_files(root: Path, *, mapped: Mapped = map) -> dict[str, str]:
     mapped : callable
         As in ``digest.of_files``.
     """
-    return _table(root, f"{REPORTS}/", mapped)
+    return _table(root, (), mapped)
 
 
-def is_covered(path: str) -> bool:
-    """Whether ``all_files`` covers a path."""
-    return not path.startswith(f"{REPORTS}/") and path != _MLFLOW_META
+def is_written_by_mlflow(path: str, content: bytes) -> bool:
+    """Whether a file is what MLflow notes in a copy that it loads: name and version, nothing that could be served."""
+    return path == MLFLOW_META and _META.fullmatch(content) is not None
 
 
-def _table(root: Path, exclude: str, mapped: Mapped = map) -> dict[str, str]:
+def _table(root: Path, exclude: tuple[str, ...], mapped: Mapped = map) -> dict[str, str]:
     try:
-        found = digest.of_files(root, exclude=(exclude,), mapped=mapped)
+        found = digest.of_files(root, exclude=exclude, mapped=mapped)
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
-    found.pop(_MLFLOW_META, None)
+    meta = root / MLFLOW_META
+    if meta.is_file() and meta.stat().st_size < 1_000 and is_written_by_mlflow(MLFLOW_META, meta.read_bytes()):
+        found.pop(MLFLOW_META, None)
     return found
 
 

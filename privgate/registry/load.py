@@ -10,7 +10,8 @@ from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import environment, layout, training_data
 from privgate.registry.client import Named, connect, download, named, remember_address
-from privgate.registry.stored_model import StoredModel, flavor_of
+from privgate.registry.mlmodel import flavor_of
+from privgate.registry.stored_model import StoredModel
 from privgate.subject import sources
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -45,11 +46,11 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     copy = tempfile.TemporaryDirectory(prefix="privgate-")
     _copies.append(copy)
     place = Path(copy.name)
-    folder = download(client, target.model_id, place / "model", tracking_uri=tracking_uri)
+    folder = download(target.storage, place / "model", tracking_uri=tracking_uri or client.tracking_uri)
     document = read_recipe(folder, uri)
     root = _sources(folder, document)
     flavor = flavor_of(folder)
-    files = layout.model_files(folder)
+    files, every = layout.model_files(folder), layout.all_files(folder)
     layout.compare(dict(document["model"]["files"]), files, "model")
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
@@ -58,7 +59,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     return Subject(
         recipe,
         data,
-        model=StoredModel(folder, flavor, root, tuple(sorted(files.items()))),
+        model=StoredModel(folder, flavor, root, tuple(sorted(every.items()))),
         release=Release.from_payload(dict(document["release"])),
         name=target.name,
         version=target.version,
@@ -67,7 +68,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
             "model": digest.of_manifest(files),
             "recipe": recipe.digest,
             "data": data.digest,
-            "files": digest.of_manifest(layout.all_files(folder)),
+            "files": digest.of_manifest(every),
         },
         detail=_detail(target, document, flavor),
     )
@@ -80,6 +81,7 @@ def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, A
     return {
         "model_id": target.model_id,
         "source": target.source,
+        "storage": target.storage,
         "flavor": flavor,
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],

@@ -11,7 +11,7 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import environment, layout, native, stored_model, training_data
+from privgate.registry import environment, layout, mlmodel, native, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, named, tracking_at, upload
 from privgate.subject import sources
 from privgate.subject.data import TrainingData, take
@@ -120,12 +120,14 @@ def log_recipe(
     """
     packages = _environment(recipe)
     client = connect(tracking_uri)
-    model_id = getattr(info_or_uri, "model_id", None) or named(client, str(info_or_uri)).model_id
+    model_id = getattr(info_or_uri, "model_id", None)
+    present = named(client, f"models:/{model_id}" if model_id else str(info_or_uri))
+    model_id = present.model_id
     with answering(f"reading {model_id}"):
         run_id = run_id or client.get_logged_model(model_id).source_run_id or _new_run(client, model_id)
     with tempfile.TemporaryDirectory() as place:
-        folder = download(client, model_id, Path(place, "model"), tracking_uri=tracking_uri)
-        stored_model.flavor_of(folder)
+        folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
+        mlmodel.flavor_of(folder)
         files = layout.model_files(folder)
         reference = training_data.keep(client, data, run_id=run_id, uri=data_uri, tracking_uri=tracking_uri)
         document = _document(recipe, files, reference, packages, release or Release())

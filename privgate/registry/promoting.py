@@ -1,12 +1,9 @@
 """Promoting: moving an alias to a version, which the registry may refuse."""
 
-import tempfile
-from pathlib import Path
-
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
-from privgate.registry import layout
-from privgate.registry.client import address_of, answering, connect, download, named
+from privgate.registry.client import address_of, answering, connect, named
+from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
 
 
@@ -35,9 +32,8 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) ->
     client = connect(address)
     uri = f"models:/{subject.name}/{subject.version}"
     present = named(client, uri)
-    with tempfile.TemporaryDirectory() as place:
-        folder = download(client, present.model_id, Path(place, "model"), tracking_uri=address)
-        if digest.of_manifest(layout.all_files(folder)) != subject.digests["files"]:
+    with stored_files(client, present.storage) as stored:
+        if digest.of_manifest(stored.digests()) != subject.digests["files"]:
             raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
     with answering(f"setting alias {alias!r} of {subject.name} to version {subject.version}"):
         client.set_registered_model_alias(subject.name, alias, subject.version)

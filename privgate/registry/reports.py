@@ -1,14 +1,13 @@
 """Reports that were attached before: one version's, and those of every version that an alias names."""
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
-from privgate.registry import layout
+from privgate.registry import layout, report_place
 from privgate.registry.client import answering, connect, named
+from privgate.registry.stored_files import stored_files
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
@@ -30,11 +29,12 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
     """
     client = connect(tracking_uri)
     present = named(client, uri)
-    with answering(f"reading the reports of {uri}"), tempfile.TemporaryDirectory() as place:
-        # artifacts written by other tools are not ours to trust: a report is display, a signed statement is evidence
-        kept = [p.path for p in client.list_logged_model_artifacts(present.model_id, layout.REPORTS)]
-        wanted = [p for p in kept if policy is None or Path(p).name == layout.path_part(policy)]
-        found = [_read(client, present.model_id, path, Path(place)) for path in wanted]
+    # artifacts written by other tools are not ours to trust: a report is display, a signed statement is evidence
+    with stored_files(client, _place(client, present.model_id, uri)) as stored:
+        wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
+        if policy is not None:
+            wanted = [p for p in wanted if p.partition("/")[0] == layout.path_part(policy)]
+        found = [_document(stored.read(path), f"{path} attached to {uri}") for path in wanted]
     documents = [d for d in found if d is not None]
     if not documents:
         which = f" by policy {policy!r}" if policy else ""
@@ -42,25 +42,26 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
     return max(documents, key=lambda d: str(d.get("decided_at", "")))
 
 
-def _read(client: Any, model_id: str, path: str, place: Path) -> dict[str, Any] | None:
-    held = [p.path for p in client.list_logged_model_artifacts(model_id, path)]
-    name = f"{path}/report.json"
-    if name not in held:
-        return None
-    local = _fetch(client, model_id, name, place / Path(path).name)
+def _place(client: Any, model_id: str, uri: str) -> str:
+    """Return where the reports about a model lie; refuse those that lie in the served folder."""
+    with answering(f"reading the reports of {uri}"):
+        run_id = report_place.run_of(client, model_id)
+        if run_id and client.list_artifacts(run_id, report_place.folder_of(model_id)):
+            return report_place.location_of(client, model_id)
+        if client.list_logged_model_artifacts(model_id, layout.OLD_REPORTS):
+            raise SubjectError(
+                f"the reports of {uri} lie in the served folder, where an earlier privgate kept them, and do not "
+                "count; check it again"
+            )
+    raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
+
+
+def _document(content: bytes, name: str) -> dict[str, Any] | None:
     try:
-        document = json.loads(Path(local).read_text(encoding="utf-8"))
+        document = json.loads(content)
     except ValueError as exc:
-        raise SubjectError(f"{name} attached to {model_id} is no JSON: {exc}") from exc
+        raise SubjectError(f"{name} is no JSON: {exc}") from exc
     return document if isinstance(document, dict) else None
-
-
-def _fetch(client: Any, model_id: str, path: str, place: Path) -> str:
-    import mlflow
-
-    place.mkdir(parents=True, exist_ok=True)
-    uri = f"{client.get_logged_model(model_id).artifact_location.rstrip('/')}/{path}"
-    return str(mlflow.artifacts.download_artifacts(uri, dst_path=str(place), tracking_uri=client.tracking_uri))
 
 
 def baseline(subject_name: str, alias: str, *, tracking_uri: str | None = None) -> Mapping[str, Any] | None:

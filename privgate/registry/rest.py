@@ -36,6 +36,7 @@ class Version:
     source: str
     creation_timestamp: int
     tags: Mapping[str, str]
+    run_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,22 @@ class LoggedModel:
     """A logged model, by the names of MLflow's entity."""
 
     artifact_location: str
+    source_run_id: str | None
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Where a run keeps its artifacts, by the names of MLflow's entity."""
+
+    artifact_uri: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, by the names of MLflow's entity."""
+
+    info: RunInfo
 
 
 class RestClient:
@@ -73,8 +90,13 @@ class RestClient:
 
     def get_logged_model(self, model_id: str) -> LoggedModel:
         """Return a logged model."""
-        found = self._ask(f"logged-models/{quote(model_id, safe='')}", "model")
-        return LoggedModel(_field(_field(found, "info"), "artifact_uri"))
+        info = _field(self._ask(f"logged-models/{quote(model_id, safe='')}", "model"), "info")
+        return LoggedModel(str(_field(info, "artifact_uri")), info.get("source_run_id") or None, _tags(info))
+
+    def get_run(self, run_id: str) -> Run:
+        """Return a run."""
+        found = self._ask("runs/get", "run", run_id=run_id)
+        return Run(RunInfo(str(_field(_field(found, "info"), "artifact_uri"))))
 
     def files(self, location: str) -> Iterator[str]:
         """Give the path of every file below a location that the server serves itself.
@@ -152,16 +174,23 @@ def artifact_root(location: str) -> str:
 
 def _version(found: Any) -> Version:
     try:
-        tags = {str(t["key"]): str(t.get("value", "")) for t in found.get("tags", [])}
         return Version(
             str(found["name"]),
             str(found["version"]),
             str(found.get("source", "")),
             int(found["creation_timestamp"]),
-            tags,
+            _tags(found),
+            str(found.get("run_id") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise _strange("a model version") from exc
+
+
+def _tags(found: Any) -> dict[str, str]:
+    try:
+        return {str(t["key"]): str(t.get("value", "")) for t in found.get("tags", [])}
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise _strange("tags") from exc
 
 
 def _field(found: Any, name: str) -> Any:

@@ -1,6 +1,7 @@
-"""The files of a logged model: where they lie if that is on this machine, else over HTTP, else downloaded by MLflow."""
+"""Files at a location: where they lie if that is on this machine, else over HTTP, else downloaded by MLflow."""
 
 import hashlib
+import shutil
 import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ from urllib.request import url2pathname
 
 from privgate.errors import SubjectError
 from privgate.registry import layout
-from privgate.registry.client import answering, connect, download
+from privgate.registry.client import answering, download
 from privgate.registry.rest import OddNameError, RestClient, artifact_root
 
 #: files read at once: hashing and the network take turns, and small files cost mostly waiting
@@ -23,18 +24,22 @@ _LONGEST = 256 << 20
 
 
 class StoredFiles(Protocol):
-    """Files of a logged model, wherever they lie."""
+    """Files below a location, wherever they lie."""
 
     def digests(self) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file but attached reports."""
+        """Return ``path -> sha256`` of every file."""
         ...
 
-    def below(self, folder: str) -> list[str]:
-        """Return the paths of all files below ``folder``, sorted."""
+    def names(self) -> list[str]:
+        """Return the paths of all files, sorted."""
         ...
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
+        ...
+
+    def copy_to(self, folder: Path) -> None:
+        """Write every file below ``folder``, which is empty."""
         ...
 
 
@@ -45,17 +50,20 @@ class FolderFiles:
     folder: Path
 
     def digests(self) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file but attached reports."""
+        """Return ``path -> sha256`` of every file."""
         return layout.all_files(self.folder, mapped=_at_once)
 
-    def below(self, folder: str) -> list[str]:
-        """Return the paths of all files below ``folder``, sorted."""
-        found = (self.folder / folder).rglob("*")
-        return sorted(p.relative_to(self.folder).as_posix() for p in found if p.is_file())
+    def names(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+        return sorted(p.relative_to(self.folder).as_posix() for p in self.folder.rglob("*") if p.is_file())
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
         return (self.folder / path).read_bytes()
+
+    def copy_to(self, folder: Path) -> None:
+        """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""
+        shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
 
 
 class ServedFiles:
@@ -81,14 +89,26 @@ class ServedFiles:
             raise OddNameError("a name that is listed twice")
 
     def digests(self) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file but attached reports."""
-        covered = [p for p in self.paths if layout.is_covered(p)]
+        """Return ``path -> sha256`` of every file."""
+        covered = [p for p in self.paths if not self._is_written_by_mlflow(p)]
         with answering(f"reading the files at {self.location}"):
             return dict(zip(covered, _at_once(self._digest, covered), strict=True))
 
-    def below(self, folder: str) -> list[str]:
-        """Return the paths of all files below ``folder``, sorted."""
-        return [p for p in self.paths if p.startswith(f"{folder}/")]
+    def names(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+        return self.paths
+
+    def copy_to(self, folder: Path) -> None:
+        """Write every file below ``folder``, which is empty."""
+        for path in self.paths:  # no name climbs: the client gives plain ones only
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with answering(f"reading {path} at {self.location}"), place.open("wb") as written:
+                for chunk in self.client.chunks(self.location, path):
+                    written.write(chunk)
+
+    def _is_written_by_mlflow(self, path: str) -> bool:
+        return path == layout.MLFLOW_META and layout.is_written_by_mlflow(path, self.read(path))
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes.
@@ -120,23 +140,21 @@ def _at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
 
 
 @contextmanager
-def stored_files(client: Any, model_id: str) -> Iterator[StoredFiles]:
-    """Give the files of a logged model.
+def stored_files(client: Any, location: str) -> Iterator[StoredFiles]:
+    """Give the files at a location.
 
     Parameters
     ----------
     client : MlflowClient or RestClient
-        Where the model is known.
-    model_id : str
-        Of the logged model.
+        Of the registry that named the location.
+    location : str
+        As the registry's row has it.
 
     Raises
     ------
     RegistryError
         They cannot be listed or read.
     """
-    with answering(f"finding the files of {model_id}"):
-        location = str(client.get_logged_model(model_id).artifact_location)
     local = _local(location)
     served = _served(client, location) if local is None else None
     if local is not None:
@@ -145,8 +163,7 @@ def stored_files(client: Any, model_id: str) -> Iterator[StoredFiles]:
         yield served
     else:
         with tempfile.TemporaryDirectory() as place:
-            own = connect(client.tracking_uri) if isinstance(client, RestClient) else client
-            yield FolderFiles(download(own, model_id, Path(place), tracking_uri=client.tracking_uri))
+            yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))
 
 
 def _served(client: Any, location: str) -> ServedFiles | None:
@@ -161,6 +178,9 @@ def _served(client: Any, location: str) -> ServedFiles | None:
 
 
 def _local(location: str) -> Path | None:
+    """Return the folder of this machine that a location is, read as MLflow reads it; None for any other."""
     parsed = urllib.parse.urlparse(location)
-    path = Path(url2pathname(parsed.path)) if parsed.scheme == "file" else Path(location)
-    return path if parsed.scheme in {"", "file"} and not parsed.netloc and path.is_dir() else None
+    if parsed.scheme not in {"", "file"} or (parsed.scheme and parsed.netloc):
+        return None
+    path = Path(url2pathname(parsed.path if parsed.scheme else location))
+    return path if path.is_dir() else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import SubjectError
-from privgate.registry import layout
+from privgate.registry import layout, mlmodel
 from privgate.subject import sources
 
 
@@ -25,7 +25,7 @@ class StoredModel:
     root : Path or None
         Source snapshot: a model may be made of the user's own classes.
     files : tuple of (path, sha256)
-        What was verified; checked again before every opening, because retrained code runs beside the copy.
+        Every file, as verified; checked again before every opening, because retrained code runs beside the copy.
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class StoredModel:
         SubjectError
             The flavor's library is not installed, or the model needs a class that nobody recorded.
         """
-        layout.compare(dict(self.files), layout.model_files(self.folder), "model")
+        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             with sources.importing_from(self.root):
@@ -59,7 +59,7 @@ class StoredModel:
     @property
     def servable(self) -> bool:
         """Whether MLflow can serve it at all: there is a python_function flavor."""
-        return "python_function" in _flavors(self.folder)[0]
+        return mlmodel.SERVED in mlmodel.read(self.folder)[0]
 
     def serve(self, X: Any) -> Any:
         """Return what a query to MLflow's own interface returns for records ``X`` (runs stored code; workers only).
@@ -74,7 +74,7 @@ class StoredModel:
         import mlflow.exceptions
         import mlflow.pyfunc
 
-        layout.compare(dict(self.files), layout.model_files(self.folder), "model")
+        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             with sources.importing_from(self.root):
@@ -98,13 +98,19 @@ class StoredModel:
             sys.dont_write_bytecode = before
 
     def _open(self) -> Any:
-        if self.flavor != "python_function":
+        """Return the native model out of what MLflow serves, so that no other one can reproduce in its place."""
+        if not self.servable:
             return importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
         import mlflow.pyfunc
 
         model = mlflow.pyfunc.load_model(str(self.folder))
-        native = getattr(model.unwrap_python_model(), "privgate_native", None) if _is_python_model(model) else None
-        return model if native is None else native
+        if model.metadata.flavors[mlmodel.SERVED].get("loader_module") == "mlflow.pyfunc.model":
+            native = getattr(model.unwrap_python_model(), "privgate_native", None)
+            return model if native is None else native
+        try:
+            return model.get_raw_model()
+        except NotImplementedError:
+            return model
 
 
 def _as_sent(X: Any, signature: Any) -> Any:
@@ -113,47 +119,3 @@ def _as_sent(X: Any, signature: Any) -> Any:
         return X
     kinds = {name: dtype.categories.dtype for name, dtype in X.dtypes.items() if str(dtype) == "category"}
     return X.astype({name: object if dtype.kind == "O" else dtype for name, dtype in kinds.items()}) if kinds else X
-
-
-def _is_python_model(model: Any) -> bool:
-    return bool(model.metadata.flavors["python_function"].get("loader_module") == "mlflow.pyfunc.model")
-
-
-def flavor_of(folder: Path) -> str:
-    """Return the flavor that gives back the native model, from the MLmodel file.
-
-    Raises
-    ------
-    SubjectError
-        No MLmodel file, no flavor, or one that points into privgate's own folder.
-    """
-    flavors, content = _flavors(folder)
-    native = [name for name in flavors if name != "python_function"]
-    if not flavors:
-        raise SubjectError("the MLmodel file lists no flavor; log the model again")
-    for value in _texts(content):
-        if value.strip("./").split("/")[0] == layout.FOLDER and "/" in value:
-            raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); log the model again")
-    return str(native[0]) if native else "python_function"
-
-
-def _flavors(folder: Path) -> tuple[dict[str, Any], Any]:
-    """Return flavors and the whole content of the MLmodel file."""
-    import yaml
-
-    path = folder / "MLmodel"
-    if not path.is_file():
-        raise SubjectError("the logged model has no MLmodel file; log it again")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        flavors = dict(content["flavors"])
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError) as exc:
-        raise SubjectError(f"the MLmodel file cannot be read: {exc}; log the model again") from exc
-    return flavors, content
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in parts for text in _texts(part)]

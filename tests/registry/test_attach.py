@@ -62,14 +62,15 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     for _ in range(2):
         place = attach(subject, out, verdict())
 
-    assert place == "privgate/reports/dtp-1"
-    held = sorted(f.path.rpartition("/")[2] for f in client.list_logged_model_artifacts(model_id, place))
+    run_id = client.get_logged_model(model_id).source_run_id
+    assert place == f"privgate_reports/{model_id}/dtp-1"
+    held = sorted(f.path.rpartition("/")[2] for f in client.list_artifacts(run_id, place))
     assert held == ["junit.xml", "report.html", "report.json", "summary.md"]
     metrics = [(m.key, m.value) for m in client.get_logged_model(model_id).metrics]
     assert metrics == [("privgate/dtp", 0.75)]
     version = client.get_model_version(name, "1")
     assert version.tags["privgate.outcome"] == "passed"
-    assert version.tags["privgate.report"] == "privgate/reports/dtp-1/report.html"
+    assert version.tags["privgate.report"] == f"runs:/{run_id}/{place}/report.html"
     assert version.description.startswith("privgate: approved under policy ../dtp-1 on 2026-01-02")
     assert client.get_logged_model(model_id).tags["privgate.outcome"] == "passed"
     assert Subject.load(f"models:/{name}/1").digests == subject.digests
@@ -87,7 +88,8 @@ def test_records_are_attached_only_when_asked(registry, recipe, data, out):
     log_model(recipe, data, registered_model_name="credit")
     subject = Subject.load("models:/credit/1")
     place = attach(subject, out, verdict(), include_records=True)
-    held = mlflow.MlflowClient().list_logged_model_artifacts(subject.detail["model_id"], place)
+    client = mlflow.MlflowClient()
+    held = client.list_artifacts(client.get_logged_model(subject.detail["model_id"]).source_run_id, place)
     assert "records.parquet" in {f.path.rpartition("/")[2] for f in held}
 
 
@@ -109,14 +111,28 @@ def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, 
         promote(subject, "production")
 
 
+def test_a_model_that_was_logged_in_no_run_gets_one_for_its_reports(registry, recipe, data, out, tmp_path):
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name("tests").experiment_id
+    made = client._tracking_client.create_logged_model(experiment, name="own")
+    info = log_model(recipe, data)
+    folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "copy"))
+    client.log_model_artifacts(made.model_id, folder)
+    subject = Subject.load(f"models:/{made.model_id}")
+    for _ in range(2):
+        attach(subject, out, verdict())
+    run_id = client.get_logged_model(made.model_id).tags["privgate.reports_run"]
+    held = client.list_artifacts(run_id, f"privgate_reports/{made.model_id}/dtp-1")
+    assert len(held) == 4
+    assert len(client.search_runs([experiment], "attributes.run_name = 'privgate reports'")) == 1
+
+
 def test_a_local_subject_has_nothing_to_attach_to(recipe, data, out):
     with pytest.raises(RegistryError, match="log_model"):
         attach(Subject.local(recipe, data), out, verdict())
 
 
-@pytest.mark.parametrize(
-    "call", ["log_model_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"]
-)
+@pytest.mark.parametrize("call", ["log_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"])
 def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch, call):
     log_model(recipe, data, registered_model_name="credit")
     subject = Subject.load("models:/credit/1")

@@ -273,13 +273,22 @@ def test_a_model_changed_after_loading_is_not_opened(registry, recipe, data):
         subject.model.load()
 
 
-def test_attached_reports_change_no_digest(registry, recipe, data, tmp_path):
+def test_no_file_beside_the_model_goes_without_digest(registry, recipe, data, tmp_path):
+    """What an earlier privgate kept there too; only MLflow's own note in a copy that it loaded changes nothing."""
     log_model(recipe, data, registered_model_name="credit")
     before = Subject.load("models:/credit/1").digests
-    reports = stored(tmp_path, "MLmodel").parent / "privgate" / "reports" / "p"
-    reports.mkdir(parents=True)
-    (reports / "report.json").write_text("{}")
-    assert Subject.load("models:/credit/1").digests == before
+    root = stored(tmp_path, "MLmodel").parent
+    for place in ("privgate/reports/p/report.json", "registered_model_meta"):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text("{}")
+    found = Subject.load
+    with pytest.raises(DigestMismatchError, match="registered_model_meta"):
+        found("models:/credit/1")
+    (root / "registered_model_meta").write_text("model_name: credit\nmodel_version: '1'\n")
+    after = found("models:/credit/1").digests
+    assert {k for k in before if before[k] != after[k]} == {"files"}
+    (root / "privgate/reports/p/report.json").unlink()
+    assert found("models:/credit/1").digests == before
 
 
 def test_a_model_that_serves_from_our_folder_is_refused(registry, recipe, data, tmp_path):

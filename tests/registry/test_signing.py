@@ -55,6 +55,10 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert made.claims.targets == (("credit", "production"),)
     assert "PRIVGATE_POLICY_DTP_1" in made.claims.levels
     assert made.claims.digests.keys() == {"model", "recipe", "data"}
+    held = mlflow.MlflowClient().get_model_version("credit", "1")
+    assert (made.claims.model_id, made.claims.run_id) == (held.source.rpartition("/")[2], held.run_id)
+    assert (made.claims.versions, made.claims.isolation) == (1, "none")
+    assert "MLmodel" in made.evidence.statement["predicate"]["files"]
     signing.attach_statement(made)
     guard = guard_for(signer)
     assert verify("models:/credit/1", guard, target="production").claims == made.claims
@@ -64,9 +68,8 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
 
     # a new check replaces the report of its policy, not the one that was signed
     (checked[1] / "report.json").write_text("{}")
-    mlflow.MlflowClient().log_model_artifacts(
-        Subject.load("models:/credit/1").detail["model_id"], str(checked[1]), "privgate/reports/dtp-1"
-    )
+    place = f"privgate_reports/{made.claims.model_id}/dtp-1"
+    mlflow.MlflowClient().log_artifacts(made.claims.run_id, str(checked[1]), place)
     assert verify("models:/credit/1", guard, target="production")
 
     # rotation: the stored evidence is signed again, by the new key, without training

@@ -19,8 +19,8 @@ from privgate.guard.signing import TAG, Signed, attach_statement, row_of
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import fresh_key
 from privgate.policy import Policy
-from privgate.registry import layout
-from privgate.registry.client import connect, download
+from privgate.registry.client import connect
+from privgate.registry.stored_files import stored_files
 
 CONFIG = """\
 schema: privgate/guard/v1
@@ -87,8 +87,6 @@ class Registry:
     def claims(self, name, version, tmp_path, **changes):
         """Return what an honest statement about a version says, with some things changed."""
         row = row_of(self.client, name, str(version))
-        model_id = row.source.rpartition("/")[2]
-        folder = download(connect(self.address), model_id, tmp_path / model_id, tracking_uri=self.address)
         now = statement.now().replace(microsecond=0)
         made = Claims(
             registry="test-registry",
@@ -96,8 +94,11 @@ class Registry:
             version=str(version),
             source=row.source,
             storage=row.storage,
+            model_id=row.storage.split("/")[-2],
+            run_id=row.run_id,
             created=row.created,
-            files=digest.of_manifest(layout.all_files(folder)),
+            files=digest.of_manifest(self.files(row.storage)),
+            versions=1,
             digests={},
             policy="dtp-1",
             policy_digest=self.site.policy.digest,
@@ -108,10 +109,15 @@ class Registry:
             decided=now,
             signed=now,
             expires=now + timedelta(days=30),
-            targets=((name, "production"), ("prod.*", "production")),
+            targets=((name, "production"), (f"prod.{name}", "production")),
             advisory=False,
         )
         return dataclasses.replace(made, **changes)
+
+    def files(self, location):
+        """Return the digests of the files at a location, read as a consumer reads them."""
+        with stored_files(connect(self.address), location) as stored:
+            return stored.digests()
 
     def text(self, claims, signer=None):
         return seal(claims.summary("test"), signer or self.site.signer).text()
@@ -123,10 +129,10 @@ class Registry:
         return text
 
     def release(self, name, version, tmp_path, **changes):
-        """Sign as privgate sign does: verdict in the tag, report and evidence beside the model."""
+        """Sign as privgate sign does: verdict in the tag, report and evidence with the model's run."""
         report = b'{"report": "of the test"}'
         claims = self.claims(name, version, tmp_path, report=statement.payload_digest(report), **changes)
-        evidence = seal(claims.evidence_statement({"findings": []}), self.site.signer)
+        evidence = seal(claims.evidence_statement({"findings": []}, self.files(claims.storage)), self.site.signer)
         claims = dataclasses.replace(claims, evidence=statement.payload_digest(evidence.payload))
         signed = Signed(claims, evidence, seal(claims.summary("test"), self.site.signer), report)
         attach_statement(signed, tracking_uri=self.address)
@@ -225,7 +231,7 @@ def ways(registry, name, version):
     source = client.get_model_version(name, version).source
     model_id = source.rpartition("/")[2]
     alias = "registered-models/alias"
-    for spelling in ("production", "PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction"):
+    for spelling in ("production", "PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction", "productıon", "pr0duction"):
         body = {"name": name, "alias": spelling, "version": version}
         yield f"alias {spelling}", (client.set_registered_model_alias, name, spelling, version), (alias, body)
     body = {"name": name, "version": version, "stage": "Production", "archive_existing_versions": False}

@@ -28,12 +28,14 @@ def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, nam
     registry.client.set_registered_model_alias(name, "production", version)
     for uri in (f"models:/{name}@production", f"models:/{name}/{version}"):
         assert verify(uri, guard, tracking_uri=registry.address).uri == f"models:/{name}/{version}"
-    registry.client.log_model_artifacts(
-        registry.client.get_model_version(name, version).source.rpartition("/")[2],
-        str(_folder(tmp_path, "later.html")),
-        "privgate/reports/dtp-1",
-    )
+    later = str(_folder(tmp_path, "later.html"))
+    model_id = registry.client.get_model_version(name, version).source.rpartition("/")[2]
+    run_id = registry.client.get_logged_model(model_id).tags["privgate.reports_run"]
+    registry.client.log_artifacts(run_id, later, f"privgate_reports/{model_id}/dtp-1")
     assert verify(f"models:/{name}@production", guard, tracking_uri=registry.address)
+    registry.client.log_model_artifacts(model_id, later, "privgate/reports/dtp-1")  # where earlier versions kept them
+    with pytest.raises(DigestMismatchError, match=r"later\.html"):
+        verify(f"models:/{name}@production", guard, tracking_uri=registry.address)
 
 
 def _folder(tmp_path, file):

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mlflow
@@ -91,6 +92,26 @@ def test_a_recreated_row_on_postgresql_inherits_nothing(on_postgres, name, tmp_p
     registry.client.set_model_version_tag(name, version, TAG, text)
     with pytest.raises(MlflowException, match="refused"):
         registry.client.set_registered_model_alias(name, "production", version)
+
+
+def test_no_rename_on_postgresql_carries_a_promotion_to_another_name(on_postgres, name, tmp_path):
+    """Two workers, which know of each other only by the database."""
+    registry, client, carried = on_postgres, on_postgres.client, []
+    for number in range(10):
+        old, new = f"{name}-old-{number}", f"{name}-new-{number}"
+        version = registry.log(old)
+        registry.sign(old, version, tmp_path)
+        calls = [
+            (client.set_registered_model_alias, old, "production", version),
+            (client.rename_registered_model, old, new),
+        ]
+        with ThreadPoolExecutor(2) as pool:
+            ends = [done.exception() for done in [pool.submit(*call) for call in calls]]
+        assert all(isinstance(end, MlflowException | None) for end in ends)
+        assert None in ends  # one of both is done
+        for held in client.search_registered_models(f"name='{new}'"):
+            carried += list(held.aliases)
+    assert carried == []
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import pytest
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.config import Guard
 from privgate.guard.verifying import verify
-from privgate.registry import client, http_settings, rest, stored_files
+from privgate.registry import client, http_settings, report_place, rest, stored_files
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def both(registry, guard, monkeypatch):
     def verified(uri, **options):
         with monkeypatch.context() as patch:
             patch.setattr(client, "connect", refuse)
-            patch.setattr(stored_files, "connect", refuse)
+            patch.setattr(stored_files, "download", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
             patch.setattr(http_settings, "address_for", lambda _: None)
@@ -53,15 +53,16 @@ def both(registry, guard, monkeypatch):
     return verified
 
 
-def refuse(*_):
+def refuse(*_, **__):
     raise AssertionError("MLflow's client was asked")
 
 
 def put(registry, name, version, file, content=b"x", method="PUT"):
     """Write into the artifact store behind the registry's back, as MLflow lets anybody do."""
-    location = registry.client.get_logged_model(
-        registry.client.get_model_version(name, version).source.rpartition("/")[2]
-    ).artifact_location
+    change(registry, registry.client.get_model_version_download_uri(name, version), file, content, method)
+
+
+def change(registry, location, file, content=b"x", method="PUT"):
     path = f"{location.removeprefix('mlflow-artifacts:/')}/{file}"
     request = urllib.request.Request(
         f"{registry.address}/api/2.0/mlflow-artifacts/artifacts/{urllib.parse.quote(path)}", content, method=method
@@ -93,12 +94,13 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
 def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     version = registry.log(name)
     claims = registry.release(name, version, tmp_path)
-    place = f"privgate/reports/dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
-    put(registry, name, version, f"{place}/report.json", b"{}")
+    location = report_place.location_of(registry.client, claims.model_id)
+    place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
+    change(registry, location, f"{place}/report.json", b"{}")
     assert "not the one that was signed" in both(f"models:/{name}/{version}", target="production")[1]
-    put(registry, name, version, f"{place}/evidence.dsse.json", b"{")
+    change(registry, location, f"{place}/evidence.dsse.json", b"{")
     assert "no DSSE envelope" in both(f"models:/{name}/{version}", target="production")[1]
-    put(registry, name, version, f"{place}/evidence.dsse.json", None, "DELETE")
+    change(registry, location, f"{place}/evidence.dsse.json", None, "DELETE")
     assert "evidence behind the statement" in both(f"models:/{name}/{version}", target="production")[1]
 
 
@@ -212,15 +214,12 @@ LISTS = [
 
 @pytest.mark.parametrize(("listed", "says"), LISTS)
 def test_a_listing_that_is_odd_is_left_to_mlflow_or_refused(serving, listed, says, monkeypatch):
-    def answer(url):
-        if "logged-models" in url.path:
-            return 200, {"model": {"info": {"artifact_uri": "mlflow-artifacts:/1/models/m-1/artifacts"}}}
-        return 200, listed
-
-    server, asked = serving(answer), []
+    server, asked = serving(lambda _: (200, listed)), []
     monkeypatch.setattr(stored_files, "download", lambda *a, **k: asked.append(a) or (_ for _ in ()).throw(KeyError))
     with pytest.raises(RegistryError if says else KeyError, match=says):
-        stored_files.stored_files(rest.RestClient(server.address), "m-1").__enter__()
+        stored_files.stored_files(
+            rest.RestClient(server.address), "mlflow-artifacts:/1/models/m-1/artifacts"
+        ).__enter__()
     assert bool(asked) is (says is None)
 
 

@@ -22,7 +22,7 @@ class World:
         self.signer = trust.new_key()
         self.now = statement.now().replace(microsecond=0)
         self.trust = trust.TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",)),))
-        self.row = trust.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700)
+        self.row = trust.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
         self.terms = trust.Terms("prod-registry", digest("a"), "dtp-1")
         self.claims = Claims(
             registry="prod-registry",
@@ -30,8 +30,11 @@ class World:
             version="3",
             source="models:/m-1",
             storage="s3://bucket/m-1",
+            model_id="m-1",
+            run_id="run-1",
             created=1700,
             files=digest("f"),
+            versions=3,
             digests={"model": digest("1"), "recipe": digest("2"), "data": digest("3")},
             policy="dtp-1",
             policy_digest=digest("a"),
@@ -42,7 +45,7 @@ class World:
             decided=self.now - timedelta(minutes=1),
             signed=self.now,
             expires=self.now + timedelta(days=30),
-            targets=(("credit", "production"), ("prod.*", "production")),
+            targets=(("credit", "production"), ("prod.credit", "production")),
             levels=("PRIVGATE_POLICY_DTP_1",),
             advisory=False,
         )

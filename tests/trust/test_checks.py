@@ -37,6 +37,8 @@ ROWS = [
     ({"source": "models:/m-2"}, "is not the one that was signed"),
     ({"created": 1701}, "deleted and created again"),
     ({"storage": "s3://bucket/m-2"}, "lie elsewhere"),
+    ({"run_id": "run-2"}, "run of models:/credit/3 is not"),
+    ({"name": "cre*"}, "neither checked nor released"),
 ]
 
 
@@ -54,6 +56,8 @@ CLAIMS = [
     ({"advisory": True}, "advisory"),
     ({"targets": ()}, "does not allow"),
     ({"targets": (("credit", "staging"),)}, "does not allow"),
+    ({"targets": (("*", "production"), ("c?edit", "production"), ("credit", "*"))}, "does not allow"),
+    ({"targets": (("credit", "PRODUCTION"), ("Credit", "production"))}, "does not allow"),
 ]
 
 
@@ -88,7 +92,7 @@ def test_a_key_counts_within_its_window_and_role_until_revoked(world):
         world.check(world.envelope(signed=world.now - timedelta(days=1)).text())
     for changes, why in (
         ({"roles": ("evidence",)}, "may not sign"),
-        ({"models": ("debit",)}, "may not sign for model"),
+        ({"models": ("debit",), "model_patterns": ()}, "may not sign for model"),
     ):
         with pytest.raises(StatementError, match=why):
             world.check(store=trust.TrustStore((dataclasses.replace(key, **changes),)))
@@ -147,6 +151,7 @@ def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_p
         {"keys": [{**good["keys"][0], "extra": 1}]},
         {"keys": [{**good["keys"][0], "not_after": "2020-01-01T00:00:00Z"}]},
         {"keys": [{**good["keys"][0], "not_after": "2090-01-01"}]},
+        {"keys": [{**good["keys"][0], "models": ["credit", "cre*"]}]},
     ):
         path.write_text(json.dumps({**good, **change}))
         with pytest.raises(StatementError):

@@ -1,0 +1,135 @@
+"""One transaction for a promoting write and everything the guard asks about it, by the database's own equality.
+
+MLflow's store opens a session for each of its methods. While one of the guard's transactions lasts, they are all given
+the guard's session: what is checked, written and looked at again is committed at once, or not at all. Moves of the same
+model wait for one another, SQLite's for any other write to the database.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from privgate.errors import PolicyError, PrivgateError
+from privgate.guard.refusing import GUARDING
+
+#: what the guard can answer for: equal names are equal bytes
+SUPPORTED = "SQLite and PostgreSQL"
+_DIALECTS = frozenset({"sqlite", "postgresql"})
+_CLIENTS = frozenset({"http", "https"})
+_TABLES = ("registered_models", "model_versions", "registered_model_aliases", "model_version_tags")
+
+_HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", default=None)
+
+
+def check_scheme(inner: str) -> None:
+    """Refuse a registry whose equality of names the guard cannot answer for, before anything is opened.
+
+    Raises
+    ------
+    PolicyError
+        It is none of the supported ones.
+    """
+    scheme = inner.partition(":")[0].partition("+")[0].lower()
+    if scheme not in _DIALECTS | _CLIENTS:
+        raise PolicyError(
+            f"the guard cannot answer for a registry of kind {scheme!r}, which may take different names for equal; "
+            f"supported are {SUPPORTED}"
+        )
+
+
+def check_equality(store: Any) -> None:
+    """Refuse a database in which two different names are equal.
+
+    Raises
+    ------
+    PolicyError
+        A collation of one of the registry's columns takes different names for equal.
+    """
+    engine = getattr(store, "engine", None)
+    if engine is None:
+        return
+    from sqlalchemy import text
+
+    if engine.dialect.name not in _DIALECTS:
+        raise PolicyError(f"the guard cannot answer for {engine.dialect.name}; supported are {SUPPORTED}")
+    tables = ", ".join(f"'{name}'" for name in _TABLES)
+    if engine.dialect.name == "sqlite":
+        found = f"SELECT name FROM sqlite_master WHERE name IN ({tables}) AND upper(sql) LIKE '%COLLATE%'"  # noqa: S608  ours
+    else:
+        found = (
+            "SELECT c.relname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "  # noqa: S608  ours
+            f"JOIN pg_collation k ON k.oid = a.attcollation WHERE c.relname IN ({tables}) AND NOT k.collisdeterministic"
+        )
+    with engine.connect() as connection:
+        odd = [str(row[0]) for row in connection.execute(text(found))]
+    if odd:
+        raise PolicyError(
+            f"a collation of table {odd[0]} takes different names for equal, and the guard cannot answer for that; "
+            f"supported are {SUPPORTED} as MLflow sets them up"
+        )
+
+
+def share_sessions(store: Any) -> None:
+    """Give every method of a store the guard's session while one of its transactions lasts.
+
+    Outside of them the guard's reads never come from a replica: what it reads must be what is written.
+    """
+    sessions = getattr(store, "ManagedSessionMaker", None)
+    if sessions is not None:
+        store.ManagedSessionMaker = shared(store, sessions)
+
+
+def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a session maker that gives the guard's session while it holds one, and else never a replica's to it."""
+    routed = "read_only" in inspect.signature(sessions).parameters
+
+    @contextmanager
+    def made(read_only: bool = True) -> Iterator[Any]:  # noqa: FBT001, FBT002  MLflow's
+        held = (_HELD.get() or {}).get(id(store))
+        if held is not None:
+            yield held
+            held.flush()  # where a session of its own would have been committed
+            return
+        with sessions(read_only=read_only and not GUARDING.get()) if routed else sessions() as session:
+            yield session
+
+    return made
+
+
+@contextmanager
+def transaction(store: Any, model: str) -> Iterator[Any]:
+    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked.
+
+    Gives None where the store has no sessions, because its registry is another server's.
+    """
+    sessions = getattr(store, "ManagedSessionMaker", None)
+    if sessions is None:
+        yield None
+        return
+    problem: PrivgateError | None = None
+    with sessions(read_only=False) as session:
+        before = _HELD.set({**(_HELD.get() or {}), id(store): session})
+        try:
+            _lock(store, session, model)
+            yield session
+        except PrivgateError as exc:  # MLflow would say "internal error" instead of what it is
+            session.rollback()
+            problem = exc
+        finally:
+            _HELD.reset(before)
+    if problem is not None:
+        raise problem
+
+
+def _lock(store: Any, session: Any, model: str) -> None:
+    """Let no other transaction change this model, its versions or its aliases until this one ends."""
+    from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
+    from sqlalchemy import text
+
+    if session.get_bind().dialect.name == "sqlite":
+        session.execute(text("BEGIN IMMEDIATE"))
+    else:
+        # a renaming waits here, or has happened: then there is no such row any more
+        store._get_query(session, SqlRegisteredModel).filter(SqlRegisteredModel.name == model).with_for_update().all()  # noqa: SLF001  with the workspace's filter

@@ -1,0 +1,547 @@
+"""Nothing else is released than what was approved: each attack from check to what a consumer's load really returns."""
+
+import json
+import pickle
+import shutil
+import threading
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+import yaml
+from mlflow.exceptions import MlflowException
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Domain, Recipe, TrainingData, log_model
+from privgate.__main__ import run
+from privgate.guard import signing, statement
+from privgate.guard.config import Guard
+from privgate.guard.doctor import examine
+
+pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+TAG = "privgate.statement"
+IS_PROMPT = "mlflow.prompt.is_prompt"
+QUERIES = np.array([[0, 0, 0, 0], [2, 1, 0, 2], [1, 1, 1, 1]])
+
+
+class Company:
+    """A data scientist's laptop, a signer and a deployment, before one guarded server."""
+
+    def __init__(self, registry, folder):
+        self.registry, self.client, self.address = registry, registry.client, registry.address
+        self.folder, self.site = folder, registry.site
+        self.key = folder / "key.pem"
+        self.key.write_bytes(self.site.signer.pem())
+        self.key.chmod(0o600)
+        rng = np.random.default_rng(3)
+        X = rng.integers(0, 3, size=(40, 4))
+        self.data = TrainingData(
+            X,
+            (X[:, 0] > 0).astype(int),
+            candidates=(X[:10].copy(), np.ones(10, int)),
+            domain=Domain(categories=(3,) * 4),
+        )
+        self.good = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
+        self.bad = Recipe(DecisionTreeClassifier(), seed=1)
+
+    def log(self, name, recipe=None):
+        """Log and register a model, honestly; return its id."""
+        return log_model(recipe or self.good, self.data, registered_model_name=name, tracking_uri=self.address).model_id
+
+    def artifacts(self, model_id):
+        """Return the folder of a logged model, which anybody may write to by the artifact service."""
+        location = self.client.get_logged_model(model_id).artifact_location
+        return self.registry.folder / "artifacts" / location.removeprefix("mlflow-artifacts:/")
+
+    def release(self, name, version="1", alias="production"):
+        """Check, sign and promote as the README says; return the first step that refuses, or "released"."""
+        uri, out = f"models:/{name}/{version}", self.folder / f"out-{len(list(self.folder.iterdir()))}"
+        where = ["--tracking-uri", self.address]
+        if code := run(["check", uri, "--policy", "dtp-1", "--report-dir", str(out), *where]):
+            return f"check exits with {code}"
+        key = ["--config", str(self.site.config), "--key", str(self.key), "--checked-elsewhere"]
+        if code := run(["sign", str(out), "--policy", "dtp-1", *key, *where]):
+            return f"sign exits with {code}"
+        try:
+            self.client.set_registered_model_alias(name, alias, version)
+        except MlflowException as exc:
+            return "the registry refuses" if "privgate" in str(exc) else f"an error: {exc}"
+        return "released"
+
+    def verify(self, name, *more):
+        config = ["--config", str(self.site.config), "--tracking-uri", self.address]
+        return run(["verify", f"models:/{name}@production", *config, *map(str, more)])
+
+    def wrong(self):
+        guard = Guard.load(self.site.config)
+        return [a.text for a in examine(guard, tracking_uri=self.address) if a.state == "wrong"]
+
+    def served(self, uri):
+        """Return what a consumer's load really answers; None if it loads nothing."""
+        mlflow.set_tracking_uri(self.address)
+        try:
+            return np.asarray(mlflow.pyfunc.load_model(uri, suppress_warnings=True).predict(QUERIES))
+        except (MlflowException, OSError):
+            return None
+        finally:
+            mlflow.set_tracking_uri(None)
+
+    def answers(self, recipe):
+        model = recipe.train(self.data.X, self.data.y, seed=recipe.seed)
+        return model.predict_proba(QUERIES)
+
+
+@pytest.fixture
+def company(quiet, tmp_path):
+    made = Company(quiet, tmp_path)
+    yield made
+    for model in made.client.search_registered_models(f"tags.`{IS_PROMPT}` = 'true'"):  # hidden from any other search
+        made.client._get_registry_client().store.delete_registered_model(model.name)
+
+
+@pytest.fixture(scope="module")
+def pickles():
+    """Let models of other formats be loaded, as consumers of such models must."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "true")
+        yield
+
+
+def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company, tmp_path, capsys):
+    model_id = company.log("credit")
+    assert company.release("credit") == "released"
+    np.testing.assert_allclose(company.served("models:/credit@production"), company.answers(company.good))
+    assert company.wrong() == []
+    capsys.readouterr()
+    assert company.verify("credit") == 0
+    said = capsys.readouterr().out
+    pin = company.client.get_model_version_download_uri("credit", "1")
+    assert f"pin: {pin}" in said
+    held = company.client.get_model_version("credit", "1")
+    claims = statement.Claims.read(statement.Envelope.parse(held.tags[TAG]).statement)
+    assert f"digest: {claims.files}" in said
+    assert (claims.model_id, claims.run_id, claims.storage) == (model_id, held.run_id, pin)
+    assert (claims.versions, claims.isolation) == (1, "none")
+
+    to = tmp_path / "deployed" / "model"
+    assert company.verify("credit", "--to", to) == 0
+    np.testing.assert_allclose(company.served(str(to)), company.answers(company.good))
+    assert company.verify("credit", "--to", to) == 2  # never into a folder that is there
+    served = {p.relative_to(to).as_posix(): p.read_bytes() for p in to.rglob("*") if p.is_file()}
+    assert not any("report" in path for path in served)
+
+    # any file there is, changed after approval, is found and handed over to nobody
+    for path in sorted(served):
+        place = company.artifacts(model_id) / path
+        place.write_bytes(served[path] + b"\n")
+        assert company.verify("credit", "--to", tmp_path / "other") == 4, path
+        assert not (tmp_path / "other").exists()
+        place.write_bytes(served[path])
+    assert company.verify("credit") == 0
+
+
+# 1: a fragment that MLflow does not parse
+
+
+def test_a_source_with_a_fragment_is_not_taken_for_another_model(company):
+    good = company.log("innocent")
+    company.log(f"m-{good.removeprefix('m-')}#", company.bad)
+    company.client.create_registered_model("risk")
+    company.client.create_model_version("risk", f"models:/{good}#/1")
+    assert company.release("risk") != "released"
+    assert company.served("models:/risk@production") is None
+    assert company.release(f"{good}#") == "check exits with 4"  # and such a name is released by nobody
+
+
+# 2: a source that is a name, which means another version later
+
+
+def test_a_source_that_names_another_version_by_now_is_refused(company):
+    company.log("stage", company.bad)
+    company.client.create_registered_model("risk")
+    company.client.create_model_version("risk", "models:/stage/1")
+    company.client.delete_registered_model("stage")
+    company.log("stage")
+    assert company.release("risk") == "check exits with 4"
+    assert company.served("models:/risk@production") is None
+
+    company.client.delete_registered_model("stage")  # where the name is gone, the row's own files are what is checked
+    assert company.release("risk") in {"check exits with 1", "check exits with 5"}
+
+
+def test_files_under_an_approved_row_are_not_those_of_another(company):
+    """The statement of an honest version is carried to a row whose files lie elsewhere."""
+    company.log("credit")
+    assert company.release("credit") == "released"
+    text = company.client.get_model_version("credit", "1").tags[TAG]
+    company.log("credit", company.bad)
+    company.client.set_model_version_tag("credit", "2", TAG, text)
+    with pytest.raises(MlflowException, match="not about this version"):
+        company.client.set_registered_model_alias("credit", "production", "2")
+    np.testing.assert_allclose(company.served("models:/credit@production"), company.answers(company.good))
+
+
+# 3: names that are patterns
+
+
+@pytest.mark.parametrize("pattern", ["*", "?redit", "cre*", "[c]redit", "!x"])
+def test_a_model_named_like_a_pattern_releases_nothing(company, pattern, tmp_path):
+    name = pattern
+    version = company.registry.log(name)
+    victim = company.registry.log("credit")
+    assert company.release(name) == "check exits with 4"
+    # even a statement that says so, signed by the key itself
+    text = company.registry.sign(name, version, tmp_path, targets=((name, "production"),))
+    company.client.create_registered_model("prod.x")
+    row = company.client.get_model_version(name, version)
+    for attempt in (
+        lambda: company.client.set_registered_model_alias(name, "production", version),
+        lambda: company.client.set_registered_model_alias("credit", "production", victim),
+        lambda: company.registry.create("prod.x", row.source, tags={TAG: text}),
+        lambda: company.client.copy_model_version(f"models:/{name}/{version}", "prod.x"),
+    ):
+        with pytest.raises(MlflowException):
+            attempt()
+    assert company.client.search_model_versions("name='prod.x'") == []
+    copy = company.registry.create("credit", row.source, tags={TAG: text})
+    with pytest.raises(MlflowException, match="privgate"):
+        company.client.set_registered_model_alias("credit", "production", copy.version)
+
+
+def test_no_statement_is_signed_for_a_target_that_is_no_name(company, tmp_path):
+    company.log("credit")
+    assert company.release("credit", alias="staging") == "released"
+    (out,) = tmp_path.glob("out-*")
+    for target in ("*@production", "prod.*@production", "credit@prod*", "credit@productıon", "a#@production"):
+        key = ["--config", str(company.site.config), "--key", str(company.key), "--target", target]
+        assert run(["sign", str(out), "--policy", "dtp-1", *key, "--tracking-uri", company.address]) == 4, target
+
+
+# 4: prompts
+
+
+def test_what_takes_an_alias_as_a_prompt_stays_one(company):
+    client, name = company.client, "greeting"
+    client.create_registered_model(name)
+    run_id = client.create_run(client.create_experiment("any")).info.run_id
+    body = {"name": name, "source": "dummy-source", "run_id": run_id, "tags": [{"key": IS_PROMPT, "value": "true"}]}
+    assert company.registry.post("/api/2.0/mlflow/model-versions/create", body)[0] == 200
+    with pytest.raises(MlflowException, match="no statement"):
+        client.set_registered_model_alias(name, "production", "1")  # its model is none
+    client.set_registered_model_tag(name, IS_PROMPT, "true")
+    client._get_registry_client().store.set_registered_model_alias(name, "production", "1")
+    for method, path, body in (
+        ("DELETE", "model-versions/delete-tag", {"name": name, "version": "1", "key": IS_PROMPT}),
+        ("POST", "model-versions/set-tag", {"name": name, "version": "1", "key": IS_PROMPT, "value": "false"}),
+        ("DELETE", "registered-models/delete-tag", {"name": name, "key": IS_PROMPT}),
+        ("POST", "registered-models/set-tag", {"name": name, "key": IS_PROMPT, "value": "no"}),
+    ):
+        status, answer = company.registry.post(f"/api/2.0/mlflow/{path}", body, method=method)
+        assert (status, "as a prompt" in answer["message"]) == (403, True), answer
+    assert company.served(f"models:/{name}@production") is None
+    assert company.verify(name) == 4
+    assert company.wrong() == []
+
+
+def test_the_doctor_asks_what_calls_itself_a_prompt_too(company):
+    version = company.registry.log("credit")
+    database = f"sqlite:///{company.registry.folder}/tracking.db"
+    mlflow.MlflowClient(database, registry_uri=database).set_registered_model_alias("credit", "production", version)
+    company.client.set_registered_model_tag("credit", IS_PROMPT, "true")  # hides it from every search
+    assert [
+        f"models:/credit/{version} as 'production' is released but does not verify" in w for w in company.wrong()
+    ] == [True]
+
+
+def test_the_doctor_asks_about_versions_that_mlflow_hides_too(company):
+    """A version that calls itself a prompt hides all others of its model from every list, and none from readers."""
+    for payload in ("one", "two"):
+        company.registry.log("credit", payload=payload)
+    database = f"sqlite:///{company.registry.folder}/tracking.db"
+    direct = mlflow.MlflowClient(database, registry_uri=database)
+    direct.transition_model_version_stage("credit", "2", "Production")
+    company.client.set_model_version_tag("credit", "1", IS_PROMPT, "true")
+    assert company.client.search_model_versions("name='credit'") == []
+    (wrong,) = company.wrong()
+    assert "models:/credit/2 as 'Production' is released but does not verify" in wrong
+
+
+# 5: files that no digest covered
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        {"model_path": "metadata/../privgate/reports/dtp-1/model.pkl"},
+        {"model_path": "privgate/reports/dtp-1/model.pkl"},
+        {"code": "privgate", "loader_module": "reports.serving"},
+        {"code": ".", "loader_module": "privgate.reports.serving"},
+        {"data": "../elsewhere"},
+        {"data": "/srv/models/other"},
+        {"data": "inner"},
+        {"code": "lib"},
+    ],
+    ids=str,
+)
+def test_what_is_served_lies_in_the_covered_files(company, pickles, served):
+    """The MLmodel file is changed before the recipe is attached, so that everything is recorded as it is."""
+    model_id = company.log("credit")
+    folder = company.artifacts(model_id)
+    shutil.rmtree(folder / "privgate")
+    for place in ("metadata", "inner", "lib/sklearn"):
+        (folder / place).mkdir(parents=True)
+    (folder / "lib/sklearn/__init__.py").write_text("stolen = True\n")
+    for place in (folder / "inner", folder):
+        content = yaml.safe_load((folder / "MLmodel").read_text())
+        content["flavors"]["python_function"].update(served if place == folder else {})
+        (place / "MLmodel").write_text(yaml.safe_dump(content))
+    if served.get("data") != "inner":
+        shutil.rmtree(folder / "inner")
+    from privgate import log_recipe
+    from privgate.errors import SubjectError
+
+    with pytest.raises(SubjectError, match="log"):
+        log_recipe(f"models:/{model_id}", company.good, company.data, tracking_uri=company.address)
+    assert company.release("credit") == "check exits with 4"
+    assert company.served("models:/credit@production") is None
+
+
+def test_nothing_in_the_served_folder_may_change_after_approval(company):
+    model_id = company.log("credit")
+    assert company.release("credit") == "released"
+    assert not (company.artifacts(model_id) / "privgate" / "reports").exists()
+    for path in ("privgate/reports/dtp-1/model.pkl", "privgate/reports/x", "registered_model_meta", "a/b"):
+        place = company.artifacts(model_id) / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"stolen")
+        assert company.verify("credit") == 4, path
+        assert len(company.wrong()) == 1
+        place.unlink()
+        assert company.verify("credit") == 0
+
+
+# 6: another pickle for each flavor
+
+
+@pytest.mark.parametrize("declared", ["python_function", "sklearn"])
+def test_every_flavor_opens_the_model_that_is_checked(company, pickles, declared):
+    model_id = company.log("credit")
+    folder = company.artifacts(model_id)
+    tree = company.bad.train(company.data.X, company.data.y, seed=1)
+    (folder / "other.pkl").write_bytes(pickle.dumps(tree))
+    content = yaml.safe_load((folder / "MLmodel").read_text())
+    key = {"python_function": "model_path", "sklearn": "pickled_model"}[declared]
+    content["flavors"][declared][key] = "other.pkl"
+    content["flavors"]["sklearn"]["serialization_format"] = "pickle"
+    (folder / "MLmodel").write_text(yaml.safe_dump(content))
+    recorded = folder / "privgate" / "recipe.json"
+    _record_again(folder, recorded)
+    assert company.release("credit") == "check exits with 4"
+    assert company.served("models:/credit@production") is None
+
+
+def _record_again(folder, recorded):
+    """Write a recipe that names the files as they are now, as any client can."""
+    from privgate import digest
+    from privgate.registry import layout
+
+    document = json.loads(recorded.read_text())
+    document.pop("digest")
+    files = layout.model_files(folder)
+    document["model"] = {"files": files, "digest": digest.of_manifest(files)}
+    recorded.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
+
+
+# 8: look-alikes, and databases that take different names for equal
+
+LOOKS = [
+    "productıon",
+    "PRODUCTION",
+    "Production",
+    "рroduction",
+    "pr0duct1on",
+    "prod-uction",
+    "production\n",
+    "ｐroduction",
+]
+
+
+@pytest.mark.parametrize("alias", LOOKS)
+def test_no_alias_looks_like_a_protected_one(company, alias, tmp_path):
+    version = company.registry.log("credit")
+    company.registry.release("credit", version, tmp_path)
+    body = {"name": "credit", "alias": alias, "version": version}
+    status, answer = company.registry.post("/api/2.0/mlflow/registered-models/alias", body)
+    assert (status, "may be taken for the protected alias 'production'" in answer["message"]) == (403, True), answer
+    assert dict(company.client.get_registered_model("credit").aliases) == {}
+
+    database = f"sqlite:///{company.registry.folder}/tracking.db"
+    direct = mlflow.MlflowClient(database, registry_uri=database)
+    direct.set_registered_model_alias("credit", alias, version)
+    assert len(company.wrong()) == 1  # around the gate, it is found: it is released by no statement
+    direct.delete_registered_model_alias("credit", alias)
+
+
+@pytest.mark.parametrize(
+    "inner", ["mysql+pymysql://u:p@127.0.0.1/db", "mssql+pyodbc://u:p@127.0.0.1/db", "mariadb://h/d"]
+)
+def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monkeypatch, inner):
+    from privgate.errors import PolicyError
+    from privgate.guard.guard import guarded
+
+    monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
+    with pytest.raises(PolicyError, match="supported are SQLite and PostgreSQL") as caught:
+        guarded(f"privgate:{inner}")
+    assert "u:p" not in str(caught.value)
+
+
+def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkeypatch, empty_database, tmp_path):
+    import sqlite3
+
+    from privgate.errors import PolicyError
+    from privgate.guard.guard import guarded
+
+    monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
+    path = tmp_path / "own.db"
+    shutil.copy(empty_database, path)
+    with sqlite3.connect(path) as own:
+        (sql,) = own.execute("SELECT sql FROM sqlite_master WHERE name = 'registered_model_aliases'").fetchone()
+        own.execute("DROP TABLE registered_model_aliases")
+        own.execute(sql.replace("alias VARCHAR(256)", "alias VARCHAR(256) COLLATE NOCASE"))
+    with pytest.raises(PolicyError, match="takes different names for equal"):
+        guarded(f"privgate:sqlite:///{path}")
+
+
+@pytest.mark.parametrize("alias", ["productıon", "prod*", "prod uction", "a\n", ""])
+def test_only_plain_names_are_protected(site, tmp_path, alias):
+    from privgate.errors import PolicyError
+
+    for path in site.folder.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path / path.name)
+    config = tmp_path / "guard.yaml"
+    config.write_text(config.read_text().replace("[production]", json.dumps([alias])))
+    with pytest.raises(PolicyError):
+        Guard.load(config)
+
+
+# 11: renaming races a promotion
+
+
+def test_no_rename_carries_a_promotion_to_another_name(company, tmp_path):
+    """Eighty rounds of both at once: whoever holds the alias afterwards, its statement is about that very name."""
+    registry, carried = company.registry, []
+    for number in range(20):
+        name, other = f"old-{number}", f"new-{number}"
+        version = registry.log(name)
+        registry.release(name, version, tmp_path)
+        ready = threading.Barrier(2)
+
+        def call(function, *arguments, ready=ready):
+            ready.wait()
+            try:
+                function(*arguments)
+            except MlflowException:
+                return  # one of both must lose
+
+        threads = [
+            threading.Thread(
+                target=call, args=(company.client.set_registered_model_alias, name, "production", version)
+            ),
+            threading.Thread(target=call, args=(company.client.rename_registered_model, name, other)),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for held in company.client.search_registered_models(f"name='{other}'"):
+            carried += [a for a in held.aliases if a == "production"]
+    assert carried == []
+    assert company.wrong() == []
+
+
+# wanted 6: what a released version rests on
+
+
+def test_the_statement_of_a_released_version_is_replaced_only_by_one_that_carries_it(company, tmp_path):
+    registry, client = company.registry, company.client
+    version, other = registry.log("credit"), registry.log("other")
+    registry.release("credit", version, tmp_path)
+    client.set_registered_model_alias("credit", "production", version)
+    foreign = registry.sign("other", other, tmp_path)
+    elsewhere = registry.text(registry.claims("credit", version, tmp_path, targets=(("credit", "staging"),)))
+    older = registry.claims("credit", version, tmp_path)
+    from datetime import timedelta
+
+    older = registry.text(
+        registry.claims(
+            "credit",
+            version,
+            tmp_path,
+            signed=older.signed - timedelta(minutes=2),
+            decided=older.signed - timedelta(minutes=3),
+        )
+    )
+    for text in (foreign, elsewhere, older):
+        with pytest.raises(MlflowException, match="privgate"):
+            client.set_model_version_tag("credit", version, TAG, text)
+    assert company.verify("credit") == 0
+    refusal = registry.text(registry.claims("credit", version, tmp_path, passed=False, outcome="failed"))
+    client.set_model_version_tag("credit", version, TAG, refusal)  # the signer may take it back
+    assert company.verify("credit") == 4
+
+
+def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, tmp_path):
+    registry = company.registry
+    version = registry.log("credit")
+    claims = registry.claims("credit", version, tmp_path)
+    said = claims.summary("test")
+    own = said["predicate"].pop(statement.EXTENSION)
+    said["predicate"]["urn:privgate:verdict:v1"] = own
+    from privgate.guard.signer import seal
+
+    text = seal(said, registry.site.signer).text()
+    with pytest.raises(MlflowException, match="is of version 1, which does not name every served file"):
+        company.client.set_model_version_tag("credit", version, TAG, text)
+    database = f"sqlite:///{registry.folder}/tracking.db"
+    direct = mlflow.MlflowClient(database, registry_uri=database)
+    direct.set_model_version_tag("credit", version, TAG, text)
+    with pytest.raises(MlflowException, match="is of version 1"):
+        company.client.set_registered_model_alias("credit", "production", version)
+    direct.set_registered_model_alias("credit", "production", version)
+    (wrong,) = company.wrong()
+    assert "models:/credit/1 as 'production'" in wrong
+    assert "is of version 1" in wrong
+    registry.release("credit", version, tmp_path)  # signed again, it counts
+    assert company.wrong() == []
+    assert company.verify("credit") == 0
+
+
+def test_reports_in_the_served_folder_are_refused(company, tmp_path):
+    from privgate.errors import SubjectError
+    from privgate.registry import attached
+
+    model_id = company.log("credit")
+    with pytest.raises(SubjectError, match="no report is attached"):
+        attached("models:/credit/1", tracking_uri=company.address)
+    (tmp_path / "old").mkdir()
+    Path(tmp_path / "old/report.json").write_text("{}")
+    company.client.log_model_artifacts(model_id, str(tmp_path / "old"), "privgate/reports/dtp-1")
+    with pytest.raises(SubjectError, match="lie in the served folder, where an earlier privgate kept them"):
+        attached("models:/credit/1", tracking_uri=company.address)
+
+
+def test_the_signer_signs_only_the_row_that_was_checked(company, tmp_path):
+    """The version is deleted and made again of the same files, between check and sign."""
+    model_id = company.log("credit")
+    assert company.release("credit", alias="staging") == "released"
+    (out,) = tmp_path.glob("out-*")
+    claims = signing.row_of(company.client, "credit", "1")
+    company.client.delete_registered_model("credit")
+    company.log("credit", company.bad)
+    key = ["--config", str(company.site.config), "--key", str(company.key)]
+    assert run(["sign", str(out), "--policy", "dtp-1", *key, "--tracking-uri", company.address]) == 4
+    assert model_id in claims.storage
