@@ -37,6 +37,7 @@ def evaluate(
     fleet: Fleet | None = None,
     limits: Limits | None = None,
     observe: bool = False,
+    nonce: str = "",
     announce: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Judge ``subject`` by every rule of ``policy``, in the policy's order.
@@ -53,6 +54,8 @@ def evaluate(
         What the run may cost.
     observe : bool
         The operator's setting: the verdict is recorded, nothing is approved by it.
+    nonce : str
+        Whoever asked for this check; its signer refuses the report of any other.
     announce : callable, optional
         Is told in sentences what can never be concluded, and what the work will cost, before it starts.
 
@@ -62,11 +65,9 @@ def evaluate(
         A failed policy is a verdict, never an exception.
     """
     with contextlib.ExitStack() as own:
-        evidence = collect(
-            prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits),
-            policy,
-            announce or (lambda _: None),
-        )
+        bench = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
+        bench.detail["nonce"] = nonce
+        evidence = collect(bench, policy, announce or (lambda _: None))
     return judged(policy, evidence, observe=observe)
 
 

@@ -72,6 +72,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         fleet=run.fleet,
         limits=run.limits,
         observe=bool(settings["observe"]),
+        nonce=str(settings["nonce"]),
         announce=console.note,
     )
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])

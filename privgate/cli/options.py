@@ -53,6 +53,7 @@ def run(command: F) -> F:
                 "--report-dir", type=click.Path(file_okay=False), default="privgate-report", show_default=True
             ),
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
+            click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
             click.option("--baseline", default="production", show_default=True, help="Alias to compare with."),
             click.option(
                 "--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent."

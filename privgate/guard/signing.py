@@ -18,6 +18,7 @@ from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError, StatementError, SubjectError
 from privgate.evidence import Evidence
 from privgate.guard import statement
+from privgate.guard.asked import Asked, compare
 from privgate.guard.config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
@@ -26,6 +27,7 @@ from privgate.policy import Policy
 from privgate.registry import report_place
 from privgate.registry.client import answering, connect, named
 from privgate.registry.names import oddity
+from privgate.registry.recomputed import recomputed
 from privgate.registry.stored_files import stored_files
 from privgate.verdict import Finding, Outcome, worst
 from privgate.version import __version__
@@ -60,6 +62,7 @@ def sign(
     targets: Sequence[tuple[str, str]] = (),
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
+    asked: Asked | None = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``.
 
@@ -79,6 +82,8 @@ def sign(
         Where the model version is; the environment's if absent.
     checked_elsewhere : bool
         The operator's word that another container or host ran the check, although its files belong to this user.
+    asked : Asked, optional
+        What whoever started the check wants signed; anything that is checked by hand if absent.
 
     Raises
     ------
@@ -101,6 +106,7 @@ def sign(
         registry=registry,
         targets=tuple(targets),
         advisory=advisory,
+        asked=asked or Asked(),
     )
 
 
@@ -170,9 +176,12 @@ def _sign(
     registry: str,
     targets: tuple[tuple[str, str], ...],
     advisory: bool,
+    asked: Asked | None = None,
 ) -> Signed:
     document = _document(content)
-    findings = _judged_again(document, policy)
+    findings, evidence_given = _judged_again(document, policy)
+    if asked is not None:
+        asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)
     subject = document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
@@ -183,9 +192,13 @@ def _sign(
         raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
     with stored_files(client, row.storage) as stored:
         table = stored.digests()
-    files = digest.of_manifest(table)
-    if files != subject["digests"].get("files"):
-        raise DigestMismatchError(f"the files of models:/{name}/{version} are not those that were checked; check again")
+        files = digest.of_manifest(table)
+        if files != subject["digests"].get("files"):
+            raise DigestMismatchError(
+                f"the files of models:/{name}/{version} are not those that were checked; check again"
+            )
+        own = recomputed(client, f"models:/{name}/{version}", stored, table, tracking_uri=client.tracking_uri)
+    compare(subject["digests"], own, f"models:/{name}/{version}")
     targets = targets or ((name, "production"),)
     for model, target in targets:
         _check_target(model, target)
@@ -217,6 +230,8 @@ def _sign(
         targets=targets,
         levels=_levels(policy, findings),
         advisory=advisory,
+        isolation=str(evidence_given.detail.get("isolation") or "none"),
+        recomputed=("files", *own),
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
@@ -236,8 +251,8 @@ def _document(content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
-def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ...]:
-    """Return the findings that the report's own numbers give under the signer's policy.
+def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[tuple[Finding, ...], Evidence]:
+    """Return the findings that the report's own numbers give under the signer's policy, and those numbers.
 
     Raises
     ------
@@ -266,7 +281,7 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Finding, ..
     judged = [f for f in findings if not f.rule.startswith("precondition:")]
     if str(worst(f.outcome for f in findings) if judged else Outcome.INCONCLUSIVE) != document["outcome"]:
         raise StatementError("the report's outcome is not the worst of its findings; check again")
-    return findings
+    return findings, evidence
 
 
 def _expires(document: dict[str, Any], policy: Policy, decided: datetime) -> datetime:
