@@ -111,6 +111,8 @@ def sign_step(environ: Mapping[str, str]) -> Step:
     """
     report, policy = _input(environ, "REPORT_DIR", required=True), _input(environ, "POLICY", required=True)
     arguments = ["sign", report, "--policy", policy, "--registry-id", _input(environ, "REGISTRY_ID", required=True)]
+    # what the workflow was called with, not what the report says of itself
+    arguments += ["--model", _input(environ, "MODEL", required=True)]
     arguments += ["--target", _input(environ, "TARGET", required=True), "--checked-elsewhere"]
     if uri := _input(environ, "TRACKING_URI"):
         arguments += ["--tracking-uri", uri]

@@ -37,6 +37,7 @@ from privgate.run.preconditions import preconditions as data_preconditions
 from privgate.run.recipe_controls import trainings
 from privgate.run.run import Bench, Limits
 from privgate.subject.subject import Subject
+from privgate.training import isolation
 from privgate.training.fleet import Fleet
 from privgate.verdict import Verdict
 from privgate.version import __version__
@@ -52,6 +53,7 @@ def evaluate(
     fleet: Fleet | None = None,
     limits: Limits | None = None,
     observe: bool = False,
+    nonce: str = "",
     announce: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Judge ``subject`` by every rule of ``policy``, in the policy's order.
@@ -68,6 +70,8 @@ def evaluate(
         What the run may cost.
     observe : bool
         The operator's setting: the verdict is recorded, nothing is approved by it.
+    nonce : str
+        Whoever asked for this check; its signer refuses the report of any other.
     announce : callable, optional
         Is told in sentences what can never be concluded, and what the work will cost, before it starts.
 
@@ -77,16 +81,17 @@ def evaluate(
         A failed policy is a verdict, never an exception.
     """
     with contextlib.ExitStack() as own:
-        evidence = collect(
-            prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits),
-            policy,
-            announce or (lambda _: None),
-        )
+        bench = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
+        bench.nonce = nonce
+        evidence = collect(bench, policy, announce or (lambda _: None))
     return judged(policy, evidence, observe=observe)
 
 
 def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
+    if bench.fleet.isolation == isolation.NONE:
+        why = isolation.why(bench.fleet.isolate, cluster=bench.fleet.cluster is not None)
+        tell(f"isolation none: training code runs as you and can read what you can ({why})")
     for why in bench.cannot_conclude:
         tell(why)
     checked = check_preconditions(bench, policy)
@@ -100,6 +105,9 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     measurements = {request: _measure(bench, request, stopped) for request in requests}
     attacks = told.part(bench, against_pdtp(bench))
     records = dict(bench.once(leave_one_out.table)) if bench.made(leave_one_out.table) else {}
+    steps, about_influence = remedies.steps(bench), influence.part(bench)
+    about_claims = _claims(bench, () if attacks is None else attacks.attacks)
+    checked += controls.remembered(bench)  # last: everything that trains has trained
     return Evidence(
         subject=identity(bench.subject),
         preconditions=(*checked, *bench.preconditions, *leave_one_out.ranked_only(bench)),
@@ -111,12 +119,15 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
             plan=planned,
             single_median=bench.single_median,
             seeds=_seeds(bench),
-            next_steps=remedies.steps(bench),
+            next_steps=steps,
             trace=trace(bench),
+            isolation=bench.fleet.isolation,
+            remembered=bench.fleet.freshness.told(signable=bench.fleet.signable),
+            nonce=bench.nonce,
         ),
-        influence=influence.part(bench),
+        influence=about_influence,
         membership=attacks,
-        claims=_claims(bench, () if attacks is None else attacks.attacks),
+        claims=about_claims,
     )
 
 

@@ -72,6 +72,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         fleet=run.fleet,
         limits=run.limits,
         observe=bool(settings["observe"]),
+        nonce=str(settings["nonce"]),
         announce=console.note,
     )
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
@@ -82,6 +83,9 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
             registry.attach(run.subject, folder, verdict, tracking_uri=settings["tracking_uri"])
         except RegistryError as exc:
             raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
+    kept = verdict.evidence.run.remembered
+    if kept is not None and not kept.signable:
+        click.echo(f"this run cannot be signed: it took {kept.remembered} remembered trainings as they were", err=True)
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
     return verdict, run.subject

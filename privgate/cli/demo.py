@@ -44,12 +44,15 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate.demo import adult
     from privgate.demo.recipes import recipes
     from privgate.policy import Policy
+    from privgate.training import isolation
     from privgate.training.fleet import Fleet
 
     folder = folder.resolve()
     store = registry.local_registry(folder)
     started = time.perf_counter()
     data, policy = adult.load(), Policy.load("dtp-1")
+    if why := isolation.missing():
+        click.echo(f"training code runs without a box: {why}")
     click.echo(f"UCI Adult, {data.n} training records, {len(data.candidates[1])} candidates; registry {store}\n")
     verdicts: dict[str, Verdict] = {}
     for name, (what, recipe) in recipes().items():

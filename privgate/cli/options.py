@@ -15,6 +15,7 @@ from privgate.policy import Policy
 from privgate.run.run import Limits, Mode, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
+from privgate.training.isolation import WAYS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,6 +59,7 @@ def run(command: F) -> F:
                 "--report-dir", type=click.Path(file_okay=False), default="privgate-report", show_default=True
             ),
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
+            click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
             click.option("--baseline", default="production", show_default=True, help="Alias to compare with."),
             jobs,
             click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
@@ -86,7 +88,19 @@ def run(command: F) -> F:
             click.option(
                 "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
             ),
+            click.option(
+                "--remembered",
+                is_flag=True,
+                help="Train nothing twice; then this run cannot be signed where it used what was remembered.",
+            ),
             click.option("--memory-limit", type=float, default=None, help="GiB for one training."),
+            click.option(
+                "--isolation",
+                type=click.Choice(WAYS),
+                default="auto",
+                show_default=True,
+                help="Training code runs in a box, in one where one can be made, or (for debugging) as you.",
+            ),
             click.option("--hash-key-file", type=click.Path(dir_okay=False), default=None, help="Key of unit hashes."),
             quiet,
         ]
@@ -116,6 +130,8 @@ def build(uri: str, settings: dict[str, Any]) -> Run:
         ledger=settings["ledger"],
         time_limit=settings["time_limit"],
         memory_limit=None if memory is None else int(memory * 2**30),
+        isolate=settings["isolation"],
+        signable=not settings["remembered"],
         progress=None
         if settings["quiet"]
         else lambda done, total, left: console.progress(done, total, left, fleet.activity),

@@ -23,7 +23,14 @@ from privgate.errors import UsageError
 )
 @click.option("--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for reports.")
 @click.option(
-    "--sign-command", metavar="CMD", help="Signs {out} by {policy} for {target}, as another user; none: stop."
+    "--sign-command",
+    metavar="CMD",
+    help="Signs {out} about {uri} with {nonce} by {policy} for {target}, as another user; none: stop.",
+)
+@click.option(
+    "--without-isolation",
+    is_flag=True,
+    help="Run training code of others as this user, who can read what this user can. Only for debugging.",
 )
 @click.option("--candidate-target", default="", metavar="ALIAS", help="Alias to move for an approved @candidate.")
 @click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
@@ -41,6 +48,7 @@ def serve(
     policies: tuple[str, ...],
     work: Path,
     sign_command: str | None,
+    without_isolation: bool,
     candidate_target: str,
     webhook_secret_file: Path | None,
     host: str,
@@ -71,6 +79,12 @@ def serve(
 
     if settle > lease / 4:
         raise UsageError("--settle must be at most a quarter of --lease")
+    options = (*options, f"--isolation={_isolation(options, without_isolation=without_isolation)}")
+    if sign_command is not None and not all(word in sign_command for word in ("{uri}", "{nonce}")):
+        raise UsageError(
+            "--sign-command must tell the signer what to sign: privgate sign {out} --model={uri} --nonce={nonce} "
+            "--policy={policy} --target={target} …"
+        )
     Guard.load(config)  # an unusable configuration is said now, not in a log
     named = {Policy.load(p).name: p for p in policies}
     deliveries = None if webhook_secret_file is None else Deliveries(_secret(webhook_secret_file))
@@ -90,6 +104,20 @@ def serve(
     Loop("sweeper", lambda: sweep(client, config, swept), sweep_every).start()
     uvicorn.run(application(reconciler, loop, swept, deliveries), host=host, port=port, log_level="warning")
     return 0
+
+
+def _isolation(options: tuple[str, ...], *, without_isolation: bool) -> str:
+    """Return the isolation that every check is told; refuses to run training code of others as this user."""
+    from privgate.training import isolation
+
+    if without_isolation:
+        click.echo("WARNING: --without-isolation: training code runs as this user and reads what it can read", err=True)
+        return isolation.NONE
+    if any(option.split("=")[0] in {"--isolation", "--cluster"} for option in options):
+        raise UsageError("--isolation and --cluster run checks without a box; say --without-isolation beside them")
+    if why := isolation.missing():
+        raise UsageError(f"{why}; serve runs training code of others, so install it, or say --without-isolation")
+    return "bubblewrap"
 
 
 def _secret(path: Path) -> bytes:

@@ -30,6 +30,8 @@ def key_options(command: Any) -> Any:
 @click.option("--registry-id", metavar="ID", help="Id of the registry, where no --config gives it.")
 @click.option("--target", "targets", multiple=True, metavar="MODEL@ALIAS", help="Allowed release; may be repeated.")
 @click.option("--to", "to_dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the envelopes.")
+@click.option("--model", "asked_uri", default="", metavar="URI", help="models:/NAME/VERSION; refuse any other report.")
+@click.option("--nonce", default="", help="What the check was started with; refuse the report of any other.")
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @options.tracking_uri
@@ -43,6 +45,8 @@ def sign(
     registry_id: str | None,
     targets: tuple[str, ...],
     to_dir: Path | None,
+    asked_uri: str,
+    nonce: str,
     checked_elsewhere: bool,
     no_attach: bool,
     tracking_uri: str | None,
@@ -54,6 +58,7 @@ def sign(
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
     from privgate.guard import signing
+    from privgate.guard.asked import Asked
     from privgate.guard.config import Guard
     from privgate.guard.trust import signer_from
     from privgate.policy import Policy
@@ -79,6 +84,7 @@ def sign(
             targets=[_target(t) for t in targets],
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
+            asked=Asked(asked_uri, nonce),
         )
     place = to_dir or out_dir
     if place is not None:
@@ -94,6 +100,8 @@ def _told(claims: Any) -> int:
     click.echo(f"signed the {word} of models:/{claims.name}/{claims.version} until {claims.expires.date()}")
     for model, target in claims.targets if claims.passed else ():
         click.echo(f"  may be released as {model}@{target}")
+    if "data" not in claims.recomputed:
+        click.echo("  the data are named by digest only: they could not be read here")
     if claims.advisory:
         click.echo("  advisory: the same user checked and signed; a guarded registry may refuse it", err=True)
     if claims.passed:

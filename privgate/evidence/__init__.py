@@ -38,7 +38,7 @@ from privgate.evidence.membership import (
     SelfTest,
 )
 from privgate.evidence.observation import Observation
-from privgate.evidence.run import ModeUsed, NextStep, RunPart, RunTrace, SeedControl, TrainingPlan
+from privgate.evidence.run import ModeUsed, NextStep, Remembered, RunPart, RunTrace, SeedControl, TrainingPlan
 from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "RateAtFpr",
     "RecheckRow",
     "RegisteredPair",
+    "Remembered",
     "Request",
     "RunPart",
     "RunTrace",

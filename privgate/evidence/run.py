@@ -56,6 +56,17 @@ class RunTrace(EvidenceModel):
     digests: Mapping[str, str] = Field(default_factory=dict, description="What was judged: name to sha256:<hex>.")
 
 
+class Remembered(EvidenceModel):
+    """What of the run's trainings was remembered, and what became of those that were trained again to compare."""
+
+    signable: bool = Field(description="Nothing was believed that was not trained or compared as the signer demands.")
+    trained: int = Field(description="Trainings made in this run.")
+    remembered: int = Field(description="Answers taken from the ledger.")
+    compared: int = Field(description="Of these, trained afresh and compared.")
+    different: int = Field(description="Of these, not what training gives now; one blocks.")
+    noisy: int = Field(description="Of these, of a recipe that never repeats itself: nothing follows.")
+
+
 class RunPart(EvidenceModel):
     """The run itself; the three questions' parts are beside it."""
 
@@ -73,3 +84,5 @@ class RunPart(EvidenceModel):
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
     trace: RunTrace | None = Field(default=None, description="How to repeat the run; null in evidence made by hand.")
     isolation: str = Field(default="none", description="What kept the recipe's code from the rest of the machine.")
+    remembered: Remembered | None = Field(default=None, description="null in evidence made by hand: not signable.")
+    nonce: str = Field(default="", description="Who asked for the check; a signer refuses the report of any other.")

@@ -129,7 +129,8 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
     for k, mine, more in zip(chosen, own, extra, strict=True):
         left_out = subject.data.units[int(made.units[k])]
         fits.append(Fit(made.seeds[0], np.concatenate([mine, more]), left_out=left_out))
-    full, *without = fleet.fits(subject, fits, label=label)
+    with fleet.afresh():
+        full, *without = fleet.fits(subject, fits, label=label)
     if asker is not None and not full.problem:
         for k, mine, more, got in zip(chosen, own, extra, without, strict=True):
             if made.status[k] in (Status.UNDEFINED, Status.FAILED) or not len(more):

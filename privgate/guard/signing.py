@@ -18,6 +18,7 @@ from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import statement
+from privgate.guard.asked import Asked, compare
 from privgate.guard.config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
@@ -27,6 +28,7 @@ from privgate.policy import Judged, Policy
 from privgate.registry import report_place
 from privgate.registry.client import answering, connect, named
 from privgate.registry.names import oddity
+from privgate.registry.recomputed import recomputed
 from privgate.registry.stored_files import stored_files
 from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
@@ -58,6 +60,7 @@ def sign(
     targets: Sequence[tuple[str, str]] = (),
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
+    asked: Asked | None = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``.
 
@@ -77,6 +80,8 @@ def sign(
         Where the model version is; the environment's if absent.
     checked_elsewhere : bool
         The operator's word that another container or host ran the check, although its files belong to this user.
+    asked : Asked, optional
+        What whoever started the check wants signed; anything that is checked by hand if absent.
 
     Raises
     ------
@@ -99,6 +104,7 @@ def sign(
         registry=registry,
         targets=tuple(targets),
         advisory=advisory,
+        asked=asked or Asked(),
     )
 
 
@@ -143,9 +149,12 @@ def _sign(
     registry: str,
     targets: tuple[tuple[str, str], ...],
     advisory: bool,
+    asked: Asked | None = None,
 ) -> Signed:
     document = _document(content)
-    judged = _judged_again(document, policy)
+    judged, evidence_given = _judged_again(document, policy)
+    if asked is not None:
+        asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)
     subject = document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
@@ -156,9 +165,13 @@ def _sign(
         raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
     with stored_files(client, row.storage) as stored:
         table = stored.digests()
-    files = digest.of_manifest(table)
-    if files != subject["digests"].get("files"):
-        raise DigestMismatchError(f"the files of models:/{name}/{version} are not those that were checked; check again")
+        files = digest.of_manifest(table)
+        if files != subject["digests"].get("files"):
+            raise DigestMismatchError(
+                f"the files of models:/{name}/{version} are not those that were checked; check again"
+            )
+        own = recomputed(client, f"models:/{name}/{version}", stored, table, tracking_uri=client.tracking_uri)
+    compare(subject["digests"], own, f"models:/{name}/{version}")
     targets = targets or ((name, "production"),)
     for model, target in targets:
         _check_target(model, target)
@@ -190,6 +203,8 @@ def _sign(
         targets=targets,
         levels=_levels(policy, judged.findings),
         advisory=advisory,
+        isolation=evidence_given.run.isolation,
+        recomputed=("files", *own),
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
@@ -210,8 +225,8 @@ def _document(content: bytes) -> dict[str, Any]:
 
 
 @door.reading("the report cannot be judged again", StatementError)
-def _judged_again(document: dict[str, Any], policy: Policy) -> Judged:
-    """Return what the report's own numbers give under the signer's policy.
+def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
+    """Return what the report's own numbers give under the signer's policy, and those numbers.
 
     Raises
     ------
@@ -229,13 +244,18 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> Judged:
         k: document["subject"].get(k) for k in ("name", "version", "digests")
     }:
         raise StatementError("the report's evidence is about another model than the report")
+    kept = evidence.run.remembered
+    if kept is None or not kept.signable:
+        raise StatementError(
+            "the run took remembered trainings as they were, so it cannot be signed; check again without --remembered"
+        )
     again = policy.judge(evidence, today=decided.date())
     said = [(f["rule"], f["outcome"]) for f in document["findings"]]
     if [(f.rule, str(f.outcome)) for f in again.findings] != said:
         raise StatementError("the report says something else than its own numbers give under this policy; check again")
     if str(together(again.findings)) != document["outcome"]:
         raise StatementError("the report's outcome is not the worst of its findings; check again")
-    return again
+    return again, evidence
 
 
 @door.reading("the report cannot be judged again", StatementError)

@@ -205,6 +205,9 @@ class Claims:
         Checker and signer were one user: whoever ran the training code could have signed.
     isolation : str
         What kept training code away from the checker: ``"none"``, or what did and its version.
+    recomputed : tuple of str
+        Digests that the signer made itself from the registry's files; data that are not among them were named by digest
+        only.
     """
 
     registry: str
@@ -231,6 +234,7 @@ class Claims:
     levels: tuple[str, ...] = ()
     advisory: bool = True
     isolation: str = "none"
+    recomputed: tuple[str, ...] = ()
 
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""
@@ -275,6 +279,7 @@ class Claims:
                     "targets": [{"model": m, "to": t} for m, t in self.targets],
                     "advisory": self.advisory,
                     "isolation": self.isolation,
+                    "recomputed": list(self.recomputed),
                 },
             },
         }
@@ -350,6 +355,7 @@ class Claims:
                 levels=tuple(str(v) for v in predicate["verifiedLevels"]),
                 advisory=own["advisory"] is not False,
                 isolation=str(own["isolation"]),
+                recomputed=tuple(str(name) for name in own["recomputed"]),
             )
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")

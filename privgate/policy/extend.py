@@ -43,12 +43,17 @@ def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]
     for part in ("audit", "data"):
         mine, other = getattr(child, part), getattr(parent, part)
         for key in type(mine).model_fields:
-            if key != "suite" and getattr(mine, key) < getattr(other, key):
+            if key != "suite" and _size(getattr(mine, key)) < _size(getattr(other, key)):
                 text = f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
                 yield _problem(tree, (part, key), text)
     if child.valid_days > parent.valid_days:
         text = f"{child.valid_days} may only be lowered: the parent has {parent.valid_days}"
         yield _problem(tree, ("valid_days",), text)
+
+
+def _size(value: Any) -> float:
+    """Return how much a setting demands; words by their place in what the key accepts, least first."""
+    return float(("none", "bubblewrap").index(value) if isinstance(value, str) else value)
 
 
 def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:

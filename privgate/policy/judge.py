@@ -115,6 +115,9 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
     """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
+    ran = evidence.run.isolation
+    if audit.min_isolation != "none" and ran.partition(" ")[0] != audit.min_isolation:
+        return f"training code ran with isolation {ran}, the policy wants {audit.min_isolation}"
     needs = rule.about.needs
     if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0

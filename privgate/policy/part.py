@@ -1,6 +1,6 @@
 """What every closed part of a policy file has in common, and the least effort that a policy asks for."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -22,3 +22,6 @@ class Audit(Part):
     min_seeds: PositiveInt = Field(default=1, description="Paired seeds, where training depends on its seed.")
     min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
     min_candidates: PositiveInt = Field(default=1, description="Non-members behind every attack rule.")
+    min_isolation: Literal["none", "bubblewrap"] = Field(
+        default="none", description="What must have kept training code from the host; bubblewrap is a box."
+    )

@@ -4,7 +4,6 @@ import hashlib
 import inspect
 import json
 import math
-import os
 import re
 import tempfile
 import traceback
@@ -20,7 +19,8 @@ from privgate import digest
 from privgate.evidence import Observation
 from privgate.privacy_claims import watch_replay
 from privgate.subject.subject import Subject
-from privgate.training import context, environment, payload, worker
+from privgate.training import context, payload
+from privgate.training.apart import apart
 from privgate.training.fleet import Fleet
 from privgate.training.limits import Clock, Limits, OutOfTimeError
 from privgate.training.payload import Opened, Payload
@@ -33,7 +33,7 @@ RERUNS = RUNS + watch_replay.REPLAYS
 COMPARED = 64
 
 
-def observe(subject: Subject, limits: Limits, *, runs: int = RUNS) -> Observation:
+def observe(subject: Subject, limits: Limits, *, runs: int = RUNS, isolate: str = "auto") -> Observation:
     """Return what the recipe was seen to do in ``runs`` reruns without a seed, on its own training data.
 
     The reruns happen in a process of their own, scrubbed and limited as every worker is; whatever happens there, the
@@ -47,26 +47,27 @@ def observe(subject: Subject, limits: Limits, *, runs: int = RUNS) -> Observatio
     runs : int
         At least 2: noise from a fixed seed shows only when it comes again. Where Opacus is at work, as many as
         ``watch_replay`` needs follow on other records.
+    isolate : {"auto", "bubblewrap", "none"}
+        See ``training.isolation.of``.
     """
-    from concurrent.futures.process import BrokenProcessPool
-
-    from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
     with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
-        shipped = payload.write(subject, Path(folder, "subject"))
-        executor = ProcessPoolExecutor(
-            max_workers=1,
-            initializer=worker.start,
-            initargs=(worker.Settings(logs=folder, memory=limits.memory),),
-            env=environment.blanked(os.environ),
+        place = Path(folder, "shown")
+        shipped = payload.write(subject, place / "subject")
+        found = apart(
+            watched,
+            shipped,
+            runs,
+            limits,
+            units_of(subject),
+            limits=limits,
+            runs=runs + watch_replay.REPLAYS,
+            way=isolate,
+            logs=Path(folder),
         )
-        try:
-            found = executor.submit(watched, shipped, runs, limits, units_of(subject)).result()
-        except BrokenProcessPool:
-            found = Observation(problem="the worker process died while the training was observed").payload()
-        finally:
-            executor.shutdown(wait=False, kill_workers=True)
-    return Observation.from_payload(found)
+    try:
+        return Observation.from_payload(found)
+    except (TypeError, ValueError, KeyError):  # no answer, or one that no worker of ours gives
+        return Observation(problem="the worker process died while the training was observed")
 
 
 def remembered(subject: Subject, fleet: Fleet) -> Observation:
@@ -76,11 +77,12 @@ def remembered(subject: Subject, fleet: Fleet) -> Observation:
     """
     key = _key(subject, fleet)
     known = fleet.ledger.read([key])[0]
-    if known is not None:
+    if known is not None and not fleet.signable:
+        fleet.freshness.recalled += 1
         return Observation.from_payload(json.loads(bytes(known)))
-    seen = observe(subject, fleet.limits)
+    seen = observe(subject, fleet.limits, isolate=fleet.isolate)
     fleet.calls += seen.runs + seen.replays
-    if not seen.problem:
+    if not seen.problem and known is None:
         fleet.ledger.write([(key, json.dumps(seen.payload()).encode())])
         fleet.ledger.flush()
     return seen

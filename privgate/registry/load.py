@@ -49,7 +49,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     place = Path(copy.name)
     folder = download(target.storage, place / "model", tracking_uri=tracking_uri or client.tracking_uri)
     document = read_recipe(folder, uri)
-    root = _sources(folder, document)
+    root = sources_of(folder, document)
     flavor = flavor_of(folder)
     files, every = layout.model_files(folder), layout.all_files(folder)
     layout.compare(dict(document["model"]["files"]), files, "model")
@@ -120,7 +120,7 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     return dict(document)
 
 
-def _sources(folder: Path, document: dict[str, Any]) -> Path | None:
+def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
     """Return the verified source folder, or None where the recipe has no sources of its own."""
     recorded = {sources.check_path(str(k)): str(v) for k, v in document["sources"]["files"].items()}
     if not recorded:

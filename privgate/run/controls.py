@@ -23,14 +23,39 @@ def static(subject: Subject) -> list[Precondition]:
 def trained(bench: Bench) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
     subject, fleet = bench.subject, bench.fleet
-    found = [recipe_controls.reproduces(subject, fleet)]
+    with fleet.afresh():
+        found = [recipe_controls.reproduces(subject, fleet)]
     if found[0].outcome not in ("passed", "warned"):
         return found  # the next control makes 70 trainings, and nothing is measured whatever it says
-    found.append(recipe_controls.depends_on_data(subject, fleet))
+    with fleet.afresh():
+        found.append(recipe_controls.depends_on_data(subject, fleet))
     bench.single_median = found[1].figure("single_median")
     if found[1].outcome in ("passed", "warned"):
         choose_seeds(bench)
     return found
+
+
+def remembered(bench: Bench) -> list[Precondition]:
+    """Return whether what was remembered is what training gives; says nothing where nothing was trained twice."""
+    fleet = bench.fleet
+    fleet.spot_check()
+    seen = fleet.freshness
+    if not seen.compared:
+        return []
+    detail = {"compared": seen.compared, "different": seen.different, "noisy": seen.noisy}
+    if seen.different:
+        text = (
+            f"{seen.different} of {seen.compared} remembered trainings are not what training gives now: the ledger was "
+            "altered, or made on another kind of machine; check again with another --ledger"
+        )
+        return [Precondition("remembered", "failed", text, detail)]
+    text = f"{seen.compared} remembered trainings were made afresh and agree"
+    if seen.noisy:
+        text = (
+            f"{seen.compared} remembered trainings were made afresh; {seen.noisy} differ as two fresh ones do, so that "
+            "nothing follows about them"
+        )
+    return [Precondition("remembered", "passed", text, detail)]
 
 
 def choose_seeds(bench: Bench) -> SeedControl:

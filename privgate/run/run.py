@@ -95,6 +95,8 @@ class Bench:
         What the controls say about seeds; None before they ran.
     preconditions : list of Precondition
         What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
+    nonce : str
+        Who asked for the check; empty if nobody says.
     witness : Witness, optional
         What re-trained models answered where certificates say that they differ most; set with ``retrained``.
     """
@@ -112,6 +114,7 @@ class Bench:
     single_median: float | None = None
     seed_control: SeedControl | None = None
     preconditions: list[Precondition] = field(default_factory=list)
+    nonce: str = ""
     witness: "Witness | None" = None
     _made: dict[Callable[["Bench"], Any], Any] = field(default_factory=dict, repr=False)
 

@@ -22,7 +22,9 @@ def environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in _SECRETS}
 
 
-def run_check(uri: str, policy: str, folder: Path, options: Sequence[str], lost: threading.Event) -> tuple[int, str]:
+def run_check(
+    uri: str, policy: str, folder: Path, options: Sequence[str], lost: threading.Event, *, nonce: str = ""
+) -> tuple[int, str]:
     """Run ``privgate check`` on ``uri`` and return its exit code and its last words.
 
     Parameters
@@ -35,11 +37,13 @@ def run_check(uri: str, policy: str, folder: Path, options: Sequence[str], lost:
         More options of ``privgate check``.
     lost : threading.Event
         Ends the check at once, with all its workers, when it is set.
+    nonce : str
+        Goes into the report; the signer is told it, training code in a box cannot find it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)  # an older report must not look like this check's
     command = [sys.executable, "-m", "privgate.serve.child", "check", uri, "--policy", policy]
-    command += ["--report-dir", str(folder), "--quiet", *options]
+    command += ["--report-dir", str(folder), "--quiet", f"--nonce={nonce}", *options]
     log = folder / "check.log"
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
@@ -74,9 +78,9 @@ def signer_for(command: str, *, timeout: float = 600.0) -> Callable[[Mapping[str
     Parameters
     ----------
     command : str
-        Split as a shell would, run without one; ``{out}``, ``{policy}``, ``{model}``, ``{version}`` and ``{target}``
-        stand for the report's folder, the policy, and MODEL@ALIAS. Part of a word may be such a name, a value never
-        becomes two words.
+        Split as a shell would, run without one. In it stand for something: ``{out}`` the report's folder, ``{policy}``,
+        ``{uri}`` models:/NAME/VERSION, ``{nonce}`` the check's, ``{model}``, ``{version}``, ``{target}`` MODEL@ALIAS.
+        Part of a word may be such a name, a value never becomes two words.
     timeout : float
         Seconds.
     """

@@ -6,6 +6,7 @@ check, a result decided since the work began needs no second one, an alias that 
 
 import logging
 import math
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ from privgate.serve.request import TAG, Request
 logger = logging.getLogger(__name__)
 
 CANDIDATE = "candidate"
+#: file beside a report: what the check was started with
+NONCE = "nonce"
 PROBLEM_TAG = "privgate.problem"
 _FIRST_WAIT, _LONGEST_WAIT = 30.0, 3600.0
 _ANSWERS: dict[int, bool] = {ExitCode.PASSED: True, ExitCode.FAILED: False, ExitCode.INCONCLUSIVE: False}
@@ -211,7 +214,8 @@ class Reconciler:
             folder = self.settings.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
             approved = self._result(job)
             # a report is signed only from our own folder: anybody who may write artifacts could have attached one
-            if approved and self.settings.sign is not None and not (folder / "report.json").is_file():
+            kept = (folder / "report.json").is_file() and (folder / NONCE).is_file()
+            if approved and self.settings.sign is not None and not kept:
                 approved = None
             if approved is None:
                 approved = self._check(job, folder, lost)
@@ -229,7 +233,10 @@ class Reconciler:
     def _check(self, job: _Job, folder: Path, lost: threading.Event) -> bool:
         logger.info("checking %s", job.uri)
         where = ["--tracking-uri", str(self.client.tracking_uri)]
-        code, said = run_check(job.uri, job.path, folder, [*where, *self.settings.options], lost)
+        nonce = secrets.token_hex(16)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / NONCE).write_text(nonce, encoding="ascii")
+        code, said = run_check(job.uri, job.path, folder, [*where, *self.settings.options], lost, nonce=nonce)
         approved = _ANSWERS.get(code)
         self.counts.checks["problem" if approved is None else "approved" if approved else "blocked"] += 1
         if lost.is_set():
@@ -243,6 +250,8 @@ class Reconciler:
             raise StatementError("no signer is configured")
         target = f"{job.name}@{job.target or 'production'}"
         named = {"out": str(folder), "policy": job.path, "model": job.name, "version": job.version, "target": target}
+        # what to sign comes from here and not from the report
+        named |= {"uri": job.uri, "nonce": (folder / NONCE).read_text(encoding="ascii")}
         self.settings.sign(named)
         self.counts.signed += 1
         if not self._counts(guard, job):

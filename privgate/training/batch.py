@@ -9,6 +9,7 @@ import numpy as np
 
 from privgate.training import context
 from privgate.training.fit import Answer, Fit
+from privgate.training.freshness import Freshness
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, Pool
@@ -24,6 +25,11 @@ class Owner(Protocol):
 
     ledger: Ledger
     calls: int
+
+    @property
+    def freshness(self) -> Freshness:
+        """What was trained by this very process."""
+        ...
 
     @property
     def pool(self) -> Pool:
@@ -102,7 +108,10 @@ class Batch:
         self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
         found = {self._keys[i]: a for i, a in zip(chunk.positions, answers, strict=True)}
         self._answers.update(found)
-        self._fleet.ledger.write((k, context.encode(a)) for k, a in found.items() if a.lasting)
+        self._fleet.freshness.fresh.update(found)
+        lasting = [k for k, a in found.items() if a.lasting]
+        new = zip(lasting, self._fleet.ledger.find(lasting).tolist(), strict=True)
+        self._fleet.ledger.write((k, context.encode(found[k])) for k, known in new if not known)
 
     def _died(self, chunk: Chunk) -> None:
         if len(chunk.positions) > 1:

@@ -16,7 +16,7 @@ from privgate.subject.subject import Subject
 from privgate.training.fit import Answer
 
 #: raised whenever the same call could give another number because privgate changed
-VERSION = 2
+VERSION = 3
 
 _HEAD = struct.Struct("<cIIdI")
 _NUMERIC = ("numpy", "scipy", "scikit-learn", "pandas")
@@ -33,6 +33,8 @@ def of(subject: Subject) -> bytes:
         source = digest.of_bytes(payload.pickled(recipe.training), payload.pickled(recipe.predict))
     parts = {
         "version": VERSION,
+        # what one model's runs remembered is nothing to another's
+        "owner": subject.name,
         "training": subject.training_digest,
         "source": source,
         "libraries": libraries_of(subject),

@@ -1,20 +1,25 @@
 """The fleet: runs calls of the training function in worker processes, each once, and remembers the answers."""
 
+import hashlib
 import os
 import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import context, payload
+from privgate.training import context, isolation, payload
 from privgate.training.batch import Batch
+from privgate.training.box.pool import BoxPool
 from privgate.training.fit import Answer, Fit, Index
+from privgate.training.freshness import Freshness, Recalled, same
 from privgate.training.ledger import Ledger
 from privgate.training.limits import Limits
 from privgate.training.payload import Payload
@@ -44,7 +49,18 @@ class Fleet:
         Bytes of private memory for one worker; an even share of the machine's if absent.
     cluster : str or dask Client, optional
         ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
+    isolate : {"auto", "bubblewrap", "none"}
+        Whether training code runs in boxes: where they can be made, or else not at all, or never. Workers of a cluster
+        run as whoever started them.
+    signable : bool
+        The run is to be signed: nothing that decides alone rests on what was remembered; see ``freshness``.
     """
+
+    #: a class's defaults, for fleets that train otherwise
+    signable = False
+    isolate = "auto"
+    cluster: Any = None
+    _all_afresh = False
 
     def __init__(  # noqa: PLR0917  the order is part of the interface
         self,
@@ -54,6 +70,9 @@ class Fleet:
         time_limit: float = 3600.0,
         memory_limit: int | None = None,
         cluster: Any = None,
+        *,
+        isolate: str = "auto",
+        signable: bool = False,
     ) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if jobs is not None and jobs < 1:
@@ -61,6 +80,9 @@ class Fleet:
         if not time_limit > 0:
             raise UsageError(f"the time limit must be above 0 seconds, not {time_limit!r}")
         self.jobs = jobs or cores
+        #: see ``isolation.of``
+        self.isolate = isolate
+        self.signable = signable
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.limits = Limits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
         self.cluster = cluster
@@ -110,7 +132,7 @@ class Fleet:
         """
         self.activity = label
         keys = self.keys(subject, fits)
-        answers = self._recall(keys)
+        answers = self._known(subject, keys, fits)
         first: dict[bytes, int] = {}
         for i, (key, answer) in enumerate(zip(keys, answers, strict=True)):
             if answer is None:
@@ -119,6 +141,53 @@ class Fleet:
             fresh = self._train(subject, list(first), [fits[i] for i in first.values()])
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
+
+    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Fit]) -> list[Answer | None]:
+        """Return what is remembered and may be used; what has to be trained afresh is, and compared, on the way."""
+        known = self._recall(keys)
+        if self._all_afresh and self.signable:
+            doubted = [
+                Recalled(subject, k, f, a)
+                for k, f, a in zip(keys, fits, known, strict=True)
+                if a is not None and k not in self.freshness.fresh
+            ]
+            now = self._compared(doubted)
+            return [now.get(k, a) for k, a in zip(keys, known, strict=True)]
+        self.freshness.note(subject, keys, fits, known)
+        return known
+
+    @contextmanager
+    def afresh(self) -> Iterator[None]:
+        """In a run that is to be signed, train everything in this block that this process has not trained itself."""
+        before, self._all_afresh = self._all_afresh, True
+        try:
+            yield
+        finally:
+            self._all_afresh = before
+
+    def spot_check(self) -> None:
+        """In a run that is to be signed, train a random sample afresh of what was remembered and used."""
+        if self.signable:
+            self.activity = "training a sample of what is remembered afresh"
+            self._compared(self.freshness.sample())
+
+    def _compared(self, doubted: Sequence[Recalled]) -> dict[bytes, Answer]:
+        """Return fresh answers, counting those that differ from what was remembered and would not differ by chance."""
+        found: dict[bytes, Answer] = {}
+        by_subject: dict[int, list[Recalled]] = {}
+        for r in {r.key: r for r in doubted}.values():
+            by_subject.setdefault(id(r.subject), []).append(r)
+        for group in by_subject.values():
+            subject = group[0].subject
+            now = self._train(subject, [r.key for r in group], [r.fit for r in group])
+            found |= now
+            odd = [r for r in group if not same(r.answer, now[r.key])]
+            again = self._train(subject, [r.key for r in odd], [r.fit for r in odd]) if odd else {}
+            noisy = sum(not same(again[r.key], now[r.key]) for r in odd)
+            self.freshness.compared += len(group)
+            self.freshness.noisy += noisy
+            self.freshness.different += len(odd) - noisy
+        return found
 
     def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
         return [None if body is None else context.decode(body)[0] for body in self.ledger.read(keys)]
@@ -141,11 +210,13 @@ class Fleet:
         model = subject.digests.get("model")
         kind = b"served:" if served else b"registered:"
         key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())
-        known = self._recall([key])[0] if model is not None else None
+        again = self.signable and key not in self.freshness.fresh
+        known = self._recall([key])[0] if model is not None and not again else None
         if known is not None:
             return known
         answer = self.pool.registered(self._ship(subject), rows, served=served)
-        if model is not None and not answer.problem:
+        self.freshness.fresh.add(key)
+        if model is not None and not answer.problem and not self.ledger.find([key])[0]:
             self.ledger.write([(key, context.encode(answer))])
             self.ledger.flush()
         return answer
@@ -159,6 +230,22 @@ class Fleet:
             self._pool = self._start()
         return self._pool
 
+    @cached_property
+    def isolation(self) -> str:
+        """What stands between training code and this host: ``bubblewrap`` and its version, or ``none``.
+
+        Raises
+        ------
+        UsageError
+            Boxes are demanded and cannot be made here.
+        """
+        return isolation.of(self.isolate, cluster=self.cluster is not None)
+
+    @cached_property
+    def freshness(self) -> Freshness:
+        """What was remembered, and what was trained all the same."""
+        return Freshness()
+
     @property
     def workers(self) -> int:
         """Calls that can run at the same time; connects to the cluster if there is one."""
@@ -167,6 +254,8 @@ class Fleet:
     def _start(self) -> Pool:
         if self.cluster is None:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.isolation != isolation.NONE:
+                return BoxPool(self.jobs, self.limits, self.logs)
             return LokyPool(self.jobs, self.limits, Settings(logs=str(self.logs), memory=self.limits.memory))
         from privgate.training.clusters import DaskPool, JoblibPool
 
@@ -178,7 +267,10 @@ class Fleet:
         model = "" if subject.model is None else str(subject.digests.get("model", id(subject.model)))
         name = self.context(subject).hex() + model
         if name not in self._payloads:
-            shipped = payload.write(subject, self._spool / str(len(self._payloads)))
+            # a box sees what belongs to one recipe's code, nothing of another's
+            code = hashlib.sha256(payload.code_of(subject).encode()).hexdigest()[:16]
+            shipped = payload.write(subject, self._spool / code / str(len(self._payloads)))
+            payload.readable(self._spool / code)
             self._payloads[name] = replace(shipped, libraries=context.libraries_of(subject))
         return self._payloads[name]
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import secrets
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -14,12 +15,10 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.errors import UsageError
+from privgate.training import ledger_key
 from privgate.training.ledger_file import KEY, Segment, build, sealing_key
-from privgate.training.storage import Place, place
+from privgate.training.storage import MemoryPlace, Place, place
 
-#: stands in where there is no secret: tags then protect against damage, not against people
-_NO_SECRET = b"this user only"
-_LEAST_SECRET = 16
 #: many files are slow to open; beyond this number, those of one size are merged
 MANY_SEGMENTS = 64
 
@@ -36,7 +35,7 @@ class Ledger:
     where : str, Path, Place or None
         See ``storage.place``.
     secret : bytes, optional
-        Authenticates entries; ``PRIVGATE_LEDGER_KEY`` if absent. Needed where others can write.
+        Authenticates entries; if absent ``PRIVGATE_LEDGER_KEY``, and where nobody else can write this user's own.
 
     Raises
     ------
@@ -46,14 +45,12 @@ class Ledger:
 
     def __init__(self, where: str | Path | Place | None = None, *, secret: bytes | None = None) -> None:
         self.place: Place = place(where) if where is None or isinstance(where, str | Path) else where
-        given = secret if secret is not None else os.environ.get("PRIVGATE_LEDGER_KEY", "").encode() or None
-        if given is not None and len(given) < _LEAST_SECRET:
-            raise UsageError(
-                f"the ledger's key has {len(given)} bytes; use {_LEAST_SECRET} or more, such as openssl rand -hex 32"
-            )
+        given = ledger_key.given(secret)
         if given is None and self.place.shared:
             raise UsageError("a ledger that others can write to needs a key; set PRIVGATE_LEDGER_KEY")
-        self._sealing = sealing_key(given or _NO_SECRET)
+        if given is None:
+            given = secrets.token_bytes(32) if isinstance(self.place, MemoryPlace) else ledger_key.own()
+        self._sealing = sealing_key(given)
         #: entries or whole segments that were found damaged, or written without the secret; they are computed again
         self.damaged = 0
         self._pending: dict[bytes, bytes] = {}

@@ -5,12 +5,13 @@ import json
 import os
 import pickle
 import platform
+import shutil
 import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -40,6 +41,10 @@ class Payload:
         Distributions and versions that the answers are filed under; such workers must have the same.
     owner : (host, process id)
         Who laid it out: the one process in which nothing of it may be opened.
+    code : str
+        Names the user's code that training runs; empty where it is scikit-learn's and ours alone.
+    classes : int
+        Labels: columns of every answer.
     """
 
     digest: str
@@ -47,6 +52,8 @@ class Payload:
     packed: bytes | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
     owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
+    code: str = ""
+    classes: int = 0
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""
@@ -84,9 +91,40 @@ def write(subject: Subject, folder: Path) -> Payload:
         (folder / "src").mkdir(exist_ok=True)
         sources.write(subject.recipe.snapshot, folder / "src")
     if subject.model is not None:
-        (folder / "model.pkl").write_bytes(pickled(subject.model))
+        (folder / "model.pkl").write_bytes(pickled(_brought(subject.model, folder)))
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
-    return Payload(digest.of_json([subject.training_digest, digest.of_files(folder)]), str(folder))
+    named = digest.of_json([subject.training_digest, digest.of_files(folder)])
+    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes))
+
+
+def code_of(subject: Subject) -> str:
+    """Return a name of the user's code that training runs; empty where it is scikit-learn's and ours alone."""
+    return "" if subject.recipe.library_estimator is not None else subject.recipe.digest
+
+
+def _brought(model: Any, folder: Path) -> Any:
+    """Return a stored model whose files lie below ``folder``, because a worker may see nothing else."""
+    home = getattr(model, "folder", None)
+    if not (is_dataclass(model) and not isinstance(model, type) and isinstance(home, Path)):
+        return model
+    moved: dict[str, Path] = {}
+    for name in ("folder", "root"):
+        place = getattr(model, name, None)
+        if not isinstance(place, Path) or not place.is_dir():
+            continue
+        if name == "root" and place.is_relative_to(home):
+            moved[name] = moved["folder"] / place.relative_to(home)
+            continue
+        moved[name] = folder / f"stored-{name}"
+        shutil.copytree(place, moved[name], symlinks=True)  # a link out of it leads nowhere in a box
+    return replace(model, **moved)
+
+
+def readable(folder: Path) -> None:
+    """Let a boxed worker, which is nobody, read a folder; the folder around it stays closed to everybody else."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def pickled(thing: Any) -> bytes:

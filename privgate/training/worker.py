@@ -45,7 +45,8 @@ class Settings:
     memory : int
         Bytes; 0 for no limit.
     parent : int
-        The process that made these settings; a worker ends when it is gone, also if that was before the worker began.
+        The process that made these settings; a worker ends when it is gone, also if that was before the worker began. 0
+        in a box, which ends by itself.
     """
 
     logs: str = ""
@@ -65,7 +66,8 @@ def start(settings: Settings) -> None:
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for standard in (1, 2):
             os.dup2(log, standard)
-    threading.Thread(target=_end_with, args=(settings.parent,), daemon=True).start()
+    if settings.parent:
+        threading.Thread(target=_end_with, args=(settings.parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

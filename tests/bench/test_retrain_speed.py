@@ -75,7 +75,10 @@ def test_refits_next_to_bare_loops(n, d, m, rounds):
         old = best.get(name, (np.inf, np.inf))
         best[name] = (min(old[0], wall), min(old[1], cpu))
 
-    one_worker, all_workers = Fleet(jobs=1, ledger="none"), Fleet(jobs=CORES, ledger="none")
+    one_worker, all_workers = (
+        Fleet(jobs=j, ledger="none", isolate="none")
+        for j in (1, CORES)  # whose processor time can be asked for
+    )
     with one_worker, all_workers, Parallel(n_jobs=CORES) as parallel:
         for fleet in (one_worker, all_workers):
             warm(fleet, subject, n)

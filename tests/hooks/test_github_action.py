@@ -149,7 +149,7 @@ def test_every_argument_is_an_option_of_the_command():
     promote = {o for p in cli.get_command(None, "promote").params for o in p.opts}
     assert set(github._VALUES.values()) | {"--to", "--policy", "--report-dir", "--quiet", "--observe"} <= promote
     sign = {o for p in cli.get_command(None, "sign").params for o in p.opts}
-    assert {"--policy", "--registry-id", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
+    assert {"--policy", "--registry-id", "--model", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
 
 
 @pytest.mark.parametrize(
@@ -251,6 +251,7 @@ def sign(tmp_path, code=0, outcome="passed", **changes):
     (tmp_path / "report.json").write_text(json.dumps({"outcome": outcome, "findings": []}))
     inputs = {
         "REPORT_DIR": str(tmp_path),
+        "MODEL": "models:/credit/3",
         "POLICY": "dtp-1",
         "REGISTRY_ID": "prod",
         "TARGET": "credit@production",
@@ -275,7 +276,8 @@ def test_signing_names_the_registry_and_the_target_and_hands_out_the_statement(t
 
     assert ended == 0
     assert seen == [
-        "sign", str(tmp_path), "--policy", "dtp-1", "--registry-id", "prod", "--target", "credit@production",
+        "sign", str(tmp_path), "--policy", "dtp-1", "--registry-id", "prod", "--model", "models:/credit/3",
+        "--target", "credit@production",
         "--checked-elsewhere",
     ]  # fmt: skip
     assert outputs["attestation"] == str(tmp_path / "verdict.dsse.json")
@@ -286,7 +288,7 @@ def test_a_signed_refusal_is_a_refusal(tmp_path):
     assert sign(tmp_path, code=1, outcome="failed")[0] == 1
 
 
-@pytest.mark.parametrize("name", ["REGISTRY_ID", "TARGET", "POLICY"])
+@pytest.mark.parametrize("name", ["MODEL", "REGISTRY_ID", "TARGET", "POLICY"])
 def test_signing_needs_to_know_what_for(tmp_path, name):
     assert sign(tmp_path, **{name: ""})[0] == 2
 

@@ -296,7 +296,7 @@ def test_the_worker_process_sees_the_same():
 def test_what_was_seen_is_remembered_and_what_could_not_be_seen_is_tried_again(tmp_path, monkeypatch):
     asked, answers = [], [Observation(problem="the worker died"), Observation(library="opacus", runs=2, steps=9)]
 
-    def look(subject, limits):
+    def look(subject, limits, *, isolate):
         asked.append(subject.name)
         return answers[min(len(asked), 2) - 1]
 

@@ -13,9 +13,11 @@ import pytest
 from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
 from privgate.guard import signing, statement, trust
+from privgate.guard.asked import Asked
 from privgate.guard.config import Guard
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import verify
+from privgate.training import isolation
 
 
 @pytest.fixture
@@ -57,7 +59,8 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert made.claims.digests.keys() == {"model", "recipe", "data"}
     held = mlflow.MlflowClient().get_model_version("credit", "1")
     assert (made.claims.model_id, made.claims.run_id) == (held.source.rpartition("/")[2], held.run_id)
-    assert (made.claims.versions, made.claims.isolation) == (1, "none")
+    assert (made.claims.versions, made.claims.isolation) == (1, isolation.of("auto"))
+    assert made.claims.recomputed == ("files", "model", "recipe", "data")
     assert "MLmodel" in made.evidence.statement["predicate"]["files"]
     signing.attach_statement(made)
     guard = guard_for(signer)
@@ -124,6 +127,43 @@ def test_a_report_that_says_more_than_its_numbers_is_not_signed(checked, signer)
         sign(checked, signer)
     path.write_text(json.dumps(honest))
     assert sign(checked, signer).claims.passed
+
+
+def test_a_report_without_fresh_controls_or_about_other_digests_is_not_signed(checked, signer):
+    path = checked[1] / "report.json"
+    honest = json.loads(path.read_text())
+
+    def digests(name):
+        def change(document):
+            for subject in (document["subject"], document["evidence"]["subject"]):
+                subject["digests"][name] = "sha256:" + "0" * 64
+
+        return change
+
+    def remembered(document):
+        document["evidence"]["run"]["remembered"]["signable"] = False
+
+    def silent(document):
+        del document["evidence"]["run"]["remembered"]
+
+    def uncontrolled(document):
+        kept = [p for p in document["evidence"]["preconditions"] if p["name"] != "depends_on_data"]
+        document["evidence"]["preconditions"] = kept
+        document["findings"] = [f for f in document["findings"] if f["rule"] != "precondition:depends_on_data"]
+
+    for change in (remembered, silent, uncontrolled, *map(digests, ("model", "recipe", "data"))):
+        document = copy.deepcopy(honest)
+        change(document)
+        path.write_text(json.dumps(document))
+        with pytest.raises((StatementError, DigestMismatchError), match=r"remembered|control|about another"):
+            sign(checked, signer)
+
+
+@pytest.mark.parametrize("asked", [("models:/credit/2",), ("models:/other/1",), ("models:/credit/1", "another nonce")])
+def test_a_report_that_was_not_asked_for_is_not_signed(checked, signer, asked):
+    with pytest.raises(StatementError, match="to be signed is" if len(asked) == 1 else "nonce"):
+        sign(checked, signer, asked=Asked(*asked))
+    assert sign(checked, signer, asked=Asked("models:/credit/1")).claims.passed
 
 
 def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, approved):

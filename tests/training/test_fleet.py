@@ -81,8 +81,8 @@ def test_a_training_that_hangs_is_ended_at_the_limit(tmp_path, subject):
     assert [a.problem for a in answers] == ["training did not end within 5 s", ""]
 
 
-def test_a_worker_that_is_replaced_because_its_memory_grew_alarms_nobody(fleet, subject):
-    with warnings.catch_warnings(record=True) as seen:
+def test_a_worker_that_is_replaced_because_its_memory_grew_alarms_nobody(tmp_path, subject):
+    with Fleet(jobs=1, ledger=tmp_path, isolate="none") as fleet, warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         fleet.fits(subject(), [out(0)])
         # what joblib 1.5 says then, from a thread of its own

@@ -48,7 +48,7 @@ def fit(X, y, *, seed, journal):
 if __name__ == "__main__":
     X = np.arange(float(N))[:, None]
     subject = Subject.local(Recipe(fit, params={"journal": JOURNAL}, seed=1), TrainingData(X, np.arange(N) % 2))
-    with Fleet(jobs=2, ledger=sys.argv[1]) as fleet:
+    with Fleet(jobs=2, ledger=sys.argv[1], isolate="none") as fleet:  # from a box, nobody can keep a journal
         answers = fleet.fits(subject, [Fit(1, np.arange(1), left_out=np.array([i])) for i in range(N)])
     np.save(Path(sys.argv[1]).parent / "result.npy", np.stack([a.log_p for a in answers]))
     print(fleet.calls)

@@ -220,7 +220,8 @@ def serving(registry, folder, *options, sign=True, wait=True):
     port = registry.free_port()
     config, where = str(registry.site.config), registry.address
     signer = (
-        f"{sys.executable} -m privgate sign {{out}} --policy {{policy}} --target={{target}} --config {config} "
+        f"{sys.executable} -m privgate sign {{out}} --model={{uri}} --nonce={{nonce}} "
+        f"--policy {{policy}} --target={{target}} --config {config} "
         f"--key {key} --checked-elsewhere --tracking-uri {where}"
     )
     command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]

@@ -1,0 +1,19 @@
+"""A box for training code: a worker process that sees its own code and data, read-only, and nothing else of the host.
+
+Training code is untrusted, and so is a stored model. Under the user who checks, either could read that user's home,
+registry password, ledger and ``/proc``. In a box it runs as nobody, without network, home, or anybody's environment;
+what it answers comes back as numbers, never as a pickle.
+
+==============  =====================================================================================================
+``bubblewrap``  is it here, does it work, and the command line that makes a box: what is seen inside
+``limits``      what code inside may take: processes, memory, files
+``syscalls``    what it may not ask the kernel
+``inside``      the worker in the box: takes calls from its parent, answers in numbers or JSON
+``wire``        those answers as bytes, and reading them back from somebody who may lie
+``process``     one boxed worker, seen from outside
+``pool``        boxed workers for a fleet: one recipe's code never meets another's, nor a stored model
+==============  =====================================================================================================
+
+What a box does not promise: the kernel is shared, so a hole in it is a way out; training code may lie about its own
+probabilities, which the controls judge; recipes that need a GPU or the network find neither.
+"""

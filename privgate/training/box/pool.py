@@ -1,0 +1,175 @@
+"""Boxed workers for a fleet: one recipe's code never meets another's, nor a stored model."""
+
+import itertools
+import selectors
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.training import worker
+from privgate.training.box import wire
+from privgate.training.box.process import Box, GoneError
+from privgate.training.fit import Answer, Index
+from privgate.training.limits import GRACE, Limits
+from privgate.training.payload import Payload
+from privgate.training.pools import Chunk, died_on_model
+
+#: above what the worker's own clock allows: only code that stopped that clock is still there then
+_BEYOND_SECONDS = 30.0
+
+
+@dataclass(eq=False)
+class _Lane:
+    """A boxed worker, whose code it has loaded, and what it works on."""
+
+    box: Box
+    code: str
+    chunk: Chunk | None = None
+    asked: bool = False
+    shapes: list[tuple[int, int]] = field(default_factory=list)
+
+
+class BoxPool:
+    """Boxed worker processes on this machine; see ``pools.Pool``.
+
+    A box is reused for calls about the same code. Opening a stored model runs code that may change the libraries of its
+    process, so it has a box of its own.
+
+    Parameters
+    ----------
+    jobs : int
+        Number of processes.
+    limits : Limits
+    logs : Path
+        Folder for what the user's code prints.
+    """
+
+    def __init__(self, jobs: int, limits: Limits, logs: Path) -> None:
+        self.slots = jobs
+        self.chunk_seconds = 0.2
+        self._limits, self._logs = limits, logs
+        self._free: list[_Lane] = []
+        self._flying: list[_Lane] = []
+        self._numbers = itertools.count()
+        self._waiting = selectors.DefaultSelector()
+
+    def _lane(self, code: str, payload: Payload) -> _Lane:
+        """Return a lane that has loaded nothing but this code, or nothing at all."""
+        for lane in [lane for lane in self._free if not lane.box.alive]:
+            self._drop(lane)  # ended while nothing was asked of it: nobody's fault
+        chosen = next((lane for lane in reversed(self._free) if lane.code == code), None)
+        if chosen is not None:
+            self._free.remove(chosen)
+            return chosen
+        if len(self._free) + len(self._flying) >= self.slots and self._free:
+            self._drop(self._free[0])
+        log = self._logs / f"worker-{next(self._numbers)}.log"
+        return _Lane(Box([Path(payload.folder).parent], memory=self._limits.memory, log=log), code)
+
+    def _drop(self, lane: _Lane) -> None:
+        lane.box.end()
+        if lane in self._free:
+            self._free.remove(lane)
+
+    def submit(self, payload: Payload, chunk: Chunk) -> None:
+        """Start a chunk in a box that knows its code, or in a new one."""
+        lane = self._lane(f"train:{payload.code}", payload)
+        lane.chunk = chunk
+        lane.shapes = [(len(fit.queries), payload.classes) for fit in chunk.fits]
+        each = self._limits.seconds + GRACE + 1.0
+        seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * len(chunk.fits) + _BEYOND_SECONDS
+        self._flying.append(lane)
+        most = wire.most_bytes(lane.shapes)
+        try:
+            lane.box.send(worker.run_chunk, payload, list(chunk.fits), self._limits, most=most, seconds=seconds)
+        except GoneError:
+            return  # ``next`` finds it
+        lane.asked = True
+        self._waiting.register(lane.box, selectors.EVENT_READ, lane)
+
+    def next(self) -> tuple[Chunk, list[Answer] | None]:
+        """Wait for a chunk; a box that is gone, hangs or lies is replaced when it is needed."""
+        while True:
+            gone = next((lane for lane in self._flying if not lane.asked or lane.box.seconds_left <= 0), None)
+            if gone is not None:
+                return self._landed(gone, None)
+            patience = min(lane.box.seconds_left for lane in self._flying)
+            for key, _ in self._waiting.select(max(0.0, patience)):
+                lane: _Lane = key.data
+                try:
+                    body = lane.box.receive()
+                    if body is not None:
+                        return self._landed(lane, wire.answers(body, lane.box.nonce, lane.shapes))
+                except (GoneError, wire.LieError):
+                    return self._landed(lane, None)
+
+    def _landed(self, lane: _Lane, answers: list[Answer] | None) -> tuple[Chunk, list[Answer] | None]:
+        if lane.asked:
+            self._waiting.unregister(lane.box)
+            lane.asked = False
+        self._flying.remove(lane)
+        chunk, lane.chunk = lane.chunk, None
+        if chunk is None:
+            raise RuntimeError("a lane that flies has a chunk")
+        if answers is None:
+            lane.box.end()
+        else:
+            self._free.append(lane)
+        return chunk, answers
+
+    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
+        """Return the stored model's answer, from a box that trains nothing."""
+        lane = self._lane(f"model:{payload.digest}", payload)
+        shapes = [(len(rows), payload.classes)]
+        seconds = self._limits.seconds + worker.LOADING_SECONDS + _BEYOND_SECONDS
+        try:
+            body = ask(lane.box, worker.registered, payload, rows, self._limits, served=served,
+                       most=wire.most_bytes(shapes), seconds=seconds)  # fmt: skip
+            answer = wire.answers(body, lane.box.nonce, shapes)[0]
+        except (GoneError, wire.LieError):
+            self._drop(lane)
+            return died_on_model()
+        self._free.append(lane)
+        return answer
+
+    def peak_memory(self) -> int:
+        """Return the largest resident memory of an idle worker's past, as it says."""
+        found = 0
+        for lane in [lane for lane in self._free if lane.code.startswith("train")]:
+            try:
+                body = ask(lane.box, worker.peak_memory, most=1000, seconds=_BEYOND_SECONDS)
+                said = wire.json_value(body, lane.box.nonce)
+            except (GoneError, wire.LieError):
+                self._drop(lane)
+                continue
+            found = max(found, int(np.clip(said, 0, 2**50))) if isinstance(said, int) else found
+        return found
+
+    def close(self, *, kill: bool = False) -> None:
+        """End all boxes."""
+        del kill  # nothing inside a box has anything to finish
+        for lane in [*self._free, *self._flying]:
+            lane.box.end()
+        self._free, self._flying = [], []
+        self._waiting.close()
+
+
+def ask(box: Box, function: Callable[..., Any], *arguments: Any, most: int, seconds: float, **named: Any) -> bytes:
+    """Return a boxed worker's reply to one call.
+
+    Raises
+    ------
+    GoneError
+        There is none in time.
+    """
+    box.send(function, *arguments, most=most, seconds=seconds, **named)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(box, selectors.EVENT_READ)
+        while waiting.select(max(0.0, box.seconds_left)):
+            body = box.receive()
+            if body is not None:
+                return body
+    raise GoneError("it hangs")

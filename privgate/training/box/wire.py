@@ -1,0 +1,121 @@
+"""What a boxed worker answers, as bytes, and how its parent reads them: nothing in them is believed, nothing unpickled.
+
+A frame is its length (8 bytes), then the call's nonce (16 bytes), one byte that says what follows, and that: answers in
+the ledger's own form, or JSON. In the other direction the parent, which the box has to trust, sends pickles.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from privgate.training import context
+from privgate.training.fit import Answer
+
+LENGTH = struct.Struct("<Q")
+NONCE = 16
+#: bytes of JSON that are read at most
+MOST_JSON = 1 << 24
+_ENTRY = struct.Struct("<QB")
+_COUNT = struct.Struct("<I")
+#: what an answer's form takes beside its numbers: head and the sentence about a problem
+_AROUND = 4096
+_LONGEST_PROBLEM = 500
+
+
+class LieError(Exception):
+    """Bytes that no worker of ours would have written."""
+
+
+def frame(body: bytes) -> bytes:
+    """Return a body with its length before it."""
+    return LENGTH.pack(len(body)) + body
+
+
+def encoded(nonce: bytes, made: Any) -> bytes:
+    """Return what a call made as a reply: answers, one answer, or a JSON value."""
+    if isinstance(made, Answer):
+        made = [made]
+    if isinstance(made, list) and all(isinstance(a, Answer) for a in made):
+        bodies = [(context.encode(a), a.lasting) for a in made]
+        parts = [_ENTRY.pack(len(body), lasting) + body for body, lasting in bodies]
+        return b"".join([nonce, b"A", _COUNT.pack(len(parts)), *parts])
+    return nonce + b"J" + json.dumps(made).encode()
+
+
+def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
+    """Return how long a reply with answers of these shapes may be."""
+    return NONCE + 1 + _COUNT.size + sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
+
+
+def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
+    """Return the answers in a reply.
+
+    Parameters
+    ----------
+    body : bytes
+        As received, without its length.
+    nonce : bytes
+        Of the call; a reply that was written before it came does not know it.
+    shapes : sequence of (rows, columns)
+        What each answer must have if it has no problem.
+
+    Raises
+    ------
+    LieError
+        It is anything else.
+    """
+    at = _begun(body, nonce, b"A")
+    try:
+        (count,) = _COUNT.unpack_from(body, at)
+        at += _COUNT.size
+        if count != len(shapes):
+            raise LieError(f"{count} answers to {len(shapes)} calls")
+        made = []
+        for shape in shapes:
+            size, lasting = _ENTRY.unpack_from(body, at)
+            at += _ENTRY.size
+            made.append(_answer(body[at : at + size], lasting, shape))
+            at += size
+    except (struct.error, ValueError, OverflowError) as exc:
+        raise LieError("a reply that is none") from exc
+    if at != len(body):
+        raise LieError("more than a reply")
+    return made
+
+
+def json_value(body: bytes, nonce: bytes) -> Any:
+    """Return the JSON value in a reply.
+
+    Raises
+    ------
+    LieError
+        It is none.
+    """
+    at = _begun(body, nonce, b"J")
+    try:
+        return json.loads(body[at:])
+    except (ValueError, RecursionError) as exc:
+        raise LieError("a reply that is no JSON") from exc
+
+
+def _begun(body: bytes, nonce: bytes, kind: bytes) -> int:
+    if body[:NONCE] != nonce or body[NONCE : NONCE + 1] != kind:
+        raise LieError("a reply to another call")
+    return NONCE + 1
+
+
+def _answer(body: bytes, lasting: int, shape: tuple[int, int]) -> Answer:
+    answer, seconds = context.decode(body)
+    problem = "".join(c for c in answer.problem if c.isprintable())[:_LONGEST_PROBLEM]
+    if not (np.isfinite(seconds) and seconds >= 0):
+        raise LieError("a time that is none")
+    if problem and answer.log_p.size == 0:
+        return Answer(np.zeros((0, 0)), seconds, problem, bool(lasting))
+    if problem or answer.log_p.shape != shape:
+        raise LieError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
+    if not (answer.log_p < np.inf).all():  # NaN as well
+        raise LieError("numbers that are no logarithms of probabilities")
+    return Answer(answer.log_p, seconds, "", bool(lasting))

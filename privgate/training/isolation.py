@@ -1,0 +1,47 @@
+"""What stands between training code and the host: a box where one can be made, or nothing."""
+
+from privgate.errors import UsageError
+from privgate.training.box import bubblewrap
+
+#: training code runs as the user who checks
+NONE = "none"
+WAYS = ("auto", "bubblewrap", NONE)
+
+
+def missing() -> str:
+    """Return why no box can be made here; empty if one can."""
+    return bubblewrap.found().why
+
+
+def why(wanted: str, *, cluster: bool = False) -> str:
+    """Return why there is no box, one sentence without a capital."""
+    if cluster:
+        return "workers of a cluster run as whoever started them"
+    return "as asked for" if wanted == NONE else bubblewrap.found().why or "bubblewrap is there"
+
+
+def of(wanted: str, *, cluster: bool = False) -> str:
+    """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
+
+    Parameters
+    ----------
+    wanted : {"auto", "bubblewrap", "none"}
+        A box where one can be made; a box or an error; no box.
+    cluster : bool
+        Workers are somebody else's processes, which run as whoever started them.
+
+    Raises
+    ------
+    UsageError
+        No such setting, or boxes are demanded and cannot be made.
+    """
+    if wanted not in WAYS:
+        raise UsageError(f"no isolation {wanted!r}; it is {', '.join(WAYS)}")
+    if cluster and wanted == "bubblewrap":
+        raise UsageError("workers of a cluster are not boxed; leave out the cluster, or say isolation none")
+    if cluster or wanted == NONE:
+        return NONE
+    found = bubblewrap.found()
+    if not found.version and wanted == "bubblewrap":
+        raise UsageError(f"{found.why}; install it, or say isolation none")
+    return f"bubblewrap {found.version}" if found.version else NONE

@@ -1,0 +1,535 @@
+"""A box is one: an adversarial recipe tries all that it could reach as the user who checks, and finds nothing."""
+
+import contextlib
+import json
+import os
+import pickle
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privgate
+from privgate.errors import UsageError
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training import context, isolation, worker
+from privgate.training.box import bubblewrap, pool, wire
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+
+SECRET = "a-password-of-this-test"
+OTHER = 64012
+
+boxes = pytest.mark.skipif(not bubblewrap.found().version, reason=f"no boxes here: {bubblewrap.found().why}")
+
+ADVERSARY = '''
+"""Trains, and tells in its log what it reached on the way."""
+import ctypes, glob, json, os, socket, sys
+from pathlib import Path
+
+import numpy as np
+
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
+
+SECRET = SECRET_OF_THIS_TEST
+
+
+class Model:
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+
+def tried(attempt):
+    """Return what an attempt reached; an error is nothing."""
+    try:
+        return attempt()
+    except Exception:
+        return False
+
+
+def reads(path):
+    with open(path, "rb") as f:
+        return len(f.read(100)) >= 0
+
+
+def connects(address, family=socket.AF_INET):
+    with socket.socket(family) as s:
+        s.settimeout(5)
+        s.connect(address)
+        return True
+
+
+def writes(path):
+    with open(path, "ab"):
+        return True
+
+
+def links(path):
+    link = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"link-{os.getpid()}")
+    os.symlink(path, link)
+    try:
+        return reads(link)
+    finally:
+        os.unlink(link)
+
+
+def fills(folder):
+    path = os.path.join(folder, f"full-{os.getpid()}")
+    with open(path, "wb") as f:
+        try:
+            os.posix_fallocate(f.fileno(), 0, 1 << 33)
+            return True
+        finally:
+            os.unlink(path)
+
+
+def leaks(name):
+    for path in glob.glob(f"/proc/[0-9]*/{name}"):
+        try:
+            if SECRET.encode() in open(path, "rb").read():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def attaches(pid):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(16, pid, 0, 0) != 0:
+        return False
+    os.waitpid(pid, 0x40000000)
+    libc.ptrace(17, pid, 0, 0)
+    return True
+
+
+def alone(attempt):
+    """Try in a process that has no threads."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if attempt() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def fit(X, y, *, seed, about):
+    import privgate
+    data = [p for p in glob.glob("/tmp/privgate-fleet-*/**/X.npy", recursive=True)]
+    libc = ctypes.CDLL(None)
+    found = {
+        "own environment": any(SECRET in v for v in os.environ.values()),
+        "somebody's environment": leaks("environ"),
+        "somebody's command line": leaks("cmdline"),
+        "key": tried(lambda: reads(about["key"])),
+        "key by a link": tried(lambda: links(about["key"])),
+        "key by a root": any(tried(lambda p=p: reads(p + about["key"])) for p in glob.glob("/proc/[0-9]*/root")),
+        "home": tried(lambda: len(os.listdir(about["home"])) >= 0),
+        "ledger": tried(lambda: len(os.listdir(about["ledger"])) >= 0),
+        "home of root": tried(lambda: os.listdir("/root") not in ([], [".pyenv"])),
+        "registry": tried(lambda: connects(("127.0.0.1", about["port"]))),
+        "abstract socket": tried(lambda: connects("\\0" + about["abstract"], socket.AF_UNIX)),
+        "socket file": tried(lambda: connects(about["socket"], socket.AF_UNIX)),
+        "code": tried(lambda: writes(os.path.join(os.path.dirname(privgate.__file__), "version.py"))),
+        "libraries": tried(lambda: writes(os.path.join(os.path.dirname(np.__file__), "version.py"))),
+        "data": any(tried(lambda p=p: writes(p)) for p in data),
+        "signals": tried(lambda: os.kill(about["parent"], 0) is None),
+        "ptrace": tried(lambda: attaches(about["parent"])),
+        "processes": len(glob.glob("/proc/[0-9]*")) > 8,
+        "root": tried(lambda: os.setuid(0) is None and os.geteuid() == 0),
+        "a namespace": alone(lambda: libc.unshare(0x10000000) == 0),
+        "a keyring": libc.syscall({"x86_64": 250, "aarch64": 219}[os.uname().machine], 0, -3, 0) >= 0,
+        "the kernel": tried(lambda: writes("/proc/sys/kernel/core_pattern")),
+        "devices": tried(lambda: reads("/dev/mem") or reads("/dev/kmsg")),
+    }
+    if about["boxed"]:
+        found |= {f"room in {p}": tried(lambda p=p: fills(p)) for p in ("/tmp", "/dev/shm", "/dev", "/", "/var")}
+    found["data seen"] = bool(data)
+    print("FOUND " + json.dumps({k: bool(v) for k, v in found.items()}), flush=True)
+    return Model()
+
+
+if __name__ == "__main__":
+    about = json.loads(sys.argv[1])
+    about["parent"] = os.getpid()
+    X = np.arange(20.0)[:, None]
+    subject = Subject.local(Recipe(fit, params={"about": about}, seed=1), TrainingData(X, np.arange(20) % 2))
+    fleet = Fleet(jobs=1, ledger=about["ledger"], isolate="bubblewrap" if about["boxed"] else "none")
+    fleet.logs = Path(about["logs"])
+    with fleet:
+        answers = fleet.fits(subject, [Fit(1, np.arange(1), left_out=np.array([3]))])
+        assert not answers[0].problem, answers
+    print(fleet.isolation)
+'''.replace("SECRET_OF_THIS_TEST", repr(SECRET))
+
+
+def interpreter(user):
+    """Return an interpreter that a user may run, and the environment in which it finds privgate; or skip."""
+    path = os.pathsep.join([str(Path(privgate.__file__).parents[1]), *(p for p in sys.path if "site-packages" in p)])
+    for python, extra in ((sys.executable, {}), ("/usr/bin/python3", {"PYTHONPATH": path})):
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run(
+                [python, "-c", "import privgate.training.fleet, sklearn"],
+                user=user, group=user, extra_groups=[], cwd="/", check=True, capture_output=True,
+                env={"HOME": tempfile.gettempdir(), **extra},
+            )  # fmt: skip
+            return python, extra
+    pytest.skip("no interpreter that another user may run has privgate's dependencies")
+
+
+@pytest.fixture(params=["this user", "another user"])
+def attacked(request):
+    """Run the adversary, boxed or not, as a user, beside what it is after; return what it found."""
+    user = os.geteuid()
+    python, extra = sys.executable, {}
+    if request.param == "another user":
+        if user != 0:
+            pytest.skip("needs root to become another user")
+        user = OTHER
+        python, extra = interpreter(user)
+    place = Path(tempfile.mkdtemp(prefix="privgate-box-test-"))
+    home, script = place / "home", place / "adversary.py"
+    home.mkdir()
+    script.write_text(ADVERSARY)
+    (home / "key.pem").write_text(SECRET)
+    for path in (place, home, home / "key.pem"):
+        os.chown(path, user, user)
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    with contextlib.ExitStack() as open_:
+        registry = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
+        abstract, file = (open_.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+        abstract.bind("\0" + place.name)
+        file.bind(str(home / "socket"))
+        (home / "socket").chmod(0o777)
+        for s in (abstract, file):
+            s.listen()
+
+        def run(*, boxed):
+            about = {
+                "boxed": boxed, "key": str(home / "key.pem"), "home": str(home),
+                "ledger": str(home / f"ledger-{boxed}"),
+                "port": registry.getsockname()[1], "abstract": place.name, "socket": str(home / "socket"),
+                "logs": str(home / f"logs-{boxed}"),
+            }  # fmt: skip
+            secrets = ("MLFLOW_TRACKING_PASSWORD", "GITHUB_OUTPUT", "PRIVGATE_LEDGER_KEY", "PRIVGATE_SIGNING_KEY")
+            done = subprocess.run(
+                [python, str(script), json.dumps(about), SECRET],
+                user=user, group=user, extra_groups=[], cwd=home, capture_output=True, text=True, check=False,
+                env={"HOME": str(home), "PATH": os.environ["PATH"], **extra, **dict.fromkeys(secrets, SECRET)},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            said = "".join(p.read_text() for p in Path(about["logs"]).iterdir())
+            assert said.count("FOUND ") == 1, said
+            return done.stdout.strip(), json.loads(said.partition("FOUND ")[2].splitlines()[0])
+
+        yield run
+    shutil.rmtree(place)
+
+
+@boxes
+def test_an_adversarial_recipe_finds_nothing_outside_its_box(attacked):
+    told, open_ = attacked(boxed=False)
+    assert told == "none"
+    # without a box the same code reaches all of this: what follows is no test of attempts that always fail
+    reached = {k for k, found in open_.items() if found}
+    assert reached >= {
+        "somebody's environment", "somebody's command line", "key", "key by a link", "key by a root", "home", "ledger",
+        "registry", "abstract socket", "socket file", "data", "signals", "processes",
+    }  # fmt: skip
+
+    told, found = attacked(boxed=True)
+    assert told == f"bubblewrap {bubblewrap.found().version}"
+    assert {k for k, reached in found.items() if reached} == {"data seen"}
+
+
+class Even:
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+
+def missing(X, row):
+    return not (X[:, 0] == row).any()
+
+
+def subject(training, **params):
+    return Subject.local(
+        Recipe(training, params=params, seed=1), TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2)
+    )
+
+
+def out(*rows):
+    return [Fit(1, np.arange(2), left_out=np.array([r])) for r in rows]
+
+
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+def forging(X, y, *, seed, how, marker):
+    """Write to whatever descriptor is open, before the answer, what a parent might take for one."""
+    if missing(X, 7):
+        body = {
+            "pickle": pickle.dumps(Bomb(marker)),
+            "answer": b"\0" * 16 + b"A" + struct.pack("<I", 1) + b"\0" * 100,
+            "endless": b"\0" * 10,
+            "json": b"\0" * 16 + b"J" + b"[" * 100_000,
+        }[how]
+        for fd in range(3, 64):
+            with contextlib.suppress(OSError):
+                os.write(fd, struct.pack("<Q", 1 << 62 if how == "endless" else len(body)) + body)
+    return Even()
+
+
+@boxes
+@pytest.mark.parametrize("how", ["pickle", "answer", "endless", "json"])
+def test_what_is_forged_through_the_pipe_is_no_answer_and_runs_nothing(tmp_path, how):
+    marker = tmp_path / "marker"
+    with Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="bubblewrap") as fleet:
+        answers = fleet.fits(subject(forging, how=how, marker=str(marker)), out(6, 7, 8))
+
+    assert [bool(a.problem) for a in answers] == [False, True, False]
+    assert not marker.exists()
+    assert answers[1].log_p.size == 0
+
+
+def stopping_the_clock(X, y, *, seed):
+    import faulthandler
+    import signal
+
+    if missing(X, 7):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        time.sleep(3600)
+    return Even()
+
+
+@boxes
+def test_code_that_stops_the_clock_is_ended_from_outside(tmp_path, monkeypatch):
+    with Fleet(jobs=1, ledger=tmp_path, isolate="bubblewrap", time_limit=2) as fleet:
+        fleet.fits(subject(stopping_the_clock), out(1))  # what has to be loaded is loaded
+        monkeypatch.setattr(worker, "LOADING_SECONDS", 2.0)
+        monkeypatch.setattr(pool, "_BEYOND_SECONDS", 2.0)
+        answers = fleet.fits(subject(stopping_the_clock), out(6, 7, 8))
+
+    assert [bool(a.problem) for a in answers] == [False, True, False]
+
+
+def multiplying(X, y, *, seed):
+    """Start processes that outlive training until no more can be started."""
+    started = 0
+    with contextlib.suppress(OSError):
+        while started < 3000:
+            if os.fork() == 0:
+                os.setsid()
+                time.sleep(600)
+                os._exit(0)
+            started += 1
+    print(f"STARTED {started}", flush=True)
+    return Even()
+
+
+def inside():
+    """Return how many processes of boxes there are."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += b"privgate.training.box.inside" in path.read_bytes()
+    return found
+
+
+@boxes
+def test_processes_are_limited_and_none_outlives_its_box(tmp_path):
+    before = inside()
+    fleet = Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="bubblewrap")
+    fleet.logs = tmp_path / "logs"
+    with fleet:
+        fleet.fits(subject(multiplying), out(1))
+        assert inside() > before
+    said = "".join(p.read_text() for p in fleet.logs.iterdir())
+    assert 0 < int(said.partition("STARTED ")[2].split()[0]) < 1024
+    deadline = time.monotonic() + 30
+    while inside() > before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert inside() <= before
+
+
+def telling(X, y, *, seed, name):
+    """Leave a mark in the process and in /tmp, and tell which marks of others are there."""
+    import sklearn
+
+    marks = [m for m in getattr(sklearn, "marks", []) if m != name]
+    marks += [p.name for p in Path("/tmp").iterdir() if name not in p.name]
+    sklearn.marks = [*getattr(sklearn, "marks", []), name]
+    Path("/tmp", f"mark-{name}").touch()
+    print(f"MARKS {name} {[m for m in marks if 'mark' in m or m in ('one', 'two')]}", flush=True)
+    print(f"SPOOL {sorted(p.name for p in Path('/tmp').glob('privgate-fleet-*/*'))}", flush=True)
+    return Even()
+
+
+@boxes
+def test_code_of_two_recipes_never_meets(tmp_path):
+    fleet = Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="bubblewrap")
+    fleet.logs = tmp_path / "logs"
+    one, two = subject(telling, name="one"), subject(telling, name="two")
+    with fleet:
+        for asked, rows in ((one, (1,)), (two, (1,)), (one, (2,))):
+            fleet.fits(asked, out(*rows))
+    said = "".join(p.read_text() for p in sorted(fleet.logs.iterdir()))
+    assert said.count("MARKS ") == 3
+    assert said.count("[]") == 3
+    assert all(line.count("'") == 2 for line in said.splitlines() if line.startswith("SPOOL"))
+
+
+@boxes
+def test_answers_are_the_same_in_a_box(tmp_path):
+    from sklearn.ensemble import RandomForestClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    data = TrainingData(X, (X[:, 0] > 0).astype(int))
+    forest = Subject.local(Recipe(RandomForestClassifier(n_estimators=5), seed=1), data)
+    fits = [Fit(1, np.arange(40), left_out=np.array([r])) for r in range(6)]
+    answers = []
+    for way in ("bubblewrap", "none"):
+        with Fleet(jobs=2, ledger="none", isolate=way) as fleet:
+            answers.append(fleet.fits(forest, fits))
+    for boxed, plain in zip(*answers, strict=True):
+        assert not boxed.problem
+        np.testing.assert_array_equal(boxed.log_p, plain.log_p)
+
+
+# without a box
+
+
+def test_where_no_box_can_be_made_the_run_says_none_or_refuses(tmp_path, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "found", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
+    with Fleet(jobs=1, ledger=tmp_path) as fleet:
+        assert fleet.isolation == "none"
+        assert not fleet.fits(subject(multiplied_by_none), out(1))[0].problem
+    with (
+        Fleet(jobs=1, ledger=tmp_path, isolate="bubblewrap") as fleet,
+        pytest.raises(UsageError, match="not installed"),
+    ):
+        fleet.fits(subject(multiplied_by_none), out(2))
+
+
+def multiplied_by_none(X, y, *, seed):
+    return Even()
+
+
+def test_settings_of_isolation_that_cannot_be_kept_are_refused():
+    with pytest.raises(UsageError, match="auto, bubblewrap, none"):
+        isolation.of("docker")
+    with pytest.raises(UsageError, match="not boxed"):
+        isolation.of("bubblewrap", cluster=True)
+    assert isolation.of("auto", cluster=True) == "none"
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "false"])
+def test_a_bubblewrap_that_does_not_work_is_none(tmp_path, monkeypatch, path):
+    program = tmp_path / "bwrap"
+    program.write_text(
+        "#!/nowhere\n" if path == "/nowhere" else "#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = bubblewrap.found.__wrapped__()
+    assert found.version == ""
+    assert found.why.startswith("bubblewrap")
+
+
+# what comes through the pipe
+
+
+def reply(*answers):
+    nonce = b"n" * wire.NONCE
+    return nonce, wire.encoded(nonce, list(answers))
+
+
+def test_answers_survive_the_pipe():
+    sent = [Answer(np.log([[0.25, 0.75]]), 0.5), Answer(np.zeros((0, 0)), 1.0, "training raised it", lasting=False)]
+    nonce, body = reply(*sent)
+    got = wire.answers(body, nonce, [(1, 2), (1, 2)])
+    np.testing.assert_array_equal(got[0].log_p, sent[0].log_p)
+    assert [(a.seconds, a.problem, a.lasting) for a in got] == [(0.5, "", True), (1.0, "training raised it", False)]
+    assert len(body) <= wire.most_bytes([(1, 2), (1, 2)])
+    assert wire.json_value(wire.encoded(nonce, {"a": [1]}), nonce) == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "log_p", [np.full((1, 2), np.nan), np.full((1, 2), np.inf), np.zeros((2, 2)), np.zeros((1, 3)), np.zeros((0, 0))]
+)
+def test_numbers_that_no_worker_would_give_are_lies(log_p):
+    nonce, body = reply(Answer(log_p))
+    with pytest.raises(wire.LieError):
+        wire.answers(body, nonce, [(1, 2)])
+
+
+def test_a_reply_to_another_call_with_more_or_with_less_is_a_lie():
+    nonce, body = reply(Answer(np.zeros((1, 2))))
+    for wrong in (b"m" * 16 + body[16:], body + b"\0", body[:-1], body[:20], b"", nonce + b"J" + body[17:]):
+        with pytest.raises(wire.LieError):
+            wire.answers(wrong, nonce, [(1, 2)])
+    with pytest.raises(wire.LieError):
+        wire.answers(body, nonce, [(1, 2), (1, 2)])
+    for seconds in (np.nan, -1.0, np.inf):
+        with pytest.raises(wire.LieError):
+            wire.answers(reply(Answer(np.zeros((1, 2)), seconds))[1], nonce, [(1, 2)])
+
+
+def test_mutated_replies_are_answers_or_lies_and_nothing_else():
+    nonce, body = reply(Answer(np.log([[0.5, 0.5]])), Answer(np.zeros((0, 0)), 0.0, "a problem"))
+    rng = np.random.default_rng(5)
+    for _ in range(3000):
+        changed = bytearray(body)
+        for at in rng.integers(0, len(body), rng.integers(1, 4)):
+            changed[at] = rng.integers(0, 256)
+        with contextlib.suppress(wire.LieError):
+            for a in wire.answers(bytes(changed), nonce, [(1, 2), (1, 2)]):
+                assert a.problem or a.log_p.shape == (1, 2)
+    for text in (b"[" * 100_000, b"\xff", b"{", b""):
+        with pytest.raises(wire.LieError):
+            wire.json_value(nonce + b"J" + text, nonce)
+
+
+def test_a_terminal_command_in_a_problem_is_not_printed():
+    nonce = b"n" * wire.NONCE
+    nasty = Answer(np.zeros((0, 0)), problem="\x1b[2Jraised\n" + "x" * 10_000)
+    got = wire.answers(wire.encoded(nonce, [nasty]), nonce, [(1, 2)])[0]
+    assert got.problem.isprintable()
+    assert len(got.problem) <= 500
+    assert context.decode(context.encode(nasty))[0].problem == nasty.problem
+
+
+def test_a_worker_that_floods_its_parent_is_cut_off(tmp_path):
+    """The parent reads no more than a reply may have, however fast somebody writes."""
+    from privgate.training.box.process import Box, GoneError
+
+    ours, theirs = socket.socketpair()
+    box = Box.__new__(Box)
+    box._channel, box._most, box._received = ours, 1000, bytearray()
+    writer = threading.Thread(target=lambda: theirs.sendall(struct.pack("<Q", 500) + b"x" * 100_000), daemon=True)
+    writer.start()
+    with pytest.raises(GoneError, match="more than it was asked"):
+        [box.receive() for _ in range(100)]
+    ours.close()
+    theirs.close()

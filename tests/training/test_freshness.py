@@ -1,0 +1,243 @@
+"""A ledger cannot approve: what a run to be signed rests on was trained in it, and a forged entry blocks."""
+
+import os
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import CategoricalNB
+
+from privgate.check import gate
+from privgate.errors import UsageError
+from privgate.policy import Policy
+from privgate.subject.data import TrainingData
+from privgate.subject.domain import Domain
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training import context, freshness, ledger_key
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
+from privgate.training.ledger_file import build, sealing_key
+
+
+@pytest.fixture(autouse=True)
+def own_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("PRIVGATE_LEDGER_KEY", raising=False)
+    return tmp_path / "config" / "privgate" / "ledger.key"
+
+
+def out(*rows):
+    return [Fit(1, np.arange(2), left_out=np.array([r])) for r in rows]
+
+
+def plain(folder, **settings):
+    return Fleet(jobs=1, ledger=folder, isolate="none", **settings)
+
+
+def forge(fleet, subject, fits, answer, secret):
+    """Write entries for these calls as somebody with a secret can."""
+    entries = [(key, context.encode(answer)) for key in fleet.keys(subject, fits)]
+    folder = fleet.ledger.place.folder
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "00000000000000000001-1-forged.seg").write_bytes(build(entries, sealing_key(secret)))
+
+
+HARMLESS = Answer(np.log(np.full((2, 2), 0.5)))
+
+
+def test_what_was_forged_with_a_public_constant_is_not_read(tmp_path, subject):
+    with plain(tmp_path / "ledger") as fleet:
+        forge(fleet, subject(), out(1, 2), HARMLESS, b"this user only")
+    with plain(tmp_path / "ledger") as second:
+        answers = second.fits(subject(), out(1, 2))
+        assert second.calls == 2
+    assert all(not np.array_equal(a.log_p, HARMLESS.log_p) for a in answers)
+
+
+def test_who_holds_the_key_forges_what_an_unsigned_run_believes_and_a_signable_one_finds_out(
+    tmp_path, subject, own_key
+):
+    with plain(tmp_path / "ledger") as fleet:
+        forge(fleet, subject(), out(1, 2), HARMLESS, own_key.read_bytes())
+    with plain(tmp_path / "ledger") as unsigned:
+        with unsigned.afresh():
+            believed = unsigned.fits(subject(), out(1, 2))
+        assert unsigned.calls == 0
+        assert not unsigned.freshness.payload(signable=False)["signable"]
+    np.testing.assert_array_equal(believed[0].log_p, HARMLESS.log_p)
+
+    with plain(tmp_path / "ledger", signable=True) as controls:
+        with controls.afresh():
+            found = controls.fits(subject(), out(1, 2))
+        assert controls.freshness.different == controls.freshness.compared == 2
+    assert not np.array_equal(found[0].log_p, HARMLESS.log_p)
+
+    with plain(tmp_path / "ledger", signable=True) as sampling:
+        sampling.fits(subject(), out(1, 2))
+        assert sampling.calls == 0
+        sampling.spot_check()
+        assert sampling.freshness.different == 2
+
+
+def test_in_a_signable_run_nothing_is_trained_afresh_twice(tmp_path, subject):
+    with plain(tmp_path / "ledger") as first:
+        first.fits(subject(), out(*range(8)))
+    written = len(Ledger(tmp_path / "ledger"))
+    with plain(tmp_path / "ledger", signable=True) as second:
+        for _ in range(2):
+            with second.afresh():
+                second.fits(subject(), out(0, 1, 2))
+        second.fits(subject(), out(*range(8)))
+        second.spot_check()
+        second.spot_check()
+        assert second.calls == 8
+        told = second.freshness.payload(signable=True)
+    assert (told["compared"], told["different"], told["signable"]) == (8, 0, True)
+    assert len(Ledger(tmp_path / "ledger")) == written  # what agrees is not written again
+
+
+def test_the_sample_is_drawn_from_everything_and_nobody_knows_it_before(tmp_path, subject):
+    asked = subject(n=200)
+    fits = out(*range(150))
+    drawn = []
+    for _ in range(2):
+        seen = freshness.Freshness()
+        for i in range(0, 150, 7):
+            keys = [bytes([j]) * 32 for j in range(i, min(i + 7, 150))]
+            seen.note(asked, keys, fits[i : i + 7], [HARMLESS] * len(keys))
+        drawn.append({r.key for r in seen.sample()})
+    assert [len(d) for d in drawn] == [freshness.SAMPLE] * 2
+    assert drawn[0] != drawn[1]
+    assert any(key[0] >= 100 for key in drawn[0] | drawn[1])
+
+
+def noisy(X, y, *, seed):
+    from sklearn.naive_bayes import GaussianNB
+
+    rng = np.random.default_rng()
+    return GaussianNB().fit(X + rng.normal(size=X.shape), y)
+
+
+def test_training_that_never_repeats_itself_accuses_nobody(tmp_path):
+    data = TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2)
+    asked = Subject.local(Recipe(noisy, seed=1), data)
+    with plain(tmp_path / "ledger") as first:
+        first.fits(asked, out(1, 2))
+    with plain(tmp_path / "ledger", signable=True) as second, second.afresh():
+        second.fits(asked, out(1, 2))
+    assert (second.freshness.compared, second.freshness.noisy, second.freshness.different) == (2, 2, 0)
+
+
+def test_one_models_runs_remember_nothing_for_another(tmp_path, subject):
+    from dataclasses import replace
+
+    one, two = (replace(subject(), name=name) for name in ("credit", "fraud"))
+    with plain(tmp_path / "ledger") as fleet:
+        for asked in (one, two, one):
+            fleet.fits(asked, out(1))
+        assert fleet.calls == 2
+
+
+@pytest.mark.parametrize("answers", [(0.0, 0.0), (1e-9, 0.0), (-np.inf, -np.inf)])
+def test_answers_agree(answers):
+    one, other = (Answer(np.array([[x]])) for x in answers)
+    assert freshness.same(one, other)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (Answer(np.array([[0.0]])), Answer(np.array([[-np.inf]]))),
+        (Answer(np.array([[0.0]])), Answer(np.array([[1e-3]]))),
+        (Answer(np.array([[0.0]])), Answer(np.array([[np.nan]]))),
+        (Answer(np.array([[0.0]])), Answer(np.zeros((0, 0)), problem="it raised")),
+        (Answer(np.array([[0.0]])), Answer(np.array([[0.0, 0.0]]))),
+    ],
+)
+def test_answers_differ(answers):
+    assert not freshness.same(*answers)
+
+
+# the whole route
+
+
+def approved():
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 3, size=(40, 4))
+    data = TrainingData(
+        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+    )
+    return Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
+
+
+def test_a_second_run_to_be_signed_trains_its_controls_again_and_a_forged_ledger_blocks(tmp_path, own_key):
+    policy, asked = Policy.load("dtp-1"), approved()
+    with plain(tmp_path / "ledger", signable=True) as first:
+        verdict = gate.evaluate(policy, asked, fleet=first)
+        made = first.calls
+    assert verdict.approved
+    assert verdict.evidence.run.remembered.signable
+    with plain(tmp_path / "ledger") as unsigned:
+        verdict = gate.evaluate(policy, asked, fleet=unsigned)
+        assert unsigned.calls == 0
+    assert verdict.approved
+    assert not verdict.evidence.run.remembered.signable
+    with plain(tmp_path / "ledger", signable=True) as second:
+        verdict = gate.evaluate(policy, asked, fleet=second)
+        assert 0 < second.calls <= made
+    assert verdict.approved
+    assert verdict.evidence.run.remembered.compared > 100
+    assert verdict.evidence.run.remembered.different == 0
+
+    ledger = Ledger(tmp_path / "ledger")
+    keys = [k.tobytes() for segment in ledger._segments for k in segment.keys]
+    bodies = ledger.read(keys)
+    for path in (tmp_path / "ledger").iterdir():
+        path.unlink()
+    forged = []
+    for key, body in zip(keys, bodies, strict=True):
+        answer, seconds = context.decode(body)
+        moved = np.log(np.clip(np.exp(answer.log_p) * 0.999, 1e-12, 1))
+        forged.append((key, context.encode(Answer(moved, seconds, answer.problem))))
+    name = tmp_path / "ledger" / "00000000000000000001-1-forged.seg"
+    name.write_bytes(build(forged, sealing_key(own_key.read_bytes())))
+    with plain(tmp_path / "ledger", signable=True) as third:
+        verdict = gate.evaluate(policy, asked, fleet=third)
+    said = {f.rule: (str(f.outcome), f.message) for f in verdict.findings}
+    assert not verdict.approved
+    assert said["precondition:remembered"][0] == "failed"
+    assert "altered" in said["precondition:remembered"][1]
+
+
+# the key
+
+
+def test_the_key_is_made_once_for_this_user_alone(own_key):
+    assert ledger_key.own() == ledger_key.own()
+    assert own_key.stat().st_mode & 0o777 == 0o600
+    assert len(list(own_key.parent.iterdir())) == 1
+    own_key.chmod(0o644)
+    with pytest.raises(UsageError, match="read by others"):
+        ledger_key.own()
+    own_key.chmod(0o600)
+    own_key.write_bytes(b"short")
+    with pytest.raises(UsageError, match="shorter"):
+        ledger_key.own()
+
+
+def test_many_who_need_the_key_at_once_get_the_same(own_key):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(16) as pool:
+        assert len(set(pool.map(lambda _: ledger_key.own(), range(64)))) == 1
+
+
+def test_a_key_that_cannot_be_made_is_said(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="PRIVGATE_LEDGER_KEY"):
+        Ledger(tmp_path / "ledger")
+    assert os.environ.get("PRIVGATE_LEDGER_KEY") is None
+    Ledger("none")
