@@ -16,6 +16,7 @@ class InProcess(Fleet):
     """Counts its calls, and keeps what was asked; the calls numbered in ``fail`` fail."""
 
     def __init__(self, fail=()):
+        self.isolate, self.cluster, self.signable = "none", None, False
         self.calls, self.asked, self.fail = 0, [], set(fail)
 
     def fits(self, subject, fits, *, label="retraining"):

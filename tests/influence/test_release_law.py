@@ -121,6 +121,7 @@ class Remembering(Fleet):
     """Trains here and now, each model once, asks it once, and gives the raw answers of the models too."""
 
     def __init__(self):
+        self.isolate, self.cluster, self.signable = "none", None, False
         self.calls, self._models, self._answers = 0, {}, {}
 
     def model(self, subject, left_out):

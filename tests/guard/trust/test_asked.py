@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from privgate.cli.serve import serve
 from privgate.errors import DigestMismatchError, StatementError, UsageError
-from privgate.evidence import Evidence, Precondition
+from privgate.evidence import Evidence, Precondition, RunPart
 from privgate.guard.asked import Asked, compare
 from privgate.training.box import bubblewrap
 
@@ -17,7 +17,7 @@ def report(*, name="credit", version="1", nonce="n1", controls=FINE, outcome="pa
         subject={"name": name, "version": version},
         preconditions=tuple(Precondition(c, outcome, "") for c in controls),
         measurements={},
-        detail={"nonce": nonce},
+        run=RunPart(nonce=nonce),
     )
 
 
