@@ -53,7 +53,7 @@ class InputError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class WorkflowStep:
     """What a step was given.
 
     Parameters
@@ -74,7 +74,7 @@ class Step:
     allow_failure: bool
 
 
-def check_step(environ: Mapping[str, str]) -> Step:
+def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     """Return what ``privgate check`` (or ``promote``) is to be called with.
 
     Raises
@@ -98,10 +98,10 @@ def check_step(environ: Mapping[str, str]) -> Step:
         if alias:
             raise InputError("input attach is false: a version that is promoted carries its report")
         arguments.append("--no-attach")
-    return Step(tuple(arguments), report, policy, _flag(environ, "ALLOW_FAILURE"))
+    return WorkflowStep(tuple(arguments), report, policy, _flag(environ, "ALLOW_FAILURE"))
 
 
-def sign_step(environ: Mapping[str, str]) -> Step:
+def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     """Return what ``privgate sign`` is to be called with; it runs on a host that ran no training code.
 
     Raises
@@ -116,7 +116,7 @@ def sign_step(environ: Mapping[str, str]) -> Step:
     arguments += ["--target", _input(environ, "TARGET", required=True), "--checked-elsewhere"]
     if uri := _input(environ, "TRACKING_URI"):
         arguments += ["--tracking-uri", uri]
-    return Step(tuple(arguments), Path(report), policy, allow_failure=False)
+    return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)
 
 
 def _input(environ: Mapping[str, str], name: str, *, required: bool = False) -> str:
@@ -201,7 +201,9 @@ def _agreed(mode: str, code: int, report: dict[str, Any] | None) -> tuple[str, i
     return outcome, code
 
 
-def _tell(environ: Mapping[str, str], step: Step, report: dict[str, Any] | None, verdict: str, code: int) -> None:
+def _tell(
+    environ: Mapping[str, str], step: WorkflowStep, report: dict[str, Any] | None, verdict: str, code: int
+) -> None:
     envelope = step.report_dir / "verdict.dsse.json"
     _outputs(
         environ,
@@ -266,7 +268,7 @@ def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _summary(step: Step, report: dict[str, Any] | None, verdict: str, code: int) -> str:
+def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, code: int) -> str:
     """Return the page of the run, cut at a line if it is too long."""
     page = step.report_dir / "summary.md"
     if report is None or verdict == "error" or not page.is_file():

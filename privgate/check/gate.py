@@ -35,7 +35,7 @@ from privgate.run.changed import MORE
 from privgate.run.needs import Need
 from privgate.run.preconditions import preconditions as data_preconditions
 from privgate.run.recipe_controls import trainings
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation
 from privgate.training.fleet import Fleet
@@ -51,7 +51,7 @@ def evaluate(
     subject: Subject,
     *,
     fleet: Fleet | None = None,
-    limits: Limits | None = None,
+    limits: Budget | None = None,
     observe: bool = False,
     nonce: str = "",
     announce: Callable[[str], None] | None = None,
@@ -66,7 +66,7 @@ def evaluate(
         ``Subject.load("models:/name/version")`` or ``Subject.local(recipe, data)``.
     fleet : Fleet, optional
         Where retraining runs and is remembered; worker processes on this machine if absent.
-    limits : Limits, optional
+    limits : Budget, optional
         What the run may cost.
     observe : bool
         The operator's setting: the verdict is recorded, nothing is approved by it.
@@ -81,49 +81,49 @@ def evaluate(
         A failed policy is a verdict, never an exception.
     """
     with contextlib.ExitStack() as own:
-        bench = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
-        bench.nonce = nonce
-        evidence = collect(bench, policy, announce or (lambda _: None))
+        run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
+        run.nonce = nonce
+        evidence = collect(run, policy, announce or (lambda _: None))
     return judged(policy, evidence, observe=observe)
 
 
-def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Evidence:
+def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
-    if bench.fleet.isolation == isolation.NONE:
-        why = isolation.why(bench.fleet.isolate, cluster=bench.fleet.cluster is not None)
+    if run.fleet.isolation == isolation.NONE:
+        why = isolation.why(run.fleet.isolate, cluster=run.fleet.cluster is not None)
         tell(f"isolation none: training code runs as you and can read what you can ({why})")
-    for why in bench.cannot_conclude:
+    for why in run.cannot_conclude:
         tell(why)
-    checked = check_preconditions(bench, policy)
+    checked = check_preconditions(run, policy)
     stopped = [p for p in checked if p.name in STOPPERS and stops(p)]
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     planned = None
     if not stopped:
-        planned, said = planning.make(bench)
+        planned, said = planning.make(run)
         for sentence in said:
             tell(sentence)
-    measurements = {request: _measure(bench, request, stopped) for request in requests}
-    attacks = told.part(bench, against_pdtp(bench))
-    records = dict(bench.once(leave_one_out.table)) if bench.made(leave_one_out.table) else {}
-    steps, about_influence = remedies.steps(bench), influence.part(bench)
-    about_claims = _claims(bench, () if attacks is None else attacks.attacks)
-    checked += controls.remembered(bench)  # last: everything that trains has trained
+    measurements = {request: _measure(run, request, stopped) for request in requests}
+    attacks = told.part(run, against_pdtp(run))
+    records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
+    steps, about_influence = remedies.steps(run), influence.part(run)
+    about_claims = _claims(run, () if attacks is None else attacks.attacks)
+    checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
-        subject=identity(bench.subject),
-        preconditions=(*checked, *bench.preconditions, *leave_one_out.ranked_only(bench)),
+        subject=identity(run.subject),
+        preconditions=(*checked, *run.preconditions, *leave_one_out.ranked_only(run)),
         measurements=measurements,
         records=records,
         run=RunPart(
-            mode=modes.told(bench),
-            cannot_conclude=bench.cannot_conclude,
+            mode=modes.told(run),
+            cannot_conclude=run.cannot_conclude,
             plan=planned,
-            single_median=bench.single_median,
-            seeds=_seeds(bench),
+            single_median=run.single_median,
+            seeds=_seeds(run),
             next_steps=steps,
-            trace=trace(bench),
-            isolation=bench.fleet.isolation,
-            remembered=bench.fleet.freshness.told(signable=bench.fleet.signable),
-            nonce=bench.nonce,
+            trace=trace(run),
+            isolation=run.fleet.isolation,
+            remembered=run.fleet.freshness.told(signable=run.fleet.signable),
+            nonce=run.nonce,
         ),
         influence=about_influence,
         membership=attacks,
@@ -131,27 +131,27 @@ def collect(bench: Bench, policy: Policy, tell: Callable[[str], None]) -> Eviden
     )
 
 
-def _seeds(bench: Bench) -> SeedControl | None:
+def _seeds(run: Run) -> SeedControl | None:
     """Return what the controls say of seeds, and how many were used in the end."""
-    found = bench.seed_control
-    return found.model_copy(update={"paired": len(bench.seeds)}) if found is not None and found.dependent else found
+    found = run.seed_control
+    return found.model_copy(update={"paired": len(run.seeds)}) if found is not None and found.dependent else found
 
 
-def against_pdtp(bench: Bench) -> AgainstPdtp | None:
+def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured and everybody closely."""
-    if bench.once(modes.used) != "all" or not bench.made(boards.run) or not bench.made(leave_one_out.table):
+    if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(leave_one_out.table):
         return None
     from privgate.membership import rotation
 
-    return rotation.against_pdtp(bench.once(boards.run), bench.once(leave_one_out.table))
+    return rotation.against_pdtp(run.once(boards.run), run.once(leave_one_out.table))
 
 
-def _claims(bench: Bench, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
-    if bench.subject.recipe.payload["dp"] is None:
+def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
+    if run.subject.recipe.payload["dp"] is None:
         return None
     from privgate.privacy_claims import measure
 
-    return measure.part(bench, attacks)
+    return measure.part(run, attacks)
 
 
 def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
@@ -171,37 +171,37 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
     return replace(verdict, detail=detail)
 
 
-def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits | None) -> Bench:
-    """Return a bench that knows what the policy asks for and what it can never conclude for this model."""
+def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | None) -> Run:
+    """Return a run that knows what the policy asks for and what it can never conclude for this model."""
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
     if why := policy.powerless(policy.facts(len(subject.data.units))):
         raise UsageError(why)
     thresholds = unit_limits(policy)
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
-    bench = Bench(subject, fleet, limits or Limits(), thresholds=thresholds, asked=asked, suites=policy.suites)
-    bench.refuting = refuting(policy)
+    run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
+    run.refuting = refuting(policy)
     known = facts(subject)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
-    refused = ((rule.name, modes.refusal(bench, rule.request(), rule.about.needs)) for rule in policy.rules)
+    refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
     never += [f"{name}: {why}" for name, why in refused if why]
-    bench.cannot_conclude = (*modes.never(bench), *never)
-    return bench
+    run.cannot_conclude = (*modes.never(run), *never)
+    return run
 
 
-def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Limits) -> list[str]:
+def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
     """Return what a check would cost and what it can never conclude, in sentences.
 
     Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
     """
-    bench = prepare(policy, subject, fleet=fleet, limits=limits)
-    seeds = controls.choose_seeds(bench)
-    _, said = planning.make(bench)
+    run = prepare(policy, subject, fleet=fleet, limits=limits)
+    seeds = controls.choose_seeds(run)
+    _, said = planning.make(run)
     before = (
         f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
         f"to {MORE} more where single records seem ignored"
     )
-    return [*bench.cannot_conclude, seeds.note, before, *said]
+    return [*run.cannot_conclude, seeds.note, before, *said]
 
 
 def named(policy: Policy) -> dict[str, Any]:
@@ -249,17 +249,17 @@ def facts(subject: Subject) -> dict[str, Any]:
     }
 
 
-def check_preconditions(bench: Bench, policy: Policy) -> list[Precondition]:
+def check_preconditions(run: Run, policy: Policy) -> list[Precondition]:
     """Return data checks, then the controls: cheap ones first, training last, and no training after a failure."""
-    subject = bench.subject
+    subject = run.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
     found += policy.check_data(subject.data)
     found += controls.static(subject)
     if not any(p.outcome == "failed" for p in found):
-        found += serving.preconditions(subject, bench.fleet)
+        found += serving.preconditions(subject, run.fleet)
     if not any(stops(p) for p in found):
-        found += controls.trained(bench)
+        found += controls.trained(run)
     return found
 
 
@@ -269,9 +269,9 @@ def stops(precondition: Precondition) -> bool:
     return precondition.outcome == "failed" or doubted
 
 
-def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Measurement:
+def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measurement:
     """Return the measurement; one that could not be taken says why and never passes."""
-    if Need.CLAIM in METRICS[request.metric].needs and bench.subject.recipe.payload["dp"] is None:
+    if Need.CLAIM in METRICS[request.metric].needs and run.subject.recipe.payload["dp"] is None:
         problem = (
             "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
             "without this rule"
@@ -281,7 +281,7 @@ def _measure(bench: Bench, request: Request, stopped: list[Precondition]) -> Mea
         why = f"not measured, because {stopped[0].message}"
         return Measurement(request, problem=why, stopped_by=stopped[0].name)
     try:
-        return questions.measure(bench, request)
+        return questions.measure(run, request)
     except MeasurementError as exc:
         return Measurement(request, problem=str(exc))
 
@@ -305,7 +305,7 @@ def identity(subject: Subject) -> Mapping[str, Any]:
     }
 
 
-def trace(bench: Bench) -> RunTrace:
+def trace(run: Run) -> RunTrace:
     """Return what a reader needs to run this again."""
     import numpy as np
     import sklearn
@@ -319,7 +319,7 @@ def trace(bench: Bench) -> RunTrace:
         },
         system=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         command=" ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
-        seeds=bench.seeds,
-        training_calls=bench.fleet.calls,
-        digests=dict(bench.subject.digests),
+        seeds=run.seeds,
+        training_calls=run.fleet.calls,
+        digests=dict(run.subject.digests),
     )

@@ -7,17 +7,17 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
 from privgate.influence import modes
 from privgate.policy.rules import METRICS, Metric
-from privgate.run.run import Bench
+from privgate.run.run import Run
 
 
-def measuring(metric: Metric) -> Callable[[Bench, Request], Measurement]:
+def measuring(metric: Metric) -> Callable[[Run, Request], Measurement]:
     """Return the function that measures a metric."""
     module, _, function = metric.measured_by.partition(":")
-    found: Callable[[Bench, Request], Measurement] = getattr(import_module(f"privgate.{module}"), function)
+    found: Callable[[Run, Request], Measurement] = getattr(import_module(f"privgate.{module}"), function)
     return found
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def measure(run: Run, request: Request) -> Measurement:
     """Return what ``request`` asks for.
 
     Raises
@@ -28,6 +28,6 @@ def measure(bench: Bench, request: Request) -> Measurement:
     if request.metric not in METRICS:
         raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(METRICS)}")
     metric = METRICS[request.metric]
-    if why := modes.refusal(bench, request, metric.needs):
+    if why := modes.refusal(run, request, metric.needs):
         raise MeasurementError(why)
-    return measuring(metric)(bench, request)
+    return measuring(metric)(run, request)

@@ -11,7 +11,7 @@ from privgate.evidence import NextStep
 from privgate.families import bound as bounds
 from privgate.influence import leave_one_out, modes
 from privgate.run.needs import Need
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import plan
@@ -21,25 +21,25 @@ from privgate.training.fit import Fit
 FACTORS = (2.0, 3.0, 5.0, 10.0, 20.0)
 
 
-def steps(bench: Bench) -> tuple[NextStep, ...]:
+def steps(run: Run) -> tuple[NextStep, ...]:
     """Return steps for the leave-one-out rules of a policy, cheapest first; empty where nothing is over a limit.
 
     Nothing is promised: an effect is what was computed for exactly this recipe and data.
     """
-    if not bench.made(leave_one_out.table) or not bench.thresholds:
+    if not run.made(leave_one_out.table) or not run.thresholds:
         return ()
-    limit = min(bench.thresholds)
-    records = bench.once(leave_one_out.table)
-    over = int((np.asarray(records["dtp_lower" if Need.EVERY_QUERY in bench.asked else "pdtp_low"]) > limit).sum())
-    found = [_smooth_more(bench, limit), _remove(bench, over), _measure_all(bench)]
+    limit = min(run.thresholds)
+    records = run.once(leave_one_out.table)
+    over = int((np.asarray(records["dtp_lower" if Need.EVERY_QUERY in run.asked else "pdtp_low"]) > limit).sum())
+    found = [_smooth_more(run, limit), _remove(run, over), _measure_all(run)]
     return tuple(step for step in found if step is not None)
 
 
-def _remove(bench: Bench, over: int) -> NextStep | None:
+def _remove(run: Run, over: int) -> NextStep | None:
     if not over:
         return None
-    engine, n = first_engine(bench), len(bench.once(leave_one_out.table)["unit"])
-    each = engine.cost(bench.subject, np.arange(n, dtype=np.int64), bench.seeds)
+    engine, n = first_engine(run), len(run.once(leave_one_out.table)["unit"])
+    each = engine.cost(run.subject, np.arange(n, dtype=np.int64), run.seeds)
     cost = f"about {max(each.cpu_seconds, 0.1):.1f} s a removal" if not each.fits else f"{each.fits} retrains a removal"
     return NextStep(
         action="remove the riskiest people from the training data (`privgate remove-risky`) and train again",
@@ -49,15 +49,15 @@ def _remove(bench: Bench, over: int) -> NextStep | None:
     )
 
 
-def _measure_all(bench: Bench) -> NextStep | None:
-    coverage = leave_one_out.coverage(bench)
+def _measure_all(run: Run) -> NextStep | None:
+    coverage = leave_one_out.coverage(run)
     missing = coverage.n_units - coverage.n_measured
     if missing <= 0:
         return None
-    everybody = np.arange(bench.n_units, dtype=np.int64)
-    how = "--mode all" if bench.once(modes.used) == "screen" else "no --budget and no --max-retrains"
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    how = "--mode all" if run.once(modes.used) == "screen" else "no --budget and no --max-retrains"
     try:
-        estimate = plan.estimate(bench.subject, plan.leave_out_fits(bench.subject, everybody, bench.seeds), bench.fleet)
+        estimate = plan.estimate(run.subject, plan.leave_out_fits(run.subject, everybody, run.seeds), run.fleet)
         cost = estimate.sentence
     except MeasurementError as exc:
         cost = f"unknown: {exc}"
@@ -68,16 +68,16 @@ def _measure_all(bench: Bench) -> NextStep | None:
     )
 
 
-def _smooth_more(bench: Bench, limit: float) -> NextStep | None:
+def _smooth_more(run: Run, limit: float) -> NextStep | None:
     """Try more smoothing, where a theorem gives DTP without training: naive Bayes from counts."""
-    subject = bench.subject
+    subject = run.subject
     estimator = subject.recipe.library_estimator
     present = getattr(estimator, "alpha", None)
-    highest = float(np.max(bench.once(leave_one_out.table)["dtp_upper"]))
-    if Need.EVERY_QUERY not in bench.asked or not isinstance(present, float | int) or highest <= limit:
+    highest = float(np.max(run.once(leave_one_out.table)["dtp_upper"]))
+    if Need.EVERY_QUERY not in run.asked or not isinstance(present, float | int) or highest <= limit:
         return None
-    units = np.arange(bench.n_units, dtype=np.int64)
-    worst = np.sort(np.argsort(-np.asarray(bench.once(leave_one_out.table)["dtp_upper"]), kind="stable")[:100]).astype(
+    units = np.arange(run.n_units, dtype=np.int64)
+    worst = np.sort(np.argsort(-np.asarray(run.once(leave_one_out.table)["dtp_upper"]), kind="stable")[:100]).astype(
         np.int64
     )
     for factor in FACTORS:
@@ -93,7 +93,7 @@ def _smooth_more(bench: Bench, limit: float) -> NextStep | None:
             return NextStep(
                 action=f"smooth more: alpha {present:g} becomes {present * factor:g}",
                 effect=f"the largest influence on any answer falls from {highest:.3g} to {largest:.3g} nats"
-                + _accuracy(bench, other),
+                + _accuracy(run, other),
                 cost="one training",
             )
     return None
@@ -105,16 +105,16 @@ def with_parameter(subject: Subject, **parameters: Any) -> Subject:
     return replace(Subject.local(recipe, subject.data), release=subject.release)
 
 
-def _accuracy(bench: Bench, other: Subject) -> str:
+def _accuracy(run: Run, other: Subject) -> str:
     """Return what the change costs in accuracy on people outside the data; empty without candidates."""
-    data = bench.subject.data
+    data = run.subject.data
     if data.candidates is None:
         return ""
     rows = np.arange(data.n, data.n + len(data.candidates[1]), dtype=np.int64)
-    fit = Fit(bench.subject.recipe.payload["seed"], rows, left_out=np.zeros(0, dtype=np.int64))
-    now, then = (bench.fleet.fits(s, [fit], label="trying a remedy")[0] for s in (bench.subject, other))
+    fit = Fit(run.subject.recipe.payload["seed"], rows, left_out=np.zeros(0, dtype=np.int64))
+    now, then = (run.fleet.fits(s, [fit], label="trying a remedy")[0] for s in (run.subject, other))
     if now.problem or then.problem:
         return ""
     truth = np.asarray(data.candidates[1])
-    right = [float((bench.subject.classes[a.log_p.argmax(axis=1)] == truth).mean()) for a in (now, then)]
+    right = [float((run.subject.classes[a.log_p.argmax(axis=1)] == truth).mean()) for a in (now, then)]
     return f"; accuracy on candidates {right[0]:.3f} becomes {right[1]:.3f}"

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from privgate.cli import console, options
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 from privgate.verdict import Verdict
 
 #: a tree breaks ties by its seed, so every person is left out under several seeds: 50 people are enough to see it fail
-BUDGET = Limits(max_retrains=800)
+BUDGET = Budget(max_retrains=800)
 
 
 def announce(text: str) -> None:

@@ -38,7 +38,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
     from privgate.privacy_claims import measure_audit as audits
-    from privgate.run.run import Bench
+    from privgate.run.run import Run
     from privgate.subject.claim import Claim
     from privgate.subject.data import TrainingData
     from privgate.subject.recipe import Recipe
@@ -47,10 +47,10 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
     claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
     recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
-    effort = audits.Effort(o["tuning"], o["runs"], o["canaries"])
+    effort = audits.AuditEffort(o["tuning"], o["runs"], o["canaries"])
     with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
-        bench = Bench(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
-        found = audits.run(bench, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+        run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
+        found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
     broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
     answer = {
         "epsilon_at_least": found.epsilon,

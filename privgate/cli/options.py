@@ -12,7 +12,7 @@ import click
 
 from privgate.errors import UsageError
 from privgate.policy import Policy
-from privgate.run.run import Limits, Mode, Precision
+from privgate.run.run import Budget, Mode, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
@@ -30,13 +30,13 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @dataclass(frozen=True)
-class Run:
+class CheckInputs:
     """What one check works with."""
 
     policy: Policy
     subject: Subject
     fleet: Fleet
-    limits: Limits
+    limits: Budget
 
 
 def subject(command: F) -> F:
@@ -109,13 +109,13 @@ def run(command: F) -> F:
     return command
 
 
-def build(uri: str, settings: dict[str, Any]) -> Run:
+def build(uri: str, settings: dict[str, Any]) -> CheckInputs:
     """Return policy, subject and fleet; the policy first, so that an unusable one costs nothing."""
     from privgate import registry
     from privgate.cli import console
 
     chosen = Policy.load(settings["policy_name"])
-    limits = Limits(
+    limits = Budget(
         max_retrains=settings["max_retrains"],
         budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
         shadow_models=settings["shadow_models"],
@@ -136,7 +136,7 @@ def build(uri: str, settings: dict[str, Any]) -> Run:
         if settings["quiet"]
         else lambda done, total, left: console.progress(done, total, left, fleet.activity),
     )
-    return Run(chosen, registry.load_subject(uri, tracking_uri=settings["tracking_uri"]), fleet, limits)
+    return CheckInputs(chosen, registry.load_subject(uri, tracking_uri=settings["tracking_uri"]), fleet, limits)
 
 
 def duration(text: str) -> float:
@@ -166,7 +166,7 @@ def hash_key(file: str | None) -> bytes:
     return path.read_bytes()
 
 
-def print_plan(run: Run) -> int:
+def print_plan(run: CheckInputs) -> int:
     """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
     from privgate.check import gate
     from privgate.cli import console

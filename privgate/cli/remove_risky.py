@@ -14,7 +14,7 @@ from privgate.cli import options as shared
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from privgate.influence.remove_risky import Removal
+    from privgate.influence.remove_risky import RiskyRemoval
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -88,7 +88,7 @@ def remove_risky(
     return 0 if kept else 1
 
 
-def _write(out: Path, found: "Removal", names: NDArray[Any], limit: float) -> None:
+def _write(out: Path, found: "RiskyRemoval", names: NDArray[Any], limit: float) -> None:
     from privgate.influence import remove_risky
 
     out.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def serve(
     from privgate.serve.app import Loop, application
     from privgate.serve.checking import signer_for
     from privgate.serve.lease import Lease
-    from privgate.serve.reconciler import Reconciler, Settings
+    from privgate.serve.reconciler import Reconciler, ServeSettings
     from privgate.serve.sweeper import Swept, sweep
     from privgate.serve.webhook import Deliveries
 
@@ -95,7 +95,7 @@ def serve(
     signer = None if sign_command is None else signer_for(sign_command)
     reconciler = Reconciler(
         client,
-        Settings(config, named, work.resolve(), options, signer, candidate_target),
+        ServeSettings(config, named, work.resolve(), options, signer, candidate_target),
         lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
     )
     swept = Swept()

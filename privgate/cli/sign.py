@@ -58,7 +58,7 @@ def sign(
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
     from privgate.guard import signing
-    from privgate.guard.asked import Asked
+    from privgate.guard.asked import SigningRequest
     from privgate.guard.config import Guard
     from privgate.guard.trust import signer_from
     from privgate.policy import Policy
@@ -84,7 +84,7 @@ def sign(
             targets=[_target(t) for t in targets],
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
-            asked=Asked(asked_uri, nonce),
+            asked=SigningRequest(asked_uri, nonce),
         )
     place = to_dir or out_dir
     if place is not None:

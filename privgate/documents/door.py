@@ -48,7 +48,7 @@ class DocumentError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DocumentLimits:
     """What a document may be at most; within them, reading takes less than a second and 100 MB.
 
     Parameters
@@ -67,9 +67,9 @@ class Limits:
 
 
 #: what people and signers write: policies, guards, trust stores, statements, MLmodel files
-SMALL = Limits()
+SMALL = DocumentLimits()
 #: what programs write: reports, recipes, suites, indices of data
-LARGE = Limits(8 << 20, 200_000, 64)
+LARGE = DocumentLimits(8 << 20, 200_000, 64)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -92,7 +92,7 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def content(path: Path, limits: Limits = SMALL) -> bytes:
+def content(path: Path, limits: DocumentLimits = SMALL) -> bytes:
     """Return the bytes of a regular file.
 
     Raises
@@ -109,7 +109,7 @@ def content(path: Path, limits: Limits = SMALL) -> bytes:
     return found
 
 
-def too_large(limits: Limits) -> DocumentError:
+def too_large(limits: DocumentLimits) -> DocumentError:
     """Return the error of a document that is longer than its limit."""
     size = f"{limits.size >> 20} MiB" if limits.size >= 1 << 20 else f"{limits.size >> 10} KiB"
     return DocumentError(f"the file is larger than {size}")

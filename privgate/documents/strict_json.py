@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from privgate.documents.door import SMALL, DocumentError, Limits, content, too_large
+from privgate.documents.door import SMALL, DocumentError, DocumentLimits, content, too_large
 
 _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -16,7 +16,7 @@ for _opening, _closing in ("[]", "{}"):
 _LARGEST = 1 << 63
 
 
-def read(path: Path, limits: Limits = SMALL) -> Any:
+def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
     """Return what a JSON file says.
 
     Raises
@@ -29,14 +29,14 @@ def read(path: Path, limits: Limits = SMALL) -> Any:
     return loads(content(path, limits), limits)
 
 
-def loads(text: str | bytes, limits: Limits = SMALL) -> Any:
+def loads(text: str | bytes, limits: DocumentLimits = SMALL) -> Any:
     """Return the value that JSON writes.
 
     Parameters
     ----------
     text : str or bytes
         Of UTF-8.
-    limits : Limits
+    limits : DocumentLimits
         What it may be at most.
 
     Raises
@@ -68,7 +68,7 @@ def loads(text: str | bytes, limits: Limits = SMALL) -> Any:
     return value
 
 
-def _bounded(raw: bytes, limits: Limits) -> None:
+def _bounded(raw: bytes, limits: DocumentLimits) -> None:
     """Refuse more values or deeper nesting than allowed, before anything is built of them."""
     # a text has two quotes that are not escaped, at least one by this count; counted first, for room and time
     if raw.count(b'"') - raw.count(b'\\"') > 2 * limits.values:

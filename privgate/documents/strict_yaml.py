@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from privgate.documents.door import SMALL, DocumentError, Limits, content, too_large
+from privgate.documents.door import SMALL, DocumentError, DocumentLimits, content, too_large
 
 Key = str | int
 Place = tuple[Key, ...]
@@ -28,7 +28,7 @@ _LARGEST = 1 << 63
 _LONGEST_NUMBER = 100  # characters
 
 
-def parse(text: str, limits: Limits = SMALL) -> tuple[Any, dict[Place, int]]:
+def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, int]]:
     """Return the value that a YAML text writes, and the line of every key and list item.
 
     Raises
@@ -44,7 +44,7 @@ def parse(text: str, limits: Limits = SMALL) -> tuple[Any, dict[Place, int]]:
     return value, marks
 
 
-def read(path: Path, limits: Limits = SMALL) -> Any:
+def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
     """Return the value that a YAML file writes.
 
     Raises
@@ -60,7 +60,7 @@ def read(path: Path, limits: Limits = SMALL) -> Any:
         raise DocumentError("is not UTF-8 text") from exc
 
 
-def as_mlflow_reads(text: str, limits: Limits = SMALL) -> Any:
+def as_mlflow_reads(text: str, limits: DocumentLimits = SMALL) -> Any:
     """Return what MLflow's own reader, of YAML 1.1, makes of a text, if every reader makes the same of its structure.
 
     Raises
@@ -78,14 +78,14 @@ def as_mlflow_reads(text: str, limits: Limits = SMALL) -> Any:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}") from exc
 
 
-def parse_structure(text: str, limits: Limits = SMALL) -> None:
+def parse_structure(text: str, limits: DocumentLimits = SMALL) -> None:
     """Refuse what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit."""
     if len(text) > limits.size:
         raise too_large(limits)
     _Builder(_events(text, limits), {}, lenient=limits).document()
 
 
-def _events(text: str, limits: Limits) -> Iterator[Any]:
+def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:
     """Give the parser's events, counted; libyaml's parser, or the slower one of Python where that is not built."""
     import yaml
 
@@ -121,7 +121,9 @@ class _Builder:
     Where it is ``lenient``, aliases count for all that they stand for, and numbers are left alone.
     """
 
-    def __init__(self, events: Iterator[Any], marks: dict[Place, int], *, lenient: Limits | None = None) -> None:
+    def __init__(
+        self, events: Iterator[Any], marks: dict[Place, int], *, lenient: DocumentLimits | None = None
+    ) -> None:
         self.events = events
         self.marks = marks
         self.lenient = lenient

@@ -6,12 +6,12 @@ from privgate.families.logistic.linear_softmax import LinearSoftmax, Lipschitz, 
 from privgate.families.naive_bayes.bernoulli import BernoulliCertificate
 from privgate.families.naive_bayes.categorical import CategoricalCertificate
 from privgate.families.naive_bayes.complement import ComplementCertificate
-from privgate.families.naive_bayes.contingency_table import ContingencyTable
+from privgate.families.naive_bayes.contingency_table import ContingencyTableCertificate
 from privgate.families.naive_bayes.gaussian_certificate import GaussianNB
 from privgate.families.naive_bayes.multinomial import MultinomialCertificate
-from privgate.families.neighbours.k_nearest import SmoothedNeighbors
+from privgate.families.neighbours.k_nearest import SmoothedNeighborsCertificate
 from privgate.families.sharded import ShardedMembers
-from privgate.families.trees.random_trees import RandomTrees
+from privgate.families.trees.random_trees import RandomTreesCertificate
 
 ALL: dict[str, Certificate] = {
     c.name: c
@@ -21,9 +21,9 @@ ALL: dict[str, Certificate] = {
         MultinomialCertificate(),
         ComplementCertificate(),
         GaussianNB(),
-        ContingencyTable(),
-        SmoothedNeighbors(),
-        RandomTrees(),
+        ContingencyTableCertificate(),
+        SmoothedNeighborsCertificate(),
+        RandomTreesCertificate(),
         ShardedMembers(),
         LinearSoftmax(),
         Newton(),

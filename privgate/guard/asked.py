@@ -13,7 +13,7 @@ _FINE = {"passed", "warned"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class SigningRequest:
     """What is to be signed.
 
     Parameters

@@ -24,7 +24,7 @@ _CLOCKS = timedelta(minutes=2)
 
 
 @dataclass(frozen=True)
-class Answer:
+class DoctorAnswer:
     """One question's answer.
 
     Parameters
@@ -39,7 +39,7 @@ class Answer:
     text: str
 
 
-def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Answer]:
+def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[DoctorAnswer]:
     """Give one answer after the other; a question that cannot be answered is ``wrong``.
 
     Parameters
@@ -50,7 +50,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Answer
         The server; the environment's if absent.
     """
     client = connect(tracking_uri)
-    questions: tuple[tuple[str, Callable[[], Iterator[Answer]]], ...] = (
+    questions: tuple[tuple[str, Callable[[], Iterator[DoctorAnswer]]], ...] = (
         ("is the server guarded", lambda: _probe(client)),
         ("do the clocks agree", lambda: _clocks(str(client.tracking_uri))),
         ("do the keys count", lambda: _keys(guard)),
@@ -62,10 +62,10 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Answer
         try:
             yield from ask()
         except PrivgateError as exc:
-            yield Answer("wrong", f"{question}: {exc}")
+            yield DoctorAnswer("wrong", f"{question}: {exc}")
 
 
-def _probe(client: Any) -> Iterator[Answer]:
+def _probe(client: Any) -> Iterator[DoctorAnswer]:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -73,60 +73,62 @@ def _probe(client: Any) -> Iterator[Answer]:
         client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001  the only door
     except MlflowException as exc:
         if "privgate: probe: gate active" in str(exc):
-            yield Answer("fine", "the registry is guarded: it answered the probe")
+            yield DoctorAnswer("fine", "the registry is guarded: it answered the probe")
             return
         with answering("probing the registry"):
             client.search_registered_models(max_results=1)
-    yield Answer(
+    yield DoctorAnswer(
         "wrong", "the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>"
     )
 
 
-def _clocks(address: str) -> Iterator[Answer]:
+def _clocks(address: str) -> Iterator[DoctorAnswer]:
     if not address.startswith(("http://", "https://")):
         return
     try:
         with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
             stated = answer.headers.get("Date", "")
     except (urllib.error.URLError, OSError) as exc:
-        yield Answer("look", f"the server's clock could not be read: {exc}")
+        yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
         return
     apart = abs(parsedate_to_datetime(stated) - statement.now()) if stated else None
     if apart is None:
-        yield Answer("look", "the server does not tell its time")
+        yield DoctorAnswer("look", "the server does not tell its time")
     elif apart > _CLOCKS:
-        yield Answer(
+        yield DoctorAnswer(
             "wrong", f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
         )
     else:
-        yield Answer("fine", "the clocks agree")
+        yield DoctorAnswer("fine", "the clocks agree")
 
 
-def _keys(guard: Guard) -> Iterator[Answer]:
+def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
     now = statement.now()
     for key in guard.trust.keys:
         if key.revoked:
             continue
         end = statement.when(key.not_after)
         if end < now:
-            yield Answer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
+            yield DoctorAnswer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
         elif end < now + _SOON:
-            yield Answer("look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate")
+            yield DoctorAnswer(
+                "look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate"
+            )
         else:
-            yield Answer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
+            yield DoctorAnswer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
     counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
     if not counting:
-        yield Answer("wrong", "no key may sign verdicts now; nothing can be released")
+        yield DoctorAnswer("wrong", "no key may sign verdicts now; nothing can be released")
 
 
-def _audit_log(guard: Guard) -> Iterator[Answer]:
+def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
     log = guard.audit_log
     if log is None:
-        yield Answer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
+        yield DoctorAnswer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
     elif not log.path.exists():
-        yield Answer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
+        yield DoctorAnswer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
     else:
-        yield Answer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
+        yield DoctorAnswer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
@@ -204,7 +206,7 @@ def _pages(search: Callable[..., Any]) -> Iterator[Any]:
             return
 
 
-def _released(client: Any, guard: Guard) -> Iterator[Answer]:
+def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
     seen = False
     for uri, target in dict.fromkeys(released(client, guard)):
@@ -213,31 +215,35 @@ def _released(client: Any, guard: Guard) -> Iterator[Answer]:
         try:
             found = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
         except PrivgateError as exc:
-            yield Answer("wrong", f"{where} is released but does not verify: {exc}")
+            yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}")
             continue
         yield _lasting(where, found.claims.expires)
     if not seen:
-        yield Answer("fine", "nothing is released")
+        yield DoctorAnswer("fine", "nothing is released")
 
 
-def _lasting(where: str, expires: datetime) -> Answer:
+def _lasting(where: str, expires: datetime) -> DoctorAnswer:
     if expires < statement.now() + _SOON:
-        return Answer("look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again")
-    return Answer("fine", f"{where} verifies")
+        return DoctorAnswer(
+            "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
+        )
+    return DoctorAnswer("fine", f"{where} verifies")
 
 
-def _webhooks(client: Any) -> Iterator[Answer]:
+def _webhooks(client: Any) -> Iterator[DoctorAnswer]:
     from mlflow.exceptions import MlflowException
 
     try:
         hooks = list(client.list_webhooks())
     except (MlflowException, AttributeError):
-        yield Answer("look", "webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY")
+        yield DoctorAnswer(
+            "look", "webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"
+        )
         return
     for hook in hooks:
         if str(getattr(hook.status, "value", hook.status)).upper() != "ACTIVE":
-            yield Answer("look", f"webhook {hook.name!r} is not active; it only wakes, it never guards")
+            yield DoctorAnswer("look", f"webhook {hook.name!r} is not active; it only wakes, it never guards")
     if hooks and not os.environ.get("MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"):
-        yield Answer(
+        yield DoctorAnswer(
             "look", "webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them"
         )

@@ -18,7 +18,7 @@ from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import statement
-from privgate.guard.asked import Asked, compare
+from privgate.guard.asked import SigningRequest, compare
 from privgate.guard.config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
@@ -60,7 +60,7 @@ def sign(
     targets: Sequence[tuple[str, str]] = (),
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
-    asked: Asked | None = None,
+    asked: SigningRequest | None = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``.
 
@@ -104,7 +104,7 @@ def sign(
         registry=registry,
         targets=tuple(targets),
         advisory=advisory,
-        asked=asked or Asked(),
+        asked=asked or SigningRequest(),
     )
 
 
@@ -149,7 +149,7 @@ def _sign(
     registry: str,
     targets: tuple[tuple[str, str], ...],
     advisory: bool,
-    asked: Asked | None = None,
+    asked: SigningRequest | None = None,
 ) -> Signed:
     document = _document(content)
     judged, evidence_given = _judged_again(document, policy)

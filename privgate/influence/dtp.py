@@ -11,33 +11,33 @@ from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
 from privgate.influence import aggregate, leave_one_out
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.statistics import paired
 
 Float = NDArray[np.float64]
 
 
-def every_query(bench: Bench, request: Request) -> Measurement:
+def every_query(run: Run, request: Request) -> Measurement:
     """Return DTP of the model, aggregated over units as the rule asks.
 
     ``low`` is a change at a query that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a unit
     whose retraining failed, or no certificate.
     """
-    return _measured(bench, request, ("dtp_lower", "dtp_lower", "dtp_upper"), proven=True)
+    return _measured(run, request, ("dtp_lower", "dtp_lower", "dtp_upper"), proven=True)
 
 
-def direct_queries(bench: Bench, request: Request) -> Measurement:
+def direct_queries(run: Run, request: Request) -> Measurement:
     """Return PDTP of the model, aggregated over units as the rule asks; the interval is the value's error."""
-    return _measured(bench, request, ("pdtp", "pdtp_low", "pdtp_high"), proven=False)
+    return _measured(run, request, ("pdtp", "pdtp_low", "pdtp_high"), proven=False)
 
 
-def _measured(bench: Bench, request: Request, columns: tuple[str, str, str], *, proven: bool) -> Measurement:
+def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, proven: bool) -> Measurement:
     """Return the aggregate of the columns for value, lower and upper limit; ``proven`` where theorems limit it."""
-    records = bench.once(leave_one_out.table)
+    records = run.once(leave_one_out.table)
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
-    found = _aggregated(request, value, low, high, bench.n_units)
+    found = _aggregated(request, value, low, high, run.n_units)
     where = str(records["unit"][found.where]) if found.where >= 0 else ""
     return Measurement(
         request,
@@ -45,24 +45,24 @@ def _measured(bench: Bench, request: Request, columns: tuple[str, str, str], *, 
         found.low,
         found.high,
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
-        kind=_kind(bench, found, proven=proven),
-        confidence=_confidence(found.confidence, 0.95 if bench.random_training else None),
+        kind=_kind(run, found, proven=proven),
+        confidence=_confidence(found.confidence, 0.95 if run.random_training else None),
         n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
-        population=bench.n_units,
+        population=run.n_units,
         where=where,
-        assumptions=tuple(_assumptions(bench, proven=proven)),
+        assumptions=tuple(_assumptions(run, proven=proven)),
         behind=BehindInfluence(
             claim=found.claim,
-            over_limit={str(t): int((low > t).sum()) for t in bench.thresholds},
-            **_seeds(bench),
-            **({"why_no_certificate": _why_none(bench)} if proven else {}),
+            over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
+            **_seeds(run),
+            **({"why_no_certificate": _why_none(run)} if proven else {}),
         ),
     )
 
 
-def _why_none(bench: Bench) -> list[str]:
+def _why_none(run: Run) -> list[str]:
     """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
-    notes = bench.once(leave_one_out.certificate_notes)
+    notes = run.once(leave_one_out.certificate_notes)
     if any(n.applies for n in notes):
         return []
     return bounds.reasons(n.because for n in notes)
@@ -79,9 +79,9 @@ def _aggregated(request: Request, value: Float, low: Float, high: Float, populat
     raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
 
 
-def _paired(bench: Bench) -> int:
+def _paired(run: Run) -> int:
     """Return over how many seeds the figures really are: an engine that answered for one has seen one."""
-    return len(bench.once(leave_one_out.retrained).seeds)
+    return len(run.once(leave_one_out.retrained).seeds)
 
 
 def _confidence(sampled: float | None, trained: float | None) -> float | None:
@@ -90,38 +90,38 @@ def _confidence(sampled: float | None, trained: float | None) -> float | None:
     return round(1 - sum(wrong), 12) if wrong else None
 
 
-def _kind(bench: Bench, found: aggregate.Aggregated, *, proven: bool) -> Kind:
-    if bench.random_training:
+def _kind(run: Run, found: aggregate.Aggregated, *, proven: bool) -> Kind:
+    if run.random_training:
         # a single seed measures the seed, not the person: it neither blocks nor approves
-        return "confidence" if _paired(bench) > 1 else "point"
+        return "confidence" if _paired(run) > 1 else "point"
     if found.confidence is not None:
         return "confidence"
     return "bound" if proven or found.low != found.high else "exact"
 
 
-def _seeds(bench: Bench) -> dict[str, Any]:
+def _seeds(run: Run) -> dict[str, Any]:
     """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
-    if not bench.random_training:
+    if not run.random_training:
         return {}
-    own = bench.once(leave_one_out.registered)
-    seen = {"paired_seeds": _paired(bench), "unseen": paired.unseen(_paired(bench))}
+    own = run.once(leave_one_out.registered)
+    seen = {"paired_seeds": _paired(run), "unseen": paired.unseen(_paired(run))}
     return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
 
 
-def _assumptions(bench: Bench, *, proven: bool) -> list[str]:
-    declared = torch_nets.recipe_of(bench.subject)
+def _assumptions(run: Run, *, proven: bool) -> list[str]:
+    declared = torch_nets.recipe_of(run.subject)
     keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
-    if bench.random_training:
-        said += _over_seeds(_paired(bench))
-    elif bench.seed_control is not None:
-        compared = bench.seed_control.compared
+    if run.random_training:
+        said += _over_seeds(_paired(run))
+    elif run.seed_control is not None:
+        compared = run.seed_control.compared
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
     if not proven:
         said.append("direct queries only: each unit is asked about with its own features")
     else:
-        said += [a for note in bench.once(leave_one_out.certificate_notes) for a in note.assumptions]
+        said += [a for note in run.once(leave_one_out.certificate_notes) for a in note.assumptions]
     return said
 
 

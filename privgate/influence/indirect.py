@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from privgate.evidence import IndirectQueries
 from privgate.influence import queries
-from privgate.run.run import Bench
+from privgate.run.run import Run
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -16,12 +16,12 @@ UNITS = 10
 SEEDS = 20
 
 
-def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
+def raised(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
     """Return ``lower`` raised where a search found a question that tells more, and what the search was.
 
     Parameters
     ----------
-    bench : Bench
+    run : Run
     units : int64 array of shape (U,)
         Positions in ``subject.data.units``.
     pdtp, lower, upper : float64 arrays of shape (U,)
@@ -32,14 +32,14 @@ def raised(bench: Bench, units: Index, pdtp: Float, lower: Float, upper: Float) 
     The search ranks open units by PDTP and takes ``UNITS`` of them. What it does not find proves nothing, so it never
     lowers a bound; ``upper`` alone approves.
     """
-    limit = max(bench.thresholds, default=1.0)
+    limit = max(run.thresholds, default=1.0)
     open_ = (lower <= limit) & (upper > limit) & np.isfinite(lower)
     chosen = np.flatnonzero(open_)
     chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:
         return lower, IndirectQueries(open_units=int(open_.sum()), searched=0)
     found = queries.search(
-        bench.subject, units[chosen], bench.fleet, bench.generator("indirect queries"), seeds=bench.seeds[:SEEDS]
+        run.subject, units[chosen], run.fleet, run.generator("indirect queries"), seeds=run.seeds[:SEEDS]
     )
     better = found.lower > lower[chosen]
     out = lower.copy()

@@ -25,7 +25,7 @@ from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
 from privgate.influence import indirect, modes, on_edges
 from privgate.run.needs import Need
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.statistics import leakage, paired
 from privgate.subject import released
 from privgate.subject.release import Release
@@ -35,94 +35,94 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-def selection(bench: Bench) -> plan.Selection:
+def selection(run: Run) -> plan.Selection:
     """Return the units to measure: all, or a random sample fixed before anything is looked at.
 
     A closed form costs no retraining, so a budget of retrains does not cut it.
     """
-    limits = bench.limits
-    if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(bench):
-        return plan.Selection(np.arange(bench.n_units, dtype=np.int64), bench.n_units, "")
+    limits = run.limits
+    if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(run):
+        return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
     return plan.select(
-        bench.subject,
-        bench.fleet,
-        bench.seeds,
+        run.subject,
+        run.fleet,
+        run.seeds,
         max_retrains=limits.max_retrains,
         budget_seconds=limits.budget_seconds,
     )
 
 
-def chosen_units(bench: Bench) -> Index:
+def chosen_units(run: Run) -> Index:
     """Return the units of ``selection``."""
-    return bench.once(selection).units
+    return run.once(selection).units
 
 
-def costs_no_fits(bench: Bench) -> bool:
+def costs_no_fits(run: Run) -> bool:
     """Return whether the first engine that answers for the subject calls no training function."""
-    probe = np.arange(min(2, bench.n_units), dtype=np.int64)
-    return families.first(bench.subject)[0].cost(bench.subject, probe, bench.seeds).fits == 0
+    probe = np.arange(min(2, run.n_units), dtype=np.int64)
+    return families.first(run.subject)[0].cost(run.subject, probe, run.seeds).fits == 0
 
 
-def answered(bench: Bench) -> families.Answered:
+def answered(run: Run) -> families.Answered:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
-    theorems = tuple(bounds.applicable(bench.subject)[0])
+    theorems = tuple(bounds.applicable(run.subject)[0])
     witness = Witness(theorems) if theorems else None
-    found = _answered(bench, witness)
-    if worth_more_seeds(bench) and not _decided(bench, found.retrained):
-        bench.seeds, bench.more_seeds = bench.more_seeds, ()
+    found = _answered(run, witness)
+    if worth_more_seeds(run) and not _decided(run, found.retrained):
+        run.seeds, run.more_seeds = run.more_seeds, ()
         witness = Witness(theorems) if theorems else None
-        found = _answered(bench, witness)
+        found = _answered(run, witness)
     if witness is not None:
         if not found.rechecks:  # refits answered everybody, and only about their own records
-            observe(bench.subject, found.retrained, bench.fleet, witness, limits=bench.thresholds or (1.0,))
+            observe(run.subject, found.retrained, run.fleet, witness, limits=run.thresholds or (1.0,))
         failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
         witness.distrusted = failed[0] if failed else ""
-        bench.witness = witness
-    bench.preconditions.extend(found.rechecks)
-    return on_edges.refitted(bench, found)
+        run.witness = witness
+    run.preconditions.extend(found.rechecks)
+    return on_edges.refitted(run, found)
 
 
-def retrained(bench: Bench) -> Retrained:
+def retrained(run: Run) -> Retrained:
     """Return the models of ``answered``."""
-    return bench.once(answered).retrained
+    return run.once(answered).retrained
 
 
-def _answered(bench: Bench, witness: Witness | None) -> families.Answered:
+def _answered(run: Run, witness: Witness | None) -> families.Answered:
     return families.answer(
-        bench.subject,
-        bench.once(chosen_units),
-        bench.seeds,
-        bench.fleet,
-        limits=bench.thresholds or (1.0,),
+        run.subject,
+        run.once(chosen_units),
+        run.seeds,
+        run.fleet,
+        limits=run.thresholds or (1.0,),
         changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
-        mode=bench.once(modes.used),
-        precision=bench.limits.precision,
+        mode=run.once(modes.used),
+        precision=run.limits.precision,
         asker=witness,
     )
 
 
-def worth_more_seeds(bench: Bench) -> bool:
+def worth_more_seeds(run: Run) -> bool:
     """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
-    limits = bench.limits
-    within = limits.max_retrains is None or len(bench.once(chosen_units)) * len(bench.more_seeds) <= limits.max_retrains
-    asked = Need.UPPER_LIMIT in bench.asked  # the upper limit of dtp is a theorem's
-    return bool(bench.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
+    limits = run.limits
+    within = limits.max_retrains is None or len(run.once(chosen_units)) * len(run.more_seeds) <= limits.max_retrains
+    asked = Need.UPPER_LIMIT in run.asked  # the upper limit of dtp is a theorem's
+    return bool(run.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
 
 
-def _decided(bench: Bench, found: Retrained) -> bool:
+def _decided(run: Run, found: Retrained) -> bool:
     """Return whether a limit is surely exceeded already, so that no further seed can change the verdict."""
     if len(found.seeds) == 1:
         return True  # an engine saw that training does not depend on its seed
-    return bool((per_unit(found, bench.subject.release)["pdtp_low"] > bench.refuting).any())
+    return bool((per_unit(found, run.subject.release)["pdtp_low"] > run.refuting).any())
 
 
-def coverage(bench: Bench) -> UnitCoverage:
+def coverage(run: Run) -> UnitCoverage:
     """Return how many of all units were measured, and what a sample or a ranking says about the others."""
-    found = bench.once(retrained)
+    found = run.once(retrained)
     measured = int((found.status != Status.SCREENED).sum())
     ranked = "the others were ranked by shadow models, which shows nothing about them"
-    claim = bench.once(selection).lost or (ranked if measured < len(found.units) else "")
-    return UnitCoverage(n_measured=measured, n_units=bench.n_units, claim=claim)
+    claim = run.once(selection).lost or (ranked if measured < len(found.units) else "")
+    return UnitCoverage(n_measured=measured, n_units=run.n_units, claim=claim)
 
 
 def recheck_row(checked: Precondition) -> RecheckRow:
@@ -137,24 +137,24 @@ def recheck_row(checked: Precondition) -> RecheckRow:
     )
 
 
-def spread(bench: Bench) -> Mapping[str, Float]:
+def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
-    return per_unit(bench.once(retrained), bench.subject.release)
+    return per_unit(run.once(retrained), run.subject.release)
 
 
-def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
+def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
 
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
     the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
     (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
     """
-    found, direct = bench.once(retrained), bench.once(spread)
+    found, direct = run.once(retrained), run.once(spread)
     lost = _without_model(found)
-    lower, upper, _ = bench.once(over_all_queries)
+    lower, upper, _ = run.once(over_all_queries)
     return {
-        "unit": bench.subject.data.unit_names[found.units],
-        "label": unit_labels(bench, found.units),
+        "unit": run.subject.data.unit_names[found.units],
+        "label": unit_labels(run, found.units),
         "pdtp": np.where(lost, np.inf, direct["pdtp"]),
         "dtp_lower": lower,
         "dtp_upper": np.maximum(upper, lower),
@@ -165,22 +165,22 @@ def table(bench: Bench) -> Mapping[str, NDArray[Any]]:
         "status": np.array([str(s) for s in found.status]),
         "pdtp_low": np.where(lost, np.inf, direct["pdtp_low"]),
         "pdtp_high": np.where(lost, np.inf, direct["pdtp_high"]),
-        "pdtp_registered": np.where(lost, np.inf, _of_own_seed(bench, found)),
+        "pdtp_registered": np.where(lost, np.inf, _of_own_seed(run, found)),
     }
 
 
-def over_all_queries(bench: Bench) -> tuple[Float, Float, IndirectQueries | None]:
+def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
-    found, direct, bound = bench.once(retrained), bench.once(spread), bench.once(certified)
-    if not np.isfinite(bound.upper).all() and (still := nothing_moves(bench, found)):
-        bench.preconditions.append(still)
+    found, direct, bound = run.once(retrained), run.once(spread), run.once(certified)
+    if not np.isfinite(bound.upper).all() and (still := nothing_moves(run, found)):
+        run.preconditions.append(still)
     lost = _without_model(found)
     lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
-    upper = np.where(lost | (not bench.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
+    upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
-    if Need.EVERY_QUERY in bench.asked:
-        lower, searched = indirect.raised(bench, found.units, direct["pdtp"], lower, upper)
+    if Need.EVERY_QUERY in run.asked:
+        lower, searched = indirect.raised(run, found.units, direct["pdtp"], lower, upper)
     return lower, upper, searched
 
 
@@ -188,7 +188,7 @@ def _without_model(found: Retrained) -> NDArray[np.bool_]:
     return np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
 
 
-def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
+def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
     """Return the finding that nobody who was left out moved an answer, though training depends on its data; else None.
 
     A store that answers for the very records it knows passes every control that changes labels or features: this is
@@ -199,7 +199,7 @@ def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
     if not live.any():
         return None  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
-    single = bench.single_median or 0.0
+    single = run.single_median or 0.0
     if moved > 1e-3 * single:
         return None
     people = int((~without).sum())
@@ -210,30 +210,30 @@ def nothing_moves(bench: Bench, found: Retrained) -> Precondition | None:
     return Precondition("leave_one_out_moves", "inconclusive", text, {"moved": moved, "single_median": single})
 
 
-def _of_own_seed(bench: Bench, found: Retrained) -> Float:
+def _of_own_seed(run: Run, found: Retrained) -> Float:
     """Return the change under the recipe's own seed alone, shape (U,), nats; NaN for a recipe without one."""
-    if found.seeds[0] is None or found.seeds[0] != bench.subject.recipe.seed:
+    if found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
         return np.full(len(found.units), np.nan)
     one = replace(
         found, seeds=found.seeds[:1], log_with=found.log_with[:1], log_without=found.log_without[:1], changes={}
     )
-    return per_unit(one, bench.subject.release)["pdtp"]
+    return per_unit(one, run.subject.release)["pdtp"]
 
 
-def registered(bench: Bench) -> RegisteredPair | None:
+def registered(run: Run) -> RegisteredPair | None:
     """Return what the registered model's own pair of trainings shows; None where no other seed was used."""
-    found = bench.once(retrained)
-    if len(found.seeds) == 1 or np.isnan(own := _of_own_seed(bench, found)).any():
+    found = run.once(retrained)
+    if len(found.seeds) == 1 or np.isnan(own := _of_own_seed(run, found)).any():
         return None
-    limit = bench.thresholds[0] if bench.thresholds else 1.0
+    limit = run.thresholds[0] if run.thresholds else 1.0
     return RegisteredPair(worst=float(own.max(initial=0.0)), units_above=int((own > limit).sum()))
 
 
-def noise(bench: Bench) -> SeedNoise | None:
+def noise(run: Run) -> SeedNoise | None:
     """Return how much another seed alone changes direct answers, and how many people stand out of that noise."""
-    if len(bench.once(retrained).seeds) == 1:
+    if len(run.once(retrained).seeds) == 1:
         return None
-    direct = bench.once(spread)
+    direct = run.once(spread)
     floor = np.asarray(direct["noise_floor"])
     return SeedNoise(
         floor=float(floor.max(initial=0.0)),
@@ -292,26 +292,26 @@ def limited(change: Float, n_units: int) -> paired.MeanChange:
     return paired.mean_changes(change, n_tests=2 * n_units)
 
 
-def certified(bench: Bench) -> Certified:
+def certified(run: Run) -> Certified:
     """Return the best certificate for each chosen unit, and say which theorems a real model contradicted."""
-    bound, _, _ = bench.once(_bounded)
-    if bench.witness is not None:
-        for name, (text, values) in bench.witness.silenced.items():
-            bench.preconditions.append(
+    bound, _, _ = run.once(_bounded)
+    if run.witness is not None:
+        for name, (text, values) in run.witness.silenced.items():
+            run.preconditions.append(
                 Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
             )
     return bound
 
 
-def _bounded(bench: Bench) -> tuple[Certified, NDArray[Any], Sequence[str]]:
-    limit = bench.thresholds[-1] if bench.thresholds else None
-    found = bench.once(retrained)
-    return bounds.bound(bench.subject, found.units, found, limit=limit, witness=bench.witness)
+def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
+    limit = run.thresholds[-1] if run.thresholds else None
+    found = run.once(retrained)
+    return bounds.bound(run.subject, found.units, found, limit=limit, witness=run.witness)
 
 
-def certificate_notes(bench: Bench) -> tuple[CertificateNote, ...]:
+def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
-    bound, by, because = bench.once(_bounded)
+    bound, by, because = run.once(_bounded)
     notes = []
     for name, certificate in certificates.ALL.items():
         spoke = int((by == name).sum())
@@ -329,9 +329,9 @@ def certificate_notes(bench: Bench) -> tuple[CertificateNote, ...]:
     return tuple(notes)
 
 
-def unit_labels(bench: Bench, units: Index) -> NDArray[Any]:
+def unit_labels(run: Run, units: Index) -> NDArray[Any]:
     """Return each unit's label as text; "mixed" where a person's records differ."""
-    data = bench.subject.data
+    data = run.subject.data
     if data.groups is None:
         return np.asarray(data.y[units]).astype(str)
     return np.array([_common(data.y[data.units[u]]) for u in units])
@@ -341,13 +341,13 @@ def _common(labels: NDArray[Any]) -> str:
     return str(labels[0]) if len(set(labels.tolist())) == 1 else "mixed"
 
 
-def ranked_only(bench: Bench) -> list[Precondition]:
+def ranked_only(run: Run) -> list[Precondition]:
     """Return the finding by which a screened run never approves; none in the other modes."""
-    if bench.once(modes.used) != "screen":
+    if run.once(modes.used) != "screen":
         return []
     text, detail = "screened, not certified: ", dict[str, Any]()
-    if bench.made(retrained):
-        status = bench.once(retrained).status
+    if run.made(retrained):
+        status = run.once(retrained).status
         ranked = int((status == Status.SCREENED).sum())
         detail = {"ranked": ranked, "measured": len(status) - ranked}
         text += f"{ranked} of {len(status)} people were only ranked by shadow models; "

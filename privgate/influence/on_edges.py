@@ -15,7 +15,7 @@ from privgate.evidence import EngineShare
 from privgate.families import refit
 from privgate.families.engine import TOLERANCE
 from privgate.families.retrained import Float, Retrained, Status
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.subject import released
 from privgate.subject.release import Release
 
@@ -42,13 +42,13 @@ def bounds(found: Retrained, release: Release, live: NDArray[np.bool_]) -> relea
     )
 
 
-def refitted(bench: Bench, answered: families.Answered) -> families.Answered:
+def refitted(run: Run, answered: families.Answered) -> families.Answered:
     """Return the same answers with real models for the units whose release hangs on the engine's error.
 
     With a budget of retrains no more are made than it allows, those with the largest change of exact probabilities
     first; the others keep the worst that their error leaves possible.
     """
-    release, found = bench.subject.release, answered.retrained
+    release, found = run.subject.release, answered.retrained
     if release.exact or not len(found.units):
         return answered
     known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
@@ -56,10 +56,10 @@ def refitted(bench: Bench, answered: families.Answered) -> families.Answered:
     shown = bounds(found, release, live)
     touching = np.zeros(len(found.units), dtype=bool)
     np.logical_or.at(touching, found.row_unit[live], shown.touches.any(axis=0))
-    some = _affordable(bench, found, touching)
+    some = _affordable(run, found, touching)
     if not some.any():
         return answered
-    made = families.answer(bench.subject, found.units[some], found.seeds, bench.fleet, engines=(refit.ENGINE,))
+    made = families.answer(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,))
     return replace(
         answered,
         retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),
@@ -67,8 +67,8 @@ def refitted(bench: Bench, answered: families.Answered) -> families.Answered:
     )
 
 
-def _affordable(bench: Bench, found: Retrained, touching: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    most = bench.limits.max_retrains
+def _affordable(run: Run, found: Retrained, touching: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    most = run.limits.max_retrains
     if most is None or touching.sum() * len(found.seeds) <= most:
         return touching
     with np.errstate(invalid="ignore"):

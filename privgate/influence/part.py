@@ -3,25 +3,25 @@
 from privgate.evidence import CertificatesCompared, InfluencePart
 from privgate.influence import as_published, leave_one_out
 from privgate.run.needs import Need
-from privgate.run.run import Bench
+from privgate.run.run import Run
 
 
-def part(bench: Bench) -> InfluencePart | None:
+def part(run: Run) -> InfluencePart | None:
     """Return how the per-unit table was come by; None where no rule needed it, or it could not be made."""
-    if not bench.made(leave_one_out.table):
+    if not run.made(leave_one_out.table):
         return None
-    answered, witness = bench.once(leave_one_out.answered), bench.witness
+    answered, witness = run.once(leave_one_out.answered), run.witness
     return InfluencePart(
-        coverage=leave_one_out.coverage(bench),
+        coverage=leave_one_out.coverage(run),
         engines=answered.shares,
         declined=answered.declined,
         recheck=tuple(leave_one_out.recheck_row(p) for p in answered.rechecks),
-        noise=leave_one_out.noise(bench),
-        registered=bench.once(leave_one_out.registered),
-        certificates=bench.once(leave_one_out.certificate_notes),
+        noise=leave_one_out.noise(run),
+        registered=run.once(leave_one_out.registered),
+        certificates=run.once(leave_one_out.certificate_notes),
         certificates_compared=None
         if witness is None
         else CertificatesCompared(units=len(witness.seen), questions=witness.questions),
-        indirect_queries=bench.once(leave_one_out.over_all_queries)[2],
-        as_published=as_published.rows(bench) if Need.EVERY_QUERY in bench.asked else (),
+        indirect_queries=run.once(leave_one_out.over_all_queries)[2],
+        as_published=as_published.rows(run) if Need.EVERY_QUERY in run.asked else (),
     )

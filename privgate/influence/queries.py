@@ -30,7 +30,7 @@ EXHAUSTIVE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class QueryEffort:
     """What a search may cost.
 
     Parameters
@@ -49,7 +49,7 @@ class Effort:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundQueries:
     """What a search found.
 
     Parameters
@@ -80,9 +80,9 @@ def search(
     rng: Generator,
     *,
     seeds: tuple[int | None, ...] = (None,),
-    effort: Effort | None = None,
+    effort: QueryEffort | None = None,
     domain: Domain | None = None,
-) -> Found:
+) -> FoundQueries:
     """Return the most telling query found for each of ``units``.
 
     Parameters
@@ -100,7 +100,7 @@ def search(
     domain : Domain, optional
         Where to ask; the subject's own if absent. Without any, only records of the pool are asked about.
     """
-    effort = effort or Effort()
+    effort = effort or QueryEffort()
     units = np.sort(np.asarray(units, dtype=np.int64))
     domain = domain or subject.data.effective_domain
     state = _State(subject, units, fleet, seeds)
@@ -111,7 +111,7 @@ def search(
         if table is None or domain is None or state.complete:
             break
         state.ask_around(table, domain, effort.queries, rng)
-    return Found(units, state.lower, state.queries, state.kinds, state.asked)
+    return FoundQueries(units, state.lower, state.queries, state.kinds, state.asked)
 
 
 class _State:
@@ -244,7 +244,7 @@ def neighbours(
 
 
 def _first(
-    subject: Subject, domain: Domain | None, units: Index, effort: Effort, rng: Generator
+    subject: Subject, domain: Domain | None, units: Index, effort: QueryEffort, rng: Generator
 ) -> tuple[Any, NDArray[Any], bool]:
     """Return (queries, how each was come by, whether the domain is asked completely) of the first round."""
     X, table = subject.data.X, _table(subject.data.X)

@@ -15,7 +15,7 @@ from privgate.errors import MeasurementError
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.naive_bayes.category_counts import Counts
-from privgate.families.naive_bayes.discrete import Effort, certify
+from privgate.families.naive_bayes.discrete import SearchEffort, certify
 from privgate.families.retrained import Status
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData, take
@@ -30,7 +30,7 @@ Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Removal:
+class RiskyRemoval:
     """What removing the riskiest units one after another achieved.
 
     Parameters
@@ -83,7 +83,7 @@ def remove_risky(
     values: Values | None = None,
     fleet: Fleet | None = None,
     progress: Progress | None = None,
-) -> Removal:
+) -> RiskyRemoval:
     """Return which units to remove so that the largest value falls to ``limit``, or as far as it falls.
 
     Parameters
@@ -128,7 +128,7 @@ def _greedy(
     budget: int,
     patience: int | None,
     progress: Progress | None,
-) -> Removal:
+) -> RiskyRemoval:
     """Take steps until a rule stops; each yields (the unit that goes next, largest lower, largest upper)."""
     order, lower, upper = list[int](), list[float](), list[float]()
     best, stopped = 0, "no unit is left to remove"
@@ -150,7 +150,7 @@ def _greedy(
             stopped = f"{patience} removals in a row brought nothing better"
             break
         order.append(unit)
-    return Removal(np.array(order, dtype=np.int64), np.array(lower), np.array(upper), best, stopped, meaning)
+    return RiskyRemoval(np.array(order, dtype=np.int64), np.array(lower), np.array(upper), best, stopped, meaning)
 
 
 def _by_values(subject: Subject, values: Values) -> Iterator[tuple[int, float, float]]:
@@ -172,7 +172,7 @@ def _by_values(subject: Subject, values: Values) -> Iterator[tuple[int, float, f
 def _by_counts(counts: Counts, members: tuple[Index, ...]) -> Iterator[tuple[int, float, float]]:
     """Do the same on a table of counts: equal records are one row, and removing one lowers a weight."""
     weights = np.array([len(rows) for rows in members], dtype=np.float64)
-    effort = Effort(tidy=0)
+    effort = SearchEffort(tidy=0)
     while True:
         now = replace(counts, weights=weights)
         if (now.class_counts < 1).any():
@@ -231,7 +231,7 @@ def _direct(subject: Subject, fleet: Fleet) -> tuple[Float, Float]:
     return np.maximum(value - error, 0.0), value + error
 
 
-def picture(found: Removal, *, limit: float, width: int = 640, height: int = 280) -> str:
+def picture(found: RiskyRemoval, *, limit: float, width: int = 640, height: int = 280) -> str:
     """Return the largest value against units removed as a self-contained SVG; infinite values are cut at the top.
 
     The dot is the best set seen, the dashed line the limit.

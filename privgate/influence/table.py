@@ -8,10 +8,10 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Expectation, Kind, Measurement, Request
 from privgate.influence import leave_one_out
 from privgate.run import suites
-from privgate.run.run import Bench
+from privgate.run.run import Run
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def measure(run: Run, request: Request) -> Measurement:
     """Return the number of violated expectations: of the figures, and the least and most of figures and limits.
 
     A ``pdtp`` that is not exact (an engine's error, a mean over paired seeds) has limits, which an approval rests on:
@@ -23,11 +23,11 @@ def measure(bench: Bench, request: Request) -> Measurement:
         The suite did not come with the policy, or one of its expectations could not be evaluated.
     """
     name = request.option("suite")
-    text = bench.suites.get(name)
+    text = run.suites.get(name)
     if text is None:
         raise MeasurementError(f"the suite {name!r} did not come with the policy")
     file = name.partition("@")[0]
-    frame, suite = _frame(bench), suites.parse(text, file)
+    frame, suite = _frame(run), suites.parse(text, file)
     counts: list[int] = []
     shown: tuple[Expectation, ...] = ()
     for column in _columns(frame):
@@ -38,7 +38,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         if not shown or counts[-1] > max(counts[:-1]):
             shown = results
     kind: Kind = "exact" if len(set(counts)) == 1 else "bound"
-    if bench.random_training:  # a single seed measures the seed, and has no limits
+    if run.random_training:  # a single seed measures the seed, and has no limits
         kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"
     return Measurement(
         request,
@@ -47,7 +47,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
         high=float(max(counts)),
         unit="expectations",
         kind=kind,
-        confidence=0.95 if bench.random_training else None,
+        confidence=0.95 if run.random_training else None,
         n=len(shown),
         population=len(shown),
         behind=BehindInfluence(violated=tuple(str(e) for e in shown if not e.met), expectations=shown),
@@ -60,11 +60,11 @@ def _columns(frame: Any) -> list[str]:
     return ["pdtp", *others]
 
 
-def _frame(bench: Bench) -> Any:
+def _frame(run: Run) -> Any:
     """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
     import pandas as pd
 
-    frame = pd.DataFrame(dict(bench.once(leave_one_out.table)))
-    if len(frame) != bench.n_units:
-        raise MeasurementError(f"the per-unit table has {len(frame)} of {bench.n_units} units")
+    frame = pd.DataFrame(dict(run.once(leave_one_out.table)))
+    if len(frame) != run.n_units:
+        raise MeasurementError(f"the per-unit table has {len(frame)} of {run.n_units} units")
     return frame

@@ -16,8 +16,8 @@ from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.membership.attacks.self_test import self_test
 from privgate.run import pool as pools
-from privgate.run.pool import Pool
-from privgate.run.run import Bench
+from privgate.run.pool import AttackPool
+from privgate.run.run import Run
 from privgate.run.shadows import train
 from privgate.statistics.roc import Decisions, best_threshold
 from privgate.training.fit import Fit
@@ -59,7 +59,7 @@ class Attempt:
 
 
 @dataclass(eq=False)
-class Attacked:
+class Board:
     """The board of all trials: one a person, member or candidate.
 
     Parameters
@@ -78,13 +78,13 @@ class Attacked:
     """
 
     signals: Signals
-    pool: Pool
+    pool: AttackPool
     rows: Index
     members: Bool
     labels: Index
     first: Index
     known: Bool
-    bench: Bench
+    run: Run
     attempts: dict[str, Attempt] = field(default_factory=dict)
 
     def attempt(self, attack: Attack) -> Attempt:
@@ -117,7 +117,7 @@ class Attacked:
         return made
 
     def _on_release(self, of: tuple[Attack, ...]) -> list[Attempt]:
-        release = self.bench.subject.release
+        release = self.run.subject.release
         return [] if release.exact else [self.attempt(OnRelease(a, release)) for a in of]
 
     def people(self, scores: Float) -> Float:
@@ -128,7 +128,7 @@ class Attacked:
 
     def ranks(self, attempt: Attempt) -> Float:
         """Return an attempt's scores as ranks without ties, shape (U,): what is held to a false-positive rate."""
-        return limits.untied(attempt.scores, self.bench.generator(f"ties of {attempt.attack.name}"))
+        return limits.untied(attempt.scores, self.run.generator(f"ties of {attempt.attack.name}"))
 
     @property
     def units(self) -> Index:
@@ -150,13 +150,13 @@ def tested(name: str) -> SelfTest:
     return self_test(attacks.BY_NAME[name])
 
 
-def run(bench: Bench) -> Attacked:
+def run(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
-    pool = bench.once(pools.of_run)
+    pool = run.once(pools.of_run)
     rows = np.flatnonzero(pool.trial)
-    target = target_answers(bench)[rows]
-    shadows = bench.once(train)
-    features = pools.features(bench.subject.data)
+    target = target_answers(run)[rows]
+    shadows = run.once(train)
+    features = pools.features(run.subject.data)
     labels, members = pool.labels[rows], pool.members[rows]
     signals = Signals(
         target=target,
@@ -168,15 +168,15 @@ def run(bench: Bench) -> Attacked:
         training_loss=float(-own_log(target, labels)[members].mean()),
     )
     _, first = np.unique(pool.unit[rows], return_index=True)
-    rng = bench.generator("half of the trials")
+    rng = run.generator("half of the trials")
     known = np.zeros(len(first), dtype=bool)
     for side in (True, False):
         people = rng.permutation(np.flatnonzero(members[first] == side))
         known[people[: len(people) // 2]] = True
-    return Attacked(signals, pool, rows, members[first], labels[first], first, known, bench)
+    return Board(signals, pool, rows, members[first], labels[first], first, known, run)
 
 
-def target_answers(bench: Bench) -> Float:
+def target_answers(run: Run) -> Float:
     """Return the model's log-probabilities on the whole pool: the stored model's, or those of the recipe's own fit.
 
     Raises
@@ -184,13 +184,13 @@ def target_answers(bench: Bench) -> Float:
     MeasurementError
         The model could not be opened or trained, or gave NaN.
     """
-    subject = bench.subject
-    rows = np.arange(len(bench.once(pools.of_run).labels), dtype=np.int64)
+    subject = run.subject
+    rows = np.arange(len(run.once(pools.of_run).labels), dtype=np.int64)
     if subject.model is not None:
-        answer = bench.fleet.registered(subject, rows)
+        answer = run.fleet.registered(subject, rows)
     else:
-        fit = Fit(bench.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))
-        answer = bench.fleet.fits(subject, [fit], label="training on all records")[0]
+        fit = Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))
+        answer = run.fleet.fits(subject, [fit], label="training on all records")[0]
     if answer.problem:
         raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
     if answer.log_p.shape[1] < 2:
@@ -198,7 +198,7 @@ def target_answers(bench: Bench) -> Float:
     return answer.log_p
 
 
-def _attempt(board: Attacked, attack: Attack) -> Attempt:
+def _attempt(board: Board, attack: Attack) -> Attempt:
     """Run one attack: its self-test, its scores on the target, and its two thresholds."""
     started = time.perf_counter()
     nothing = np.zeros(0)
@@ -207,9 +207,9 @@ def _attempt(board: Attacked, attack: Attack) -> Attempt:
         return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
     signals = board.signals.without_truth()
     try:
-        scores = attack.scores(signals, board.bench.generator(f"attack {attack.name}"))
+        scores = attack.scores(signals, board.run.generator(f"attack {attack.name}"))
         if attack.cut is None:
-            threshold = threshold_from_shadows(attack, board, board.bench.generator(f"threshold {attack.name}"))
+            threshold = threshold_from_shadows(attack, board, board.run.generator(f"threshold {attack.name}"))
         else:
             threshold = float(np.nextafter(attack.cut, np.inf))
         per_person = board.people(scores)
@@ -219,7 +219,7 @@ def _attempt(board: Attacked, attack: Attack) -> Attempt:
     return Attempt(attack, per_person, threshold, learned, test, seconds=time.perf_counter() - started)
 
 
-def threshold_from_shadows(attack: Attack, board: Attacked, rng: Generator) -> float:
+def threshold_from_shadows(attack: Attack, board: Board, rng: Generator) -> float:
     """Return the threshold that serves best against shadow models, each attacked with the help of the others.
 
     Raises
@@ -247,13 +247,13 @@ def threshold_from_shadows(attack: Attack, board: Attacked, rng: Generator) -> f
     return best_threshold(np.concatenate(scores), np.concatenate(inside))
 
 
-def cells(board: Attacked, scope: str, column: str | None) -> dict[str, Bool]:
+def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
     """Return ``name -> people`` of every class or group that holds members; all people for scope "model"."""
     if scope == "model":
         return {"": np.ones(len(board.members), dtype=bool)}
-    data = board.bench.subject.data
+    data = board.run.subject.data
     if scope == "class":
-        names = board.bench.subject.classes.astype(str)
+        names = board.run.subject.classes.astype(str)
         found = {f"label {names[c]}": board.labels == c for c in range(len(names))}
     elif scope == "group":
         found = {}

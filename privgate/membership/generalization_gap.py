@@ -6,17 +6,17 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.membership import board
-from privgate.membership.limits import Limits
+from privgate.membership.limits import Interval
 from privgate.run import pool
 from privgate.run import pool as pools
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.statistics.intervals import lower_limit, upper_limit
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def measure(run: Run, request: Request) -> Measurement:
     """Return R_gen of the subject's model, over all records or in the worst class or group.
 
     The training loss is known exactly (every training record is evaluated); the limits are those of the population's
@@ -33,16 +33,16 @@ def measure(bench: Bench, request: Request) -> Measurement:
         No candidates, or an infinite loss on both sides.
     """
     where = {}
-    answers = board.target_answers(bench)
-    p = bench.once(pools.of_run)
+    answers = board.target_answers(run)
+    p = run.once(pools.of_run)
     loss = losses(answers, p.labels, str(request.option("loss", "zero_one")))
     scope = str(request.option("scope", "model"))
     if scope == "model":
         where[""] = np.ones(len(loss), dtype=bool)
     elif scope == "class":
-        where = {f"label {c}": p.labels == k for k, c in enumerate(bench.subject.classes)}
+        where = {f"label {c}": p.labels == k for k, c in enumerate(run.subject.classes)}
     elif scope == "group":
-        for name, values in pool.groups(bench.subject.data, request.option("group")).items():
+        for name, values in pool.groups(run.subject.data, request.option("group")).items():
             where |= {f"{name} = {v}": values == v for v in np.unique(values)}
     else:
         raise MeasurementError(f"unknown scope {scope!r} for a generalization gap; known: model, class, group")
@@ -92,7 +92,7 @@ def losses(log_p: Float, labels: NDArray[np.int64], kind: str) -> Float:
     raise MeasurementError(f"unknown loss {kind!r}; known: zero_one, cross_entropy")
 
 
-def gap(inside: Float, outside: Float, *, zero_one: bool, low_alpha: float, high_alpha: float) -> Limits:
+def gap(inside: Float, outside: Float, *, zero_one: bool, low_alpha: float, high_alpha: float) -> Interval:
     """Return mean loss outside less mean loss inside, with limits of the population's; nothing outside: no limits."""
     training = float(inside.mean())
     n = len(outside)
@@ -102,16 +102,16 @@ def gap(inside: Float, outside: Float, *, zero_one: bool, low_alpha: float, high
         wrong = int(outside.sum())
         share = wrong / n if n else float("nan")
         low, high = lower_limit(wrong, n, alpha=low_alpha), upper_limit(wrong, n, alpha=high_alpha)
-        return Limits(share - training, float(low) - training, float(high) - training)
+        return Interval(share - training, float(low) - training, float(high) - training)
     if n < 2:
-        return Limits(float("nan"), -np.inf, np.inf)
+        return Interval(float("nan"), -np.inf, np.inf)
     from scipy.special import stdtrit
 
     mean = float(outside.mean())
     if np.isinf(mean):
-        return Limits(np.inf, np.inf, np.inf)
+        return Interval(np.inf, np.inf, np.inf)
     step = float(outside.std(ddof=1)) / np.sqrt(n)
     low = mean - stdtrit(n - 1, 1 - low_alpha) * step
-    return Limits(
+    return Interval(
         mean - training, float(low) - training, float(mean + stdtrit(n - 1, 1 - high_alpha) * step) - training
     )

@@ -24,7 +24,7 @@ class Figure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Interval:
     """A figure on the sample and the limits around it.
 
     Parameters
@@ -40,7 +40,7 @@ class Limits:
     high: float
 
 
-def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: float) -> Limits:
+def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: float) -> Interval:
     """Return (TPR + TNR) / 2 with limits from one Clopper-Pearson limit a side.
 
     Parameters
@@ -52,7 +52,7 @@ def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: flo
 
     Returns
     -------
-    Limits
+    Interval
         Fractions in [0, 1]; 0.5 is blind. Without members or without non-members the limits are 0 and 1.
 
     References
@@ -62,12 +62,12 @@ def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: flo
     n1, n0 = decisions.tp + decisions.fn, decisions.fp + decisions.tn
     low = lower_limit([decisions.tp, decisions.tn], [n1, n0], alpha=low_alpha / 2).mean()
     high = upper_limit([decisions.tp, decisions.tn], [n1, n0], alpha=high_alpha / 2).mean()
-    return Limits(decisions.balanced_accuracy, float(low), float(high))
+    return Interval(decisions.balanced_accuracy, float(low), float(high))
 
 
-def as_advantage(accuracy: Limits) -> Limits:
+def as_advantage(accuracy: Interval) -> Interval:
     """Return the same limits as TPR - FPR, that is ``2 * balanced accuracy - 1``."""
-    return Limits(2 * accuracy.value - 1, 2 * accuracy.low - 1, 2 * accuracy.high - 1)
+    return Interval(2 * accuracy.value - 1, 2 * accuracy.low - 1, 2 * accuracy.high - 1)
 
 
 def untied(scores: Float, rng: Generator) -> Float:
@@ -154,7 +154,7 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     return (int(fine[-1]) + 1 if len(fine) else 0), (int(wide[0]) + 1 if len(wide) else n0 + 1)
 
 
-def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, high_alpha: float) -> Limits:
+def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, high_alpha: float) -> Interval:
     """Return the true-positive rate at a false-positive rate that holds in the population, with limits.
 
     Parameters
@@ -170,7 +170,7 @@ def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, hi
 
     Returns
     -------
-    Limits
+    Interval
         ``low`` may block, ``high`` may approve; they come from different thresholds. ``value`` is the sample's ROC.
 
     Raises
@@ -192,4 +192,4 @@ def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, hi
     if j_hi <= len(outside):
         possibly = int((inside >= outside[j_hi - 1]).sum())
         high = float(upper_limit(possibly, len(inside), alpha=high_alpha / 2))
-    return Limits(tpr_at_fpr(s, m, fpr=fpr), low, high)
+    return Interval(tpr_at_fpr(s, m, fpr=fpr), low, high)

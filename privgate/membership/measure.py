@@ -7,9 +7,9 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.membership import board as boards
 from privgate.membership import limits, single_records, told
-from privgate.membership.board import Attacked, Attempt, cells
-from privgate.membership.limits import Figure, Limits
-from privgate.run.run import Bench
+from privgate.membership.board import Attempt, Board, cells
+from privgate.membership.limits import Figure, Interval
+from privgate.run.run import Run
 
 Bool = NDArray[np.bool_]
 
@@ -25,22 +25,22 @@ ASSUMPTIONS = (
 )
 
 
-def accuracy(bench: Bench, request: Request) -> Measurement:
+def accuracy(run: Run, request: Request) -> Measurement:
     """Return the balanced accuracy of an attack, or of the best of all; see ``measure``."""
-    return measure(bench, request, Figure.ACCURACY)
+    return measure(run, request, Figure.ACCURACY)
 
 
-def advantage(bench: Bench, request: Request) -> Measurement:
+def advantage(run: Run, request: Request) -> Measurement:
     """Return an attack's true-positive rate less its false-positive rate; see ``measure``."""
-    return measure(bench, request, Figure.ADVANTAGE)
+    return measure(run, request, Figure.ADVANTAGE)
 
 
-def members_found(bench: Bench, request: Request) -> Measurement:
+def members_found(run: Run, request: Request) -> Measurement:
     """Return an attack's true-positive rate at the false-positive rate ``at_fpr``; see ``measure``."""
-    return measure(bench, request, Figure.MEMBERS_FOUND)
+    return measure(run, request, Figure.MEMBERS_FOUND)
 
 
-def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
+def measure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
     ``low`` and ``high`` each err with probability at most 1 - confidence: ``low`` over everything that was searched
@@ -54,8 +54,8 @@ def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
         No candidates, too few people, no shadow models, or the attack did not run.
     """
     if request.option("scope", "model") == "record":
-        return single_records.measure(bench, request, figure)
-    board = bench.once(boards.run)
+        return single_records.measure(run, request, figure)
+    board = run.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     where = cells(board, str(request.option("scope", "model")), request.option("group"))
     if not where:
@@ -67,13 +67,13 @@ def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
 
 
 def searched(
-    board: Attacked, ran: list[Attempt], where: dict[str, Bool], request: Request, figure: Figure
-) -> list[tuple[str, str, Limits]]:
+    board: Board, ran: list[Attempt], where: dict[str, Bool], request: Request, figure: Figure
+) -> list[tuple[str, str, Interval]]:
     """Return (attack, class or group, limits) of everything that was tried."""
     alpha = 1 - float(request.option("confidence", 0.95))
     per_attack = 1 if figure is Figure.MEMBERS_FOUND else 2
     tries = len(ran) * len(where) * per_attack
-    found: list[tuple[str, str, Limits]] = []
+    found: list[tuple[str, str, Interval]] = []
     for attempt in ran:
         for cell, who in where.items():
             if figure is Figure.MEMBERS_FOUND:
@@ -90,8 +90,8 @@ def searched(
 
 
 def _tpr(
-    board: Attacked, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
-) -> Limits:
+    board: Board, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
+) -> Interval:
     fpr = float(request.option("at_fpr"))
     ranks = board.ranks(attempt)[who]
     return limits.tpr_limits(ranks, board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)
@@ -99,8 +99,8 @@ def _tpr(
 
 def summarized(
     request: Request,
-    found: list[tuple[str, str, Limits]],
-    board: Attacked,
+    found: list[tuple[str, str, Interval]],
+    board: Board,
     missing: list[Attempt],
     where: dict[str, Bool],
 ) -> Measurement:
@@ -121,7 +121,7 @@ def summarized(
         shadow_models=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
     )
     said: tuple[str, ...] = ASSUMPTIONS
-    if not board.bench.subject.release.exact:
+    if not board.run.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
     hidden = board.pool.hidden
     if hidden:

@@ -17,7 +17,7 @@ from privgate.evidence import AgainstPdtp
 from privgate.membership.attacks import BY_NAME
 from privgate.membership.attacks.base import Attack, Signals
 from privgate.membership.attacks.observed import own_log
-from privgate.membership.board import Attacked
+from privgate.membership.board import Board
 from privgate.statistics import roc
 
 Float = NDArray[np.float64]
@@ -90,9 +90,9 @@ def correlation(one: Float, other: Float) -> dict[str, Any]:
     return {"pearson": float(found.statistic), "p_value": float(found.pvalue), "n": int(both.sum())}
 
 
-def against_pdtp(board: Attacked, table: Mapping[str, NDArray[Any]]) -> AgainstPdtp:
+def against_pdtp(board: Board, table: Mapping[str, NDArray[Any]]) -> AgainstPdtp:
     """Return how accuracy a record goes with PDTP: correlation, shares, and means over records of similar PDTP."""
-    place = {str(name): i for i, name in enumerate(board.bench.subject.data.unit_names)}
+    place = {str(name): i for i, name in enumerate(board.run.subject.data.unit_names)}
     units = np.array([place[str(u)] for u in table["unit"]], dtype=np.int64)
     tried = np.isin(units, board.units)
     units, pdtp = units[tried], np.asarray(table["pdtp"], dtype=np.float64)[tried]
@@ -100,7 +100,7 @@ def against_pdtp(board: Attacked, table: Mapping[str, NDArray[Any]]) -> AgainstP
     for name in SHOWN:
         attack = BY_NAME[name]
         try:
-            scores = rotate(attack, board.signals.without_truth(), board.bench.generator(f"rotation {name}"))
+            scores = rotate(attack, board.signals.without_truth(), board.run.generator(f"rotation {name}"))
         except MeasurementError as exc:
             return AgainstPdtp(problem=f"{name}: {exc}")
         people = np.searchsorted(board.units, units)

@@ -10,19 +10,19 @@ from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.families.retrained import Shadows, Status
 from privgate.membership import board as boards
 from privgate.membership import limits
-from privgate.membership.board import Attacked, Attempt
+from privgate.membership.board import Attempt, Board
 from privgate.membership.limits import Figure
 from privgate.run import pool as pools
 from privgate.run import shadows
-from privgate.run.pool import Pool
-from privgate.run.run import Bench
+from privgate.run.pool import AttackPool
+from privgate.run.run import Run
 from privgate.statistics.intervals import lower_limit, upper_limit
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
-def independent_masks(pool: Pool, count: int, rng: np.random.Generator) -> Bool:
+def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
     """Return ``count`` random halves of the people, drawn independently of each other, shape (count, P).
 
     A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
@@ -33,24 +33,24 @@ def independent_masks(pool: Pool, count: int, rng: np.random.Generator) -> Bool:
     return np.asarray(halves[:, place] & pool.eligible)
 
 
-def train(bench: Bench) -> Shadows:
+def train(run: Run) -> Shadows:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
-    rng = bench.generator("target subsets")
-    count = len(bench.once(shadows.train).status)
-    masks = independent_masks(bench.once(pools.of_run), count, rng)
-    return shadows.trained(bench, masks, shadows.seeds_for(bench, count, rng))
+    rng = run.generator("target subsets")
+    count = len(run.once(shadows.train).status)
+    masks = independent_masks(run.once(pools.of_run), count, rng)
+    return shadows.trained(run, masks, shadows.seeds_for(run, count, rng))
 
 
-def correct(board: Attacked, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
+def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
     """Return (scores, membership) of every person against every target, both of shape (R, U)."""
     live = np.flatnonzero(targets.status != Status.FAILED)
     signals = replace(board.signals, members=None, training_loss=None)
-    scorer = attempt.attack.fit(signals, board.bench.generator(f"attack {attempt.attack.name} on targets"))
+    scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
     scores = np.stack([board.people(scorer(targets.log_p[i][board.rows])) for i in live])
     return scores, targets.masks[live][:, board.rows[board.first]]
 
 
-def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
+def measure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what attacks achieve on the training record at greatest risk, over independent target models.
 
     ``low`` holds over all records and attacks together (Holm's first step), ``high`` is an intersection-union test over
@@ -61,10 +61,10 @@ def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
     MeasurementError
         An attack did not run, or there are too few target models for the rate that was asked for.
     """
-    board = bench.once(boards.run)
+    board = run.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     ran = [a for a in attempts if not a.problem]
-    targets: Shadows = bench.once(train)
+    targets: Shadows = run.once(train)
     alpha = 1 - float(request.option("confidence", 0.95))
     people = np.flatnonzero(board.members)
     tries = len(ran) * len(people)
@@ -76,7 +76,7 @@ def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
         count = len(scores)
         scores, inside = scores[:, people], inside[:, people]
         if figure is Figure.MEMBERS_FOUND:
-            rng = bench.generator(f"ties of {attempt.attack.name} on targets")
+            rng = run.generator(f"ties of {attempt.attack.name} on targets")
             got = [
                 _tpr(limits.untied(scores[:, j], rng), inside[:, j], request, alpha, tries) for j in range(len(people))
             ]
@@ -101,7 +101,7 @@ def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
         kind="confidence",
         confidence=1 - alpha,
         n=len(people),
-        population=int(bench.n_units),
+        population=int(run.n_units),
         where=name,
         assumptions=(
             f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
@@ -118,7 +118,7 @@ def measure(bench: Bench, request: Request, figure: Figure) -> Measurement:
     )
 
 
-def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Limits:
+def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Interval:
     fpr = float(request.option("at_fpr"))
     least = limits.least_nonmembers(fpr, alpha=alpha / 2)
     if (~inside).sum() < least:

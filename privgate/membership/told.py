@@ -18,8 +18,8 @@ from privgate.evidence import (
 )
 from privgate.membership import board as attacked
 from privgate.membership import limits
-from privgate.membership.board import Attacked, Attempt
-from privgate.run.run import Bench
+from privgate.membership.board import Attempt, Board
+from privgate.run.run import Run
 from privgate.statistics import intervals, roc
 from privgate.statistics.roc import Decisions
 
@@ -48,15 +48,15 @@ class Shown:
     null_runs: NullRuns | None = None
 
 
-def shown(bench: Bench) -> Shown:
+def shown(run: Run) -> Shown:
     """Return where a run's attacks are noted."""
-    del bench
+    del run
     return Shown()
 
 
-def note(board: Attacked, attempts: list[Attempt], confidence: float) -> None:
+def note(board: Board, attempts: list[Attempt], confidence: float) -> None:
     """Note all attacks that were tried, each once, those that did not run by name."""
-    noted = board.bench.once(shown)
+    noted = board.run.once(shown)
     for attempt in attempts:
         if attempt.attack.name not in noted.attacks:
             noted.attacks[attempt.attack.name] = result(board, attempt, 1 - confidence)
@@ -65,15 +65,15 @@ def note(board: Attacked, attempts: list[Attempt], confidence: float) -> None:
         noted.null_runs = null_runs(board, ran, confidence)
 
 
-def part(bench: Bench, against_pdtp: AgainstPdtp | None = None) -> MembershipPart | None:
+def part(run: Run, against_pdtp: AgainstPdtp | None = None) -> MembershipPart | None:
     """Return what the second question found out beside its numbers; None where no attack was tried."""
-    if not bench.made(shown) and against_pdtp is None:
+    if not run.made(shown) and against_pdtp is None:
         return None
-    noted = bench.once(shown)
+    noted = run.once(shown)
     return MembershipPart(attacks=tuple(noted.attacks.values()), null_runs=noted.null_runs, against_pdtp=against_pdtp)
 
 
-def result(board: Attacked, attempt: Attempt, alpha: float) -> AttackResult:
+def result(board: Board, attempt: Attempt, alpha: float) -> AttackResult:
     """Return one attack for the report."""
     attack = attempt.attack
     return AttackResult(
@@ -87,7 +87,7 @@ def result(board: Attacked, attempt: Attempt, alpha: float) -> AttackResult:
     )
 
 
-def _figures(board: Attacked, attempt: Attempt, alpha: float) -> AttackFigures:
+def _figures(board: Board, attempt: Attempt, alpha: float) -> AttackFigures:
     scores, members = attempt.scores, board.members
     fixed = board.decisions(attempt, np.ones(len(members), dtype=bool))[0]
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
@@ -101,12 +101,12 @@ def _figures(board: Attacked, attempt: Attempt, alpha: float) -> AttackFigures:
         tpr_at_fpr=tuple(_rate(board, attempt, fpr, alpha) for fpr in RATES),
         roc=tuple((a, b) for a, b in roc.thinned_roc(scores, members)),
         classes=shown_cells(board, attempt, "class", alpha),
-        groups=shown_cells(board, attempt, "group", alpha) if board.bench.subject.data.sensitive else (),
+        groups=shown_cells(board, attempt, "group", alpha) if board.run.subject.data.sensitive else (),
         seconds=round(attempt.seconds, 3),
     )
 
 
-def _rate(board: Attacked, attempt: Attempt, fpr: float, alpha: float) -> RateAtFpr:
+def _rate(board: Board, attempt: Attempt, fpr: float, alpha: float) -> RateAtFpr:
     """Return TPR at one FPR with limits, or why the sample cannot resolve it."""
     try:
         got = limits.tpr_limits(board.ranks(attempt), board.members, fpr=fpr, low_alpha=alpha, high_alpha=alpha)
@@ -115,7 +115,7 @@ def _rate(board: Attacked, attempt: Attempt, fpr: float, alpha: float) -> RateAt
     return RateAtFpr(fpr=fpr, value=got.value, low=got.low, high=got.high)
 
 
-def shown_cells(board: Attacked, attempt: Attempt, scope: str, alpha: float) -> tuple[CellAccuracy, ...]:
+def shown_cells(board: Board, attempt: Attempt, scope: str, alpha: float) -> tuple[CellAccuracy, ...]:
     """Return accuracy in every class or group that is large enough to be shown."""
     try:
         where = attacked.cells(board, scope, None)
@@ -133,13 +133,13 @@ def shown_cells(board: Attacked, attempt: Attempt, scope: str, alpha: float) -> 
     return tuple(out)
 
 
-def null_runs(board: Attacked, ran: list[Attempt], confidence: float) -> NullRuns:
+def null_runs(board: Board, ran: list[Attempt], confidence: float) -> NullRuns:
     """Return how often the lower limit rises above guessing when candidates are called members at random.
 
     All candidates were outside the training set, so any alarm among them is false; the same scores, thresholds, limits
     and correction are used as for the verdict.
     """
-    rng = board.bench.generator("null runs")
+    rng = board.run.generator("null runs")
     outside = np.flatnonzero(~board.members)
     scores = np.stack([a.scores[outside] for a in ran])
     fixed = scores >= np.array([[a.threshold] for a in ran])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation, Precondition
 from privgate.privacy_claims import accountant
-from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.standing import GuaranteeBasis
 from privgate.subject.claim import Claim
 
 
@@ -33,7 +33,7 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
         )
     try:
         found = (
-            Standing(claim, seen, _times(claim, seen), records).guarantee(claim.delta or 0.0)
+            GuaranteeBasis(claim, seen, _times(claim, seen), records).guarantee(claim.delta or 0.0)
             if _countable(claim, seen)
             else None
         )
@@ -85,7 +85,7 @@ def _leftovers(seen: Observation) -> Iterator[Precondition]:
 
 def _own_parameters(claim: Claim, records: int) -> Iterator[Precondition]:
     """Yield the contradiction between a claim's ε and its own parameters, where nothing could be observed."""
-    rests = Standing(claim, None, 1, records)
+    rests = GuaranteeBasis(claim, None, 1, records)
     if claim.epsilon is None or not claim.delta or rests.mechanism(str(claim.adjacency)) is None:
         return
     found = rests.guarantee(claim.delta).epsilon
@@ -121,4 +121,4 @@ def claimed_epsilon(claim: Claim, records: int) -> float:
     """Return the claim's ε, from its parameters where it states none."""
     if claim.epsilon is not None:
         return claim.epsilon
-    return Standing(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon
+    return GuaranteeBasis(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon

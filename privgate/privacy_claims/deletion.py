@@ -6,9 +6,9 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindClaim, DeletionRow, Measurement, Request
 from privgate.privacy_claims.capacity import Capacity, deletion_capacity
 from privgate.privacy_claims.measure import standing
-from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.standing import GuaranteeBasis
 from privgate.privacy_claims.told import told
-from privgate.run.run import Bench
+from privgate.run.run import Run
 
 #: ρ and inclusion probabilities of the officer's table
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -20,9 +20,9 @@ DELTAS = tuple(10.0**-k for k in range(5, 13))
 LARGEST = 700.0
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def measure(run: Run, request: Request) -> Measurement:
     """Return the number of people; larger is better, and ``low`` is what counts."""
-    rests = standing(bench, request)
+    rests = standing(run, request)
     if rests.claim.adjacency != "add_remove":
         raise MeasurementError(
             "deletion capacity needs an add/remove guarantee: replacing a record says nothing about removing one, "
@@ -31,7 +31,7 @@ def measure(bench: Bench, request: Request) -> Measurement:
     rho, prior = float(request.option("rho")), float(request.option("prior"))
     held = guarantees(rests)
     found = largest(held, rho, prior)
-    noted = bench.once(told)
+    noted = run.once(told)
     noted.deletion = tuple(_row(largest(held, r, prior)) for r in sorted({*RHOS, rho}))
     noted.deletion_by_prior = tuple(
         _row(largest(held, r, p)) for p in sorted({*PRIORS, prior}) for r in sorted({*RHOS, rho})
@@ -70,7 +70,7 @@ def _row(found: Capacity) -> DeletionRow:
     )
 
 
-def guarantees(rests: Standing) -> list[tuple[float, float]]:
+def guarantees(rests: GuaranteeBasis) -> list[tuple[float, float]]:
     """Return (ε, δ) pairs that all hold for the one mechanism; finite ones only."""
     found = []
     for delta in (0.0,) if rests.pure else DELTAS:

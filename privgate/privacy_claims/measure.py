@@ -22,12 +22,12 @@ from privgate.evidence import (
 from privgate.privacy_claims import accountant
 from privgate.privacy_claims.accountant import Guarantee
 from privgate.privacy_claims.contradictions import contradictions
-from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.standing import GuaranteeBasis
 from privgate.privacy_claims.table import bounds_table
 from privgate.privacy_claims.told import confronted
 from privgate.privacy_claims.told import told as noted
 from privgate.privacy_claims.tradeoff import EpsilonDelta, Tradeoff
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.subject.claim import Claim
 
 #: false-positive rates of the report's table
@@ -36,7 +36,7 @@ FPRS = (0.001, 0.01, 0.1)
 EXACT = ("poisson", "")
 
 
-def standing(bench: Bench, request: Request) -> Standing:
+def standing(run: Run, request: Request) -> GuaranteeBasis:
     """Return what the guarantee rests on, observing the recipe once for all requests of a run.
 
     Raises
@@ -44,55 +44,55 @@ def standing(bench: Bench, request: Request) -> Standing:
     MeasurementError
         There is no claim, or it cannot be observed and the policy does not accept declared ones.
     """
-    stated = bench.subject.recipe.payload["dp"]
+    stated = run.subject.recipe.payload["dp"]
     if stated is None:
         raise MeasurementError(
             "the recipe states no differential-privacy claim; train with differential privacy and pass "
             "Recipe(..., dp=Claim(...))"
         )
     claim = Claim.from_payload(stated)
-    groups = [len(rows) for rows in bench.subject.data.units]
+    groups = [len(rows) for rows in run.subject.data.units]
     group = max(groups) if claim.unit == "record" else 1
-    seen = bench.once(observed)
+    seen = run.once(observed)
     if not seen.problem:
         group = seen.rows or group  # counted in what batches are drawn from, whatever the claim speaks of
-        return Standing(claim, seen, group, bench.subject.data.n)
+        return GuaranteeBasis(claim, seen, group, run.subject.data.n)
     if not request.option("accept_declared_claims"):
         raise MeasurementError(
             f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
             "says accept_declared_claims: true"
         )
     note(
-        bench,
+        run,
         Precondition(
             "dp_declared_only",
             "warned",
             f"the differential-privacy guarantee is DECLARED ONLY: {seen.problem}; the policy accepts that as it is",
         ),
     )
-    return Standing(claim, None, group, bench.subject.data.n)
+    return GuaranteeBasis(claim, None, group, run.subject.data.n)
 
 
-def observed(bench: Bench) -> Observation:
+def observed(run: Run) -> Observation:
     """Return what a rerun was seen to do, and say in the preconditions what contradicts the claim."""
     from privgate.privacy_claims.observe import remembered
 
-    bench.fleet.activity = "observing the differential privacy of a rerun"
-    seen = remembered(bench.subject, bench.fleet)
-    claim = Claim.from_payload(bench.subject.recipe.payload["dp"])
-    for precondition in contradictions(claim, seen, bench.subject.data.n):
-        note(bench, precondition)
+    run.fleet.activity = "observing the differential privacy of a rerun"
+    seen = remembered(run.subject, run.fleet)
+    claim = Claim.from_payload(run.subject.recipe.payload["dp"])
+    for precondition in contradictions(claim, seen, run.subject.data.n):
+        note(run, precondition)
     return seen
 
 
-def part(bench: Bench, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
+def part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
     """Return what the third question found out beside its numbers, what attacks achieved beside it; None if unasked."""
-    if not bench.made(noted) and not bench.made(observed):
+    if not run.made(noted) and not run.made(observed):
         return None
-    told = bench.once(noted)
+    told = run.once(noted)
     tried = tuple(attacks)
     return ClaimsPart(
-        observation=bench.once(observed) if bench.made(observed) else None,
+        observation=run.once(observed) if run.made(observed) else None,
         facts=tuple(ClaimFact(name=name, value=value) for name, value in told.facts.items()),
         bounds=tuple(confronted(row, tried) for row in told.bounds),
         curve=told.curve,
@@ -103,23 +103,23 @@ def part(bench: Bench, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | Non
     )
 
 
-def note(bench: Bench, precondition: Precondition) -> None:
+def note(run: Run, precondition: Precondition) -> None:
     """Add a precondition once."""
-    if precondition not in bench.preconditions:
-        bench.preconditions.append(precondition)
+    if precondition not in run.preconditions:
+        run.preconditions.append(precondition)
 
 
-def epsilon(bench: Bench, request: Request) -> Measurement:
+def epsilon(run: Run, request: Request) -> Measurement:
     """Return the epsilon that the observed guarantee has at the delta asked for."""
-    rests = standing(bench, request)
+    rests = standing(run, request)
     delta = float(request.option("delta"))
     found = rests.guarantee(delta, request.option("adjacency"))
     seen = rests.observation
     exact = seen is None or seen.library != "opacus" or seen.sample_rate == 1 or seen.sampling in EXACT
     # without a theorem for the sampling, ε is only known not to exceed this
     low = found.epsilon if exact or math.isinf(found.epsilon) else 0.0
-    _tell(bench, rests, found)
-    _fill_table(bench, found, str(request.option("adjacency") or rests.claim.adjacency))
+    _tell(run, rests, found)
+    _fill_table(run, found, str(request.option("adjacency") or rests.claim.adjacency))
     return Measurement(
         request,
         value=found.epsilon,
@@ -127,7 +127,7 @@ def epsilon(bench: Bench, request: Request) -> Measurement:
         high=found.epsilon,
         unit="nats",
         kind="bound",
-        assumptions=(*found.assumptions, counted(rests), *origin(bench)),
+        assumptions=(*found.assumptions, counted(rests), *origin(run)),
         behind=BehindClaim(
             **_rests(rests),
             delta=held_delta(rests, found),
@@ -137,17 +137,17 @@ def epsilon(bench: Bench, request: Request) -> Measurement:
     )
 
 
-def held_delta(rests: Standing, found: Guarantee) -> float:
+def held_delta(rests: GuaranteeBasis, found: Guarantee) -> float:
     """Return the δ that the guarantee really has: 0 for pure ones, at whatever δ they were asked."""
     return 0.0 if rests.pure else found.delta
 
 
-def attack_accuracy(bench: Bench, request: Request) -> Measurement:
+def attack_accuracy(run: Run, request: Request) -> Measurement:
     """Return the accuracy that no attack exceeds under the observed guarantee."""
-    rests = standing(bench, request)
+    rests = standing(run, request)
     prior = float(request.option("prior"))
     words, value = _best_accuracy(rests, prior)
-    _fill_table(bench, rests.guarantee(report_delta(rests)), str(rests.claim.adjacency), prior)
+    _fill_table(run, rests.guarantee(report_delta(rests)), str(rests.claim.adjacency), prior)
     return Measurement(
         request,
         value=value,
@@ -159,13 +159,13 @@ def attack_accuracy(bench: Bench, request: Request) -> Measurement:
             f"the adversary's prior probability of membership is {prior:g}",
             *words,
             counted(rests),
-            *origin(bench),
+            *origin(run),
         ),
         behind=BehindClaim(**_rests(rests)),
     )
 
 
-def counted(rests: Standing) -> str:
+def counted(rests: GuaranteeBasis) -> str:
     """Return what the guarantee counts, and what stands for the rest of the training."""
     seen = rests.observation
     if seen is None:
@@ -179,15 +179,15 @@ def counted(rests: Standing) -> str:
     return f"{what} only: what else the training does with its records was not compared"
 
 
-def origin(bench: Bench) -> tuple[str, ...]:
+def origin(run: Run) -> tuple[str, ...]:
     """Return that the registered model is taken for one of the recipe's, which no rerun can show; empty without one."""
-    if bench.subject.model is None:
+    if run.subject.model is None:
         return ()
     told = "as close to reruns as these are to each other, but so may be a model that was trained without noise"
     return (f"the registered model was trained by this recipe: it is {told}",)
 
 
-def _best_accuracy(rests: Standing, prior: float) -> tuple[tuple[str, ...], float]:
+def _best_accuracy(rests: GuaranteeBasis, prior: float) -> tuple[tuple[str, ...], float]:
     """Return (assumptions, the largest accuracy of any adversary)."""
     found = rests.guarantee(report_delta(rests))
     curve = found.curve
@@ -201,7 +201,7 @@ def _best_accuracy(rests: Standing, prior: float) -> tuple[tuple[str, ...], floa
     return (*found.assumptions, words[inclusion]), curve.accuracy(prior)
 
 
-def report_delta(rests: Standing) -> float:
+def report_delta(rests: GuaranteeBasis) -> float:
     """Return the δ at which a guarantee is quoted: the claim's own, or 0 for pure ones."""
     if rests.pure:
         return 0.0
@@ -210,8 +210,8 @@ def report_delta(rests: Standing) -> float:
     return float(rests.claim.delta or 1e-5)
 
 
-def _tell(bench: Bench, rests: Standing, found: Guarantee) -> None:
-    seen, told = rests.observation, bench.once(noted)
+def _tell(run: Run, rests: GuaranteeBasis, found: Guarantee) -> None:
+    seen, told = rests.observation, run.once(noted)
     if seen is None:
         told.fact("Observed", "nothing: DECLARED ONLY, accepted by the policy")
     elif seen.library == "diffprivlib":
@@ -231,7 +231,7 @@ def _tell(bench: Bench, rests: Standing, found: Guarantee) -> None:
         told.fact("The same by RDP", f"{found.rdp_epsilon:.4g}")
 
 
-def _rests(rests: Standing) -> dict[str, Any]:
+def _rests(rests: GuaranteeBasis) -> dict[str, Any]:
     seen = rests.observation
     return {
         "declared_only": seen is None,
@@ -243,9 +243,9 @@ def _rests(rests: Standing) -> dict[str, Any]:
     }
 
 
-def _fill_table(bench: Bench, found: Guarantee, adjacency: str, prior: float = 0.5) -> None:
+def _fill_table(run: Run, found: Guarantee, adjacency: str, prior: float = 0.5) -> None:
     """Put the table of bounds, and the curve's points for a chart, where the report looks for them."""
-    told = bench.once(noted)
+    told = run.once(noted)
     if found.curve is None or any(row.prior == prior for row in told.bounds):
         return
     inclusion = "independent" if adjacency == "add_remove" else "fixed_size"

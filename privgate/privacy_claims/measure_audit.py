@@ -11,7 +11,7 @@ from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, One
 from privgate.privacy_claims import audit
 from privgate.privacy_claims.contradictions import claimed_epsilon
 from privgate.privacy_claims.told import told
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.subject.claim import Claim
 from privgate.training.fit import Fit
 
@@ -19,7 +19,7 @@ Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class AuditEffort:
     """How much is trained for an audit; fixed before anything is looked at.
 
     Parameters
@@ -42,7 +42,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Audit:
+class ClaimAudit:
     """What an audit found.
 
     Parameters
@@ -59,16 +59,16 @@ class Audit:
     runs: AuditRuns
 
 
-def measure(bench: Bench, request: Request) -> Measurement:
+def measure(run: Run, request: Request) -> Measurement:
     """Return a lower bound on ε at the claim's δ, or at the one asked for."""
-    stated = bench.subject.recipe.payload["dp"]
+    stated = run.subject.recipe.payload["dp"]
     if stated is None:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
     claim = Claim.from_payload(stated)
     asked = request.option("delta")
     delta = float(claim.delta or 0.0) if asked is None else float(asked)
-    found = run(bench, claim, delta=delta, confidence=float(request.option("confidence")))
-    noted = bench.once(told)
+    found = audited(run, claim, delta=delta, confidence=float(request.option("confidence")))
+    noted = run.once(told)
     noted.audit = found.runs
     noted.fact(
         "Audit",
@@ -91,35 +91,37 @@ def measure(bench: Bench, request: Request) -> Measurement:
             "trainings are independent of each other, and the test was fixed before those that count",
             "an audit gives a lower bound only; a small one does not show that the guarantee holds",
         ),
-        behind=BehindClaim(audit=found.runs, claimed_epsilon=claimed_epsilon(claim, bench.subject.data.n)),
+        behind=BehindClaim(audit=found.runs, claimed_epsilon=claimed_epsilon(claim, run.subject.data.n)),
     )
 
 
-def run(bench: Bench, claim: Claim, *, delta: float, confidence: float, effort: Effort | None = None) -> Audit:
+def audited(
+    run: Run, claim: Claim, *, delta: float, confidence: float, effort: AuditEffort | None = None
+) -> ClaimAudit:
     """Return the better of both audits, each at half the error probability.
 
     Parameters
     ----------
-    bench : Bench
+    run : Run
     claim : Claim
         Its adjacency says whether the canary is left out or exchanged.
     delta, confidence : float
     effort : Effort, optional
     """
-    effort = effort or Effort()
+    effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
-    many = _many_runs(bench, claim, effort, delta, each)
+    many = _many_runs(run, claim, effort, delta, each)
     single = None
     if effort.canaries and claim.adjacency == "add_remove":
-        single = _one_run(bench, effort, delta, each)
+        single = _one_run(run, effort, delta, each)
     best = max(many.epsilon, 0.0 if single is None else single.epsilon)
     total = effort.trainings - (effort.canaries > 0 and single is None)
-    return Audit(best, confidence, AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=total))
+    return ClaimAudit(best, confidence, AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=total))
 
 
-def _many_runs(bench: Bench, claim: Claim, effort: Effort, delta: float, confidence: float) -> ManyRuns:
+def _many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confidence: float) -> ManyRuns:
     """Train with and without one mislabelled record, and count a test that was fixed on other trainings."""
-    row, label = canary(bench)
+    row, label = canary(run)
     query = np.array([row], dtype=np.int64)
     nobody = np.zeros(0, dtype=np.int64)
     runs = effort.tuning + effort.counted
@@ -128,7 +130,7 @@ def _many_runs(bench: Bench, claim: Claim, effort: Effort, delta: float, confide
         without = [Fit(None, query, left_out=query, repeat=1 + i) for i in range(runs)]
     else:  # the record is exchanged for one with its true label
         without = [Fit(None, query, left_out=nobody, repeat=1 + i) for i in range(runs)]
-    scores = _scores(bench, [*with_it, *without], np.array([label]))[:, 0]
+    scores = _scores(run, [*with_it, *without], np.array([label]))[:, 0]
     inside, outside = scores[:runs], scores[runs:]
     test = audit.choose_test(inside[: effort.tuning], outside[: effort.tuning])
     misses = int((~test.fires(inside[effort.tuning :])).sum())
@@ -145,9 +147,9 @@ def _many_runs(bench: Bench, claim: Claim, effort: Effort, delta: float, confide
     )
 
 
-def _one_run(bench: Bench, effort: Effort, delta: float, confidence: float) -> OneRun:
+def _one_run(run: Run, effort: AuditEffort, delta: float, confidence: float) -> OneRun:
     """Train once with many mislabelled records, each included by a coin, and guess the coins."""
-    subject, rng = bench.subject, bench.generator("dp-audit-canaries")
+    subject, rng = run.subject, run.generator("dp-audit-canaries")
     n, classes = subject.data.n, len(subject.classes)
     m = min(effort.canaries, n // 5)
     if m < 4:
@@ -157,30 +159,30 @@ def _one_run(bench: Bench, effort: Effort, delta: float, confidence: float) -> O
     included = rng.random(m) < 0.5
     members = np.setdiff1d(np.arange(n, dtype=np.int64), rows[~included])
     relabel = tuple((int(r), int(c)) for r, c, i in zip(rows, labels, included, strict=True) if i)
-    scores = _scores(bench, [Fit(None, rows, members=members, relabel=relabel, repeat=1)], labels)[0]
+    scores = _scores(run, [Fit(None, rows, members=members, relabel=relabel, repeat=1)], labels)[0]
     guesses = 2 * (m // 4)
     _, right = audit.guess(scores, included, guesses, rng)
     found = audit.one_run(canaries=m, guesses=guesses, right=right, delta=delta, confidence=confidence)
     return OneRun(epsilon=found, canaries=m, guesses=guesses, right=right)
 
 
-def canary(bench: Bench) -> tuple[int, int]:
+def canary(run: Run) -> tuple[int, int]:
     """Return (row, wrong label) of the record whose label one training is most certain of.
 
     Mislabelled, its gradient is as large as clipping allows in every step; without clipping, larger.
     """
-    subject = bench.subject
+    subject = run.subject
     rows = np.arange(subject.data.n, dtype=np.int64)
-    answer = bench.fleet.fits(subject, [Fit(None, rows, left_out=rows[:0], repeat=0)], label="auditing")[0]
+    answer = run.fleet.fits(subject, [Fit(None, rows, left_out=rows[:0], repeat=0)], label="auditing")[0]
     if answer.problem:
         raise MeasurementError(f"the audit could not train: {answer.problem}")
     row = int(np.argmax(answer.log_p[rows, subject.label_codes]))
     return row, int(np.argmin(answer.log_p[row]))
 
 
-def _scores(bench: Bench, fits: list[Fit], labels: NDArray[Any]) -> Float:
+def _scores(run: Run, fits: list[Fit], labels: NDArray[Any]) -> Float:
     """Return the log-probability of each query's label, shape (fits, queries); -inf becomes a very low number."""
-    answers = bench.fleet.fits(bench.subject, fits, label="auditing")
+    answers = run.fleet.fits(run.subject, fits, label="auditing")
     bad = [a.problem for a in answers if a.problem]
     if bad:
         raise MeasurementError(f"{len(bad)} of {len(fits)} trainings of the audit failed: {bad[0]}")

@@ -22,7 +22,7 @@ from privgate.subject.subject import Subject
 from privgate.training import context, payload
 from privgate.training.apart import apart
 from privgate.training.fleet import Fleet
-from privgate.training.limits import Clock, Limits, OutOfTimeError
+from privgate.training.limits import Clock, OutOfTimeError, TaskLimits
 from privgate.training.payload import Opened, Payload
 
 #: one rerun shows the parameters, a second one shows noise that repeats
@@ -33,7 +33,7 @@ RERUNS = RUNS + watch_replay.REPLAYS
 COMPARED = 64
 
 
-def observe(subject: Subject, limits: Limits, *, runs: int = RUNS, isolate: str = "auto") -> Observation:
+def observe(subject: Subject, limits: TaskLimits, *, runs: int = RUNS, isolate: str = "auto") -> Observation:
     """Return what the recipe was seen to do in ``runs`` reruns without a seed, on its own training data.
 
     The reruns happen in a process of their own, scrubbed and limited as every worker is; whatever happens there, the
@@ -42,7 +42,7 @@ def observe(subject: Subject, limits: Limits, *, runs: int = RUNS, isolate: str 
     Parameters
     ----------
     subject : Subject
-    limits : Limits
+    limits : TaskLimits
         Time for one rerun and memory.
     runs : int
         At least 2: noise from a fixed seed shows only when it comes again. Where Opacus is at work, as many as
@@ -113,7 +113,7 @@ def units_of(subject: Subject) -> NDArray[np.int64]:
     return found
 
 
-def watched(shipped: Payload, runs: int, limits: Limits, units: NDArray[np.int64] | None = None) -> dict[str, Any]:
+def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.int64] | None = None) -> dict[str, Any]:
     """Return the payload of an ``Observation``; runs in the worker."""
     try:
         opened = Opened(shipped)

@@ -13,7 +13,7 @@ from privgate.subject.claim import Claim
 
 
 @dataclass(frozen=True)
-class Standing:
+class GuaranteeBasis:
     """What the guarantee of one subject rests on.
 
     Parameters

@@ -14,7 +14,7 @@ from privgate.evidence import (
     TradeoffPoint,
     TradeoffPoints,
 )
-from privgate.run.run import Bench
+from privgate.run.run import Run
 
 
 @dataclass
@@ -47,9 +47,9 @@ class Told:
         self.facts[name] = value
 
 
-def told(bench: Bench) -> Told:
+def told(run: Run) -> Told:
     """Return where a run's facts about its guarantee are noted."""
-    del bench
+    del run
     return Told()
 
 

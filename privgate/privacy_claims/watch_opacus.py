@@ -26,7 +26,7 @@ DIRECTIONS = 6
 
 
 @dataclass
-class Step:
+class NoisyStep:
     """One release of one optimizer.
 
     Parameters
@@ -91,7 +91,7 @@ class OpacusWatch:
         stop: bool = False,
     ) -> None:
         self.record, self.replay, self.drop, self.stop = record, replay, drop, stop
-        self.steps: list[Step] = []
+        self.steps: list[NoisyStep] = []
         self.draws: dict[int, Draws] = {}
         self.populations: list[Population] = []
         self.bypassed = 0
@@ -214,7 +214,7 @@ class OpacusWatch:
         rows = np.concatenate(pending.rows) if pending.rows else np.zeros((0, DIRECTIONS + 1), np.float32)
         noise = watch_noise.measured(optimizer, sums, self._made)
         at = _digest(optimizer.params)
-        self.steps.append(Step(pending.batch, float(optimizer.max_grad_norm), pending.clipped, noise, rows, at))
+        self.steps.append(NoisyStep(pending.batch, float(optimizer.max_grad_norm), pending.clipped, noise, rows, at))
         pending.released = self._torch.cat([p.grad.detach().reshape(-1).double() for p in optimizer.params])
 
     def _clipped_sum(self, optimizer: Any) -> tuple[list[Any], int, NDArray[np.float32]]:

@@ -56,7 +56,7 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
-class Run:
+class RestRun:
     """A run, by the names of MLflow's entity."""
 
     info: RunInfo
@@ -93,10 +93,10 @@ class RestClient:
         info = _field(self._ask(f"logged-models/{quote(model_id, safe='')}", "model"), "info")
         return LoggedModel(str(_field(info, "artifact_uri")), info.get("source_run_id") or None, _tags(info))
 
-    def get_run(self, run_id: str) -> Run:
+    def get_run(self, run_id: str) -> RestRun:
         """Return a run."""
         found = self._ask("runs/get", "run", run_id=run_id)
-        return Run(RunInfo(str(_field(_field(found, "info"), "artifact_uri"))))
+        return RestRun(RunInfo(str(_field(_field(found, "info"), "artifact_uri"))))
 
     def files(self, location: str) -> Iterator[str]:
         """Give the path of every file below a location that the server serves itself.

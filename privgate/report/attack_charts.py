@@ -7,7 +7,7 @@ from privgate import digest
 from privgate.evidence import AgainstPdtp, AttackResult, NullRuns
 from privgate.report import charts
 from privgate.report.attack_data import Curve, Ran, estimate, finds_most, thinned, title
-from privgate.report.blocks import Block, Chart, Table, Text
+from privgate.report.blocks import Block, Chart, TableBlock, Text
 from privgate.report.text import number, percent, plain
 
 #: curves drawn at once; more cannot be told apart
@@ -40,7 +40,7 @@ def curves(ran: Sequence[Ran]) -> list[Block]:
     )
     rows = [(label, *_at(points, (0.001, 0.01, 0.1, 0.5))) for label, points in curves]
     columns = ("Attack", *(f"Found at {percent(f)}" for f in (0.001, 0.01, 0.1, 0.5)))
-    table = Table("Points of the curves", columns, rows, (1, 2, 3, 4), "Numbers of this chart")
+    table = TableBlock("Points of the curves", columns, rows, (1, 2, 3, 4), "Numbers of this chart")
     return [Chart("roc", name, "", f"{said}.", svg, table)]
 
 
@@ -67,9 +67,9 @@ def groups(ran: Ran, *, drawn: bool = True) -> list[Block]:
     worst = max(figures, key=lambda f: f[1])
     ident = _ident("groups", attack)
     rows = [(n, *(percent(x) for x in numbers)) for n, *numbers in figures]
-    table = Table(name, ("Group", "Accuracy", "Low", "High"), rows, (1, 2, 3), "Numbers of this chart")
+    table = TableBlock(name, ("Group", "Accuracy", "Low", "High"), rows, (1, 2, 3), "Numbers of this chart")
     if not drawn:
-        return [Table(table.caption, table.columns, table.rows, table.numeric, name)]
+        return [TableBlock(table.caption, table.columns, table.rows, table.numeric, name)]
     svg = charts.groups(ident, name, "A line a group; the dashed line is guessing.", rows=figures, xlabel="accuracy",
                         reference=0.5, reference_text="guessing")  # fmt: skip
     return [Chart(ident, name, "", f"The group at greatest risk is {worst[0]} with {percent(worst[1])}.", svg, table)]
@@ -94,7 +94,7 @@ def against_pdtp(found: AgainstPdtp) -> list[Block]:
     )
     svg = charts.against_pdtp("attack-pdtp", title_, "Mean accuracy over mean PDTP, dotted line: guessing.", rows=rows)
     cells = [(number(x), percent(v)) for x, v in rows]
-    table = Table(f"{title_}; {plain(found.kind, 120)}", ("Mean PDTP, nats", "Mean accuracy"), cells, (0, 1),
+    table = TableBlock(f"{title_}; {plain(found.kind, 120)}", ("Mean PDTP, nats", "Mean accuracy"), cells, (0, 1),
                   "Numbers of this chart")  # fmt: skip
     return [Chart("attack-pdtp", title_, "", f"{said}.", svg, table)]
 

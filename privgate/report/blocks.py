@@ -23,7 +23,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableBlock:
     """A table with a caption; the first column names the row.
 
     Parameters
@@ -70,7 +70,7 @@ class Chart:
     desc: str
     reading: str
     svg: str
-    table: Table
+    table: TableBlock
     kind: str = field(default="chart", init=False)
 
 
@@ -99,7 +99,7 @@ class List:
     kind: str = field(default="list", init=False)
 
 
-Block = Text | Facts | Table | Chart | Code | Heading | List
+Block = Text | Facts | TableBlock | Chart | Code | Heading | List
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from privgate.report import comparison, front
-from privgate.report.blocks import Chart, Table, Text
+from privgate.report.blocks import Chart, TableBlock, Text
 from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections.comparison import blocks
 from privgate.report.text import item, markdown
@@ -52,7 +52,7 @@ def _comparison(doc: Comparison) -> str:
             lines += [f"**{markdown(block.text)}**", ""]
         elif isinstance(block, Chart):
             lines += [f"- {item(block.reading)}", ""]
-        elif isinstance(block, Table):
+        elif isinstance(block, TableBlock):
             lines += [f"| {' | '.join(markdown(c) for c in block.columns)} |", f"|{' --- |' * len(block.columns)}"]
             lines += [f"| {' | '.join(markdown(c) for c in row)} |" for row in block.rows]
             lines.append("")

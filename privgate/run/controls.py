@@ -3,7 +3,7 @@
 from privgate import families
 from privgate.evidence import Precondition, SeedControl
 from privgate.run import paired_seeds, recipe_controls
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.subject.subject import Subject
 
 
@@ -20,24 +20,24 @@ def static(subject: Subject) -> list[Precondition]:
     return found
 
 
-def trained(bench: Bench) -> list[Precondition]:
+def trained(run: Run) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
-    subject, fleet = bench.subject, bench.fleet
+    subject, fleet = run.subject, run.fleet
     with fleet.afresh():
         found = [recipe_controls.reproduces(subject, fleet)]
     if found[0].outcome not in ("passed", "warned"):
         return found  # the next control makes 70 trainings, and nothing is measured whatever it says
     with fleet.afresh():
         found.append(recipe_controls.depends_on_data(subject, fleet))
-    bench.single_median = found[1].figure("single_median")
+    run.single_median = found[1].figure("single_median")
     if found[1].outcome in ("passed", "warned"):
-        choose_seeds(bench)
+        choose_seeds(run)
     return found
 
 
-def remembered(bench: Bench) -> list[Precondition]:
+def remembered(run: Run) -> list[Precondition]:
     """Return whether what was remembered is what training gives; says nothing where nothing was trained twice."""
-    fleet = bench.fleet
+    fleet = run.fleet
     fleet.spot_check()
     seen = fleet.freshness
     if not seen.compared:
@@ -58,23 +58,23 @@ def remembered(bench: Bench) -> list[Precondition]:
     return [Precondition("remembered", "passed", text, detail)]
 
 
-def choose_seeds(bench: Bench) -> SeedControl:
-    """Set the bench's paired seeds, one where training has no randomness, and return what was seen of seeds."""
-    n_units = bench.limits.max_retrains or bench.n_units
-    drawn = {int(u) for e in families.ALL if not e.supports(bench.subject) for u in e.drawn(bench.subject)}
+def choose_seeds(run: Run) -> SeedControl:
+    """Set the run's paired seeds, one where training has no randomness, and return what was seen of seeds."""
+    n_units = run.limits.max_retrains or run.n_units
+    drawn = {int(u) for e in families.ALL if not e.supports(run.subject) for u in e.drawn(run.subject)}
     chosen = paired_seeds.choose(
-        bench.subject,
-        bench.fleet,
-        n_units=min(n_units, bench.n_units),
-        count=bench.limits.seeds,
+        run.subject,
+        run.fleet,
+        n_units=min(n_units, run.n_units),
+        count=run.limits.seeds,
         drawn=sorted(drawn),
     )
-    bench.seeds, bench.more_seeds = chosen.seeds, chosen.more
-    bench.seed_control = SeedControl(
+    run.seeds, run.more_seeds = chosen.seeds, chosen.more
+    run.seed_control = SeedControl(
         dependent=chosen.dependent,
         paired=len(chosen.seeds) if chosen.dependent else 0,
         moved_by=chosen.moved_by,
         compared=chosen.compared,
         note=chosen.message,
     )
-    return bench.seed_control
+    return run.seed_control

@@ -12,7 +12,7 @@ from privgate import digest
 from privgate.errors import MeasurementError
 from privgate.run import alike, same_population
 from privgate.run.alike import Twins
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.run.same_population import Shift
 from privgate.subject.data import TrainingData, take
 
@@ -26,7 +26,7 @@ MOST_VALUES = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class AttackPool:
     """Training records, then candidates; and which of them are fit to be trials.
 
     Parameters
@@ -94,7 +94,7 @@ def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[str]:
     return [digest.of_bytes(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
 
 
-_BUILT: "WeakKeyDictionary[TrainingData, Pool]" = WeakKeyDictionary()
+_BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
 def told(shift: Shift) -> str:
@@ -110,7 +110,7 @@ def told(shift: Shift) -> str:
     return said
 
 
-def of(data: TrainingData) -> Pool:
+def of(data: TrainingData) -> AttackPool:
     """Return the pool of a subject's data.
 
     Raises
@@ -131,7 +131,7 @@ def of(data: TrainingData) -> Pool:
     return pool
 
 
-def built(data: TrainingData) -> Pool:
+def built(data: TrainingData) -> AttackPool:
     """Return the pool, whether or not it can be used; looked at once for each data set.
 
     Raises
@@ -144,7 +144,7 @@ def built(data: TrainingData) -> Pool:
     return _BUILT[data]
 
 
-def _build(data: TrainingData) -> Pool:
+def _build(data: TrainingData) -> AttackPool:
     if data.candidates is None or len(data.candidates[1]) == 0:
         raise MeasurementError(
             "no candidates: attacks need people who were not trained on; pass TrainingData(..., candidates=(X, y))"
@@ -194,7 +194,7 @@ def _build(data: TrainingData) -> Pool:
         "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
     }
     shift = same_population.shift(data, trial)
-    return Pool(
+    return AttackPool(
         np.arange(size) < n,
         eligible,
         trial,
@@ -266,6 +266,6 @@ def _values(X: Any, column: str | int, n: int) -> NDArray[Any]:
     return np.asarray(raw.astype(str))
 
 
-def of_run(bench: Bench) -> Pool:
+def of_run(run: Run) -> AttackPool:
     """Return the pool of a run's subject; see ``of``."""
-    return of(bench.subject.data)
+    return of(run.subject.data)

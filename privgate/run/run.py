@@ -1,4 +1,4 @@
-"""The bench: everything measured about one subject in one run, each thing once."""
+"""The run: everything measured about one subject in one run, each thing once."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Precision = Literal["full", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Budget:
     """What the operator allows a run to cost; cutting it cuts what can be claimed, and the report says so.
 
     Parameters
@@ -66,7 +66,7 @@ class Limits:
 
 
 @dataclass
-class Bench:
+class Run:
     """What the measurements of one run share; lazily filled, nothing twice.
 
     Parameters
@@ -74,7 +74,7 @@ class Bench:
     subject : Subject
     fleet : Fleet
         Runs and remembers training.
-    limits : Limits
+    limits : Budget
     seeds : tuple of (int or None)
         Paired seeds for leave-one-out; set by the controls before anything is measured.
     more_seeds : tuple of (int or None)
@@ -82,7 +82,7 @@ class Bench:
     refuting : float
         A limit that blocks as soon as one unit is surely above it, nats; infinity if no rule sets one.
     thresholds : tuple of float
-        Limits of the policy's rules on units, in nats: engines and certificates look closer near them.
+        Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     suites : mapping
@@ -103,7 +103,7 @@ class Bench:
 
     subject: Subject
     fleet: Fleet
-    limits: Limits = field(default_factory=Limits)
+    limits: Budget = field(default_factory=Budget)
     seeds: tuple[int | None, ...] = (None,)
     more_seeds: tuple[int | None, ...] = ()
     refuting: float = float("inf")
@@ -116,7 +116,7 @@ class Bench:
     preconditions: list[Precondition] = field(default_factory=list)
     nonce: str = ""
     witness: "Witness | None" = None
-    _made: dict[Callable[["Bench"], Any], Any] = field(default_factory=dict, repr=False)
+    _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
@@ -133,13 +133,13 @@ class Bench:
         """Whether training was seen to depend on its seed; False before the controls looked."""
         return self.seed_control is not None and self.seed_control.dependent
 
-    def once(self, make: Callable[["Bench"], T]) -> T:
+    def once(self, make: Callable[["Run"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""
         if make not in self._made:
             self._made[make] = make(self)
         kept: T = self._made[make]
         return kept
 
-    def made(self, make: Callable[["Bench"], Any]) -> bool:
+    def made(self, make: Callable[["Run"], Any]) -> bool:
         """Return whether ``once(make)`` was asked for in this run."""
         return make in self._made

@@ -10,8 +10,8 @@ from privgate.evidence import Precondition
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
 from privgate.run import pool as pools
-from privgate.run.pool import Pool
-from privgate.run.run import Bench
+from privgate.run.pool import AttackPool
+from privgate.run.run import Run
 from privgate.training.fit import Fit
 
 Bool = NDArray[np.bool_]
@@ -25,7 +25,7 @@ TOLERANCE = 1e-5
 LEAST_TRAINED = 0.5
 
 
-def balanced_masks(pool: Pool, count: int, rng: Generator) -> Bool:
+def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
     """Return who is in which subset: complementary pairs of random halves of the people.
 
     Parameters
@@ -52,14 +52,14 @@ def balanced_masks(pool: Pool, count: int, rng: Generator) -> Bool:
     return np.asarray(inside & pool.eligible)
 
 
-def seeds_for(bench: Bench, count: int, rng: Generator) -> tuple[int | None, ...]:
+def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
     """Return one seed a model; None where the recipe has none."""
-    if bench.subject.recipe.payload["seed"] is None and all(s is None for s in bench.seeds):
+    if run.subject.recipe.payload["seed"] is None and all(s is None for s in run.seeds):
         return (None,) * count
     return tuple(int(s) for s in rng.integers(2**32, size=count, dtype=np.uint64))
 
 
-def train(bench: Bench) -> Shadows:
+def train(run: Run) -> Shadows:
     """Return the shadow models of a subject, from the fastest engine that agrees with the training function.
 
     Raises
@@ -67,20 +67,20 @@ def train(bench: Bench) -> Shadows:
     MeasurementError
         There are no candidates, or more than half of the trainings failed.
     """
-    pool = bench.once(pools.of_run)
-    count = 2 * max(2, bench.limits.shadow_models // 2)
-    rng = bench.generator("shadow subsets")
-    return trained(bench, balanced_masks(pool, count, rng), seeds_for(bench, count, rng))
+    pool = run.once(pools.of_run)
+    count = 2 * max(2, run.limits.shadow_models // 2)
+    rng = run.generator("shadow subsets")
+    return trained(run, balanced_masks(pool, count, rng), seeds_for(run, count, rng))
 
 
-def trained(bench: Bench, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
+def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; those of a fast engine are re-checked, and refitted if they disagree."""
-    made = families.subsets(bench.subject, masks, seeds, bench.fleet)
+    made = families.subsets(run.subject, masks, seeds, run.fleet)
     if made.engine != refit.ENGINE.name:
-        checked = recheck(bench, made)
-        bench.preconditions.append(checked)
+        checked = recheck(run, made)
+        run.preconditions.append(checked)
         if checked.outcome != "passed":
-            made = refit.ENGINE.subsets(bench.subject, masks, seeds, bench.fleet)
+            made = refit.ENGINE.subsets(run.subject, masks, seeds, run.fleet)
     failed = int((made.status == Status.FAILED).sum())
     if len(made.status) - failed < LEAST_TRAINED * len(made.status):
         first = next(iter(made.reason.values()), "no reason given")
@@ -88,14 +88,14 @@ def trained(bench: Bench, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows
     return made
 
 
-def recheck(bench: Bench, made: Shadows) -> Precondition:
+def recheck(run: Run, made: Shadows) -> Precondition:
     """Compare some of a fast engine's shadow models with the user's own training function, on the whole pool."""
     live = np.flatnonzero(made.status != Status.FAILED)
-    rng = bench.generator("re-checked shadow models")
+    rng = run.generator("re-checked shadow models")
     chosen = np.sort(rng.choice(live, size=min(RECHECKED, len(live)), replace=False)) if len(live) else live
     rows = np.arange(made.masks.shape[1], dtype=np.int64)
     fits = [Fit(made.seeds[i], rows, members=np.flatnonzero(made.masks[i]).astype(np.int64)) for i in chosen]
-    answers = bench.fleet.fits(bench.subject, fits, label=f"re-checking {made.engine}")
+    answers = run.fleet.fits(run.subject, fits, label=f"re-checking {made.engine}")
     worst, why = 0.0, ""
     for i, answer in zip(chosen, answers, strict=True):
         why = why or answer.problem

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from privgate.errors import PrivgateError
-from privgate.serve.reconciler import Counts, Reconciler
+from privgate.serve.reconciler import Reconciler, ServeCounts
 from privgate.serve.sweeper import Swept
 from privgate.serve.webhook import Deliveries
 
@@ -52,7 +52,7 @@ class Loop(threading.Thread):
             self.woken.wait(min(self.every, max(due, 1.0)) if isinstance(due, float) else self.every)
 
 
-def metrics(counts: Counts, swept: Swept, loop: Loop) -> str:
+def metrics(counts: ServeCounts, swept: Swept, loop: Loop) -> str:
     """Return the figures in Prometheus' text format."""
     lines = [
         ("privgate_requests_pending", "gauge", "", counts.pending),

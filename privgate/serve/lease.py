@@ -12,7 +12,7 @@ from typing import Any
 
 from privgate.errors import RegistryError
 from privgate.registry.client import answering
-from privgate.serve.request import TAG, Request
+from privgate.serve.request import TAG, CheckRequest
 
 
 def read(client: Any, name: str, version: str) -> str | None:
@@ -42,20 +42,20 @@ class Lease:
     def __init__(self, client: Any, name: str, version: str, *, holder: str, seconds: float, settle: float) -> None:
         self.client, self.name, self.version = client, name, version
         self.holder, self.seconds, self.settle = holder, seconds, settle
-        self.request = Request()
+        self.request = CheckRequest()
         self.free_at = 0.0
         self.lost = threading.Event()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def take(self, asked: Request | None) -> bool:
+    def take(self, asked: CheckRequest | None) -> bool:
         """Take the request if nobody holds it; ``asked`` is what is written where no tag stands (a candidate).
 
         Where it was not taken ``free_at`` says when to look again, Unix time.
         """
         begin = time.monotonic()
         text = read(self.client, self.name, self.version)
-        found = asked if text is None else Request.parse(text)
+        found = asked if text is None else CheckRequest.parse(text)
         self.free_at = time.time() + self.seconds
         if found is None or found.held(time.time()):
             return False

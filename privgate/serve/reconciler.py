@@ -25,7 +25,7 @@ from privgate.registry.client import answering
 from privgate.registry.layout import path_part
 from privgate.serve.checking import run_check
 from privgate.serve.lease import LeaseFor
-from privgate.serve.request import TAG, Request
+from privgate.serve.request import TAG, CheckRequest
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _ANSWERS: dict[int, bool] = {ExitCode.PASSED: True, ExitCode.FAILED: False, Exit
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServeSettings:
     """What the operator decided.
 
     Parameters
@@ -66,7 +66,7 @@ class Settings:
 
 
 @dataclass
-class Counts:
+class ServeCounts:
     """What happened since the start, for the metrics endpoint."""
 
     checks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("approved", "blocked", "problem"), 0))
@@ -110,9 +110,9 @@ class Reconciler:
         (name, version) -> ``Lease``.
     """
 
-    def __init__(self, client: Any, settings: Settings, lease_for: LeaseFor) -> None:
+    def __init__(self, client: Any, settings: ServeSettings, lease_for: LeaseFor) -> None:
         self.client, self.settings, self.lease_for = client, settings, lease_for
-        self.counts = Counts()
+        self.counts = ServeCounts()
         self._later: dict[tuple[str, str], tuple[float, float, str]] = {}  # -> (not before, wait, what was asked)
         self._free_at = math.inf  # Unix time when the first lease ends that kept us from a request
 
@@ -157,7 +157,7 @@ class Reconciler:
         yield from found.items()
 
     def _attend(self, guard: Guard, name: str, version: str, text: str) -> None:
-        request = Request.parse(text) if text else Request(target=self.settings.candidate_target)
+        request = CheckRequest.parse(text) if text else CheckRequest(target=self.settings.candidate_target)
         if request.held(time.time()):
             self._free_at = min(self._free_at, request.until)
             return
@@ -182,7 +182,7 @@ class Reconciler:
         else:
             lease.release()
 
-    def _job(self, guard: Guard, name: str, version: str, request: Request) -> _Job:
+    def _job(self, guard: Guard, name: str, version: str, request: CheckRequest) -> _Job:
         called = request.policy or next(iter(self.settings.policies))
         if called not in self.settings.policies:
             known = ", ".join(self.settings.policies)

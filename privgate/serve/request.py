@@ -9,7 +9,7 @@ TAG = "privgate.request"
 
 
 @dataclass(frozen=True)
-class Request:
+class CheckRequest:
     """The value of the tag ``privgate.request``: ``policy[,alias][;holder;until;since]``.
 
     Parameters

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from privgate.training import environment, isolation, worker
-from privgate.training.limits import GRACE, Limits
+from privgate.training.limits import GRACE, TaskLimits
 from privgate.training.payload import Payload, readable
 
 
 def apart(
-    function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: Limits, runs: int, way: str, logs: Path
+    function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: TaskLimits, runs: int, way: str, logs: Path
 ) -> Any:
     """Return the JSON value that ``function(shipped, *arguments)`` gives, or None if its worker died, hung or lied.
 
@@ -21,7 +21,7 @@ def apart(
         At the top of a module of privgate's.
     shipped : Payload
         The only thing in its folder's folder.
-    limits : Limits
+    limits : TaskLimits
         Of one training.
     runs : int
         Trainings that the call makes at most.
@@ -48,7 +48,7 @@ def apart(
         box.end()
 
 
-def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: Limits, logs: Path) -> Any:
+def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: TaskLimits, logs: Path) -> Any:
     """Do the same in a process of this user."""
     from concurrent.futures.process import BrokenProcessPool
 
@@ -57,7 +57,7 @@ def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, lim
     executor = ProcessPoolExecutor(
         max_workers=1,
         initializer=worker.start,
-        initargs=(worker.Settings(logs=str(logs), memory=limits.memory),),
+        initargs=(worker.WorkerSettings(logs=str(logs), memory=limits.memory),),
         env=environment.blanked(os.environ),
     )
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from privgate.errors import UsageError
 from privgate.training import worker
 from privgate.training.fit import Answer, Index
-from privgate.training.limits import Limits
+from privgate.training.limits import TaskLimits
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 
@@ -31,11 +31,11 @@ class DaskPool:
     ----------
     cluster : str or distributed.Client
         Address of a scheduler, or a client that stays the caller's.
-    limits : Limits
+    limits : TaskLimits
         Time is ours; memory is limited by Dask's own nannies.
     """
 
-    def __init__(self, cluster: Any, limits: Limits) -> None:
+    def __init__(self, cluster: Any, limits: TaskLimits) -> None:
         self._limits = limits
         self._address = cluster if isinstance(cluster, str) else None
         self._client: Any = None if self._address else cluster
@@ -173,10 +173,10 @@ class JoblibPool:
         For example ``"ray"``; threads and ``"multiprocessing"`` are refused, because training code must not run in the
         process that may hold credentials, nor in a fork of it, which has its memory and may hold its locks for ever.
     jobs : int
-    limits : Limits
+    limits : TaskLimits
     """
 
-    def __init__(self, backend: str, jobs: int, limits: Limits) -> None:
+    def __init__(self, backend: str, jobs: int, limits: TaskLimits) -> None:
         from joblib import Parallel
 
         try:

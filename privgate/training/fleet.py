@@ -21,11 +21,11 @@ from privgate.training.box.pool import BoxPool
 from privgate.training.fit import Answer, Fit, Index
 from privgate.training.freshness import Freshness, Recalled, same
 from privgate.training.ledger import Ledger
-from privgate.training.limits import Limits
+from privgate.training.limits import TaskLimits
 from privgate.training.payload import Payload
 from privgate.training.pools import LokyPool, Pool
 from privgate.training.storage import cache_folder
-from privgate.training.worker import Settings
+from privgate.training.worker import WorkerSettings
 
 Progress = Callable[[int, int, float], None]
 
@@ -84,7 +84,7 @@ class Fleet:
         self.isolate = isolate
         self.signable = signable
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        self.limits = Limits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
+        self.limits = TaskLimits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
         self.cluster = cluster
         #: calls of the training function really made, in this process's lifetime; remembered answers do not count
         self.calls = 0
@@ -256,7 +256,7 @@ class Fleet:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
-            return LokyPool(self.jobs, self.limits, Settings(logs=str(self.logs), memory=self.limits.memory))
+            return LokyPool(self.jobs, self.limits, WorkerSettings(logs=str(self.logs), memory=self.limits.memory))
         from privgate.training.clusters import DaskPool, JoblibPool
 
         if isinstance(self.cluster, str) and "://" not in self.cluster:

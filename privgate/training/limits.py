@@ -1,4 +1,4 @@
-"""Limits on one call of the training function: time, memory, threads."""
+"""TaskLimits on one call of the training function: time, memory, threads."""
 
 import ctypes
 import faulthandler
@@ -23,7 +23,7 @@ class OutOfTimeError(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TaskLimits:
     """What one call of the training function may take.
 
     Parameters

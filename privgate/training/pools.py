@@ -11,7 +11,7 @@ import numpy as np
 
 from privgate.training import environment, worker
 from privgate.training.fit import Answer, Fit, Index
-from privgate.training.limits import Limits
+from privgate.training.limits import TaskLimits
 from privgate.training.payload import Payload
 
 
@@ -81,11 +81,11 @@ class LokyPool:
     ----------
     jobs : int
         Number of processes.
-    limits : Limits
+    limits : TaskLimits
     settings : worker.Settings
     """
 
-    def __init__(self, jobs: int, limits: Limits, settings: worker.Settings) -> None:
+    def __init__(self, jobs: int, limits: TaskLimits, settings: worker.WorkerSettings) -> None:
         self.slots = jobs
         #: starting a chunk costs a millisecond or two, and at most one chunk a worker is lost to a kill
         self.chunk_seconds = 0.2

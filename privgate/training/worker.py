@@ -21,7 +21,7 @@ import numpy as np
 from privgate.errors import SubjectError, UsageError
 from privgate.training import answers, context, environment
 from privgate.training.fit import Answer, Fit, Float, Index
-from privgate.training.limits import Clock, Limits, OutOfTimeError, limit_memory
+from privgate.training.limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 from privgate.training.payload import Opened, Payload
 from privgate.training.rows import Rows
 
@@ -35,7 +35,7 @@ _OWN = False
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WorkerSettings:
     """How a worker process of ours is set up.
 
     Parameters
@@ -54,7 +54,7 @@ class Settings:
     parent: int = field(default_factory=os.getpid)
 
 
-def start(settings: Settings) -> None:
+def start(settings: WorkerSettings) -> None:
     """Set up a worker process that is ours alone, before anything of the user's is loaded."""
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
@@ -77,7 +77,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Answer]:
+def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     _check_versions(payload)
     with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
@@ -93,7 +93,7 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: Limits) -> list[Ans
         return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
-def registered(payload: Payload, queries: Index, limits: Limits, *, served: bool = False) -> Answer:
+def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: bool = False) -> Answer:
     """Return the stored model's log-probabilities on pool rows; or of what MLflow serves, as ``answers.read`` says."""
     _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
@@ -155,7 +155,7 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
     return _OPENED[payload.digest]
 
 
-def _answer(opened: Opened, rows: Rows, fit: Fit, limits: Limits, clock: Clock) -> Answer:
+def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
     started = time.perf_counter()
     try:
         with clock.call():

@@ -15,7 +15,7 @@ from privgate.check import questions
 from privgate.evidence import Request
 from privgate.membership import attacks, told
 from privgate.membership import board as boards
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.statistics.roc import tpr_at_fpr
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -57,7 +57,7 @@ def privgate_rows():
     data = TrainingData(inside, y_in, candidates=(outside, y_out))
     subject = Subject.local(Recipe(RandomForestClassifier(100), seed=0), data)
     with Fleet(jobs=1, ledger="none") as fleet:
-        bench = Bench(subject, fleet, Limits(shadow_models=64), seeds=(0,))
+        bench = Run(subject, fleet, Budget(shadow_models=64), seeds=(0,))
         started = time.perf_counter()
         board = bench.once(boards.run)
         yield {"tool": "privgate", "attack": "64 shadow models for all attacks (wall clock, one worker)",

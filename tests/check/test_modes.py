@@ -15,7 +15,7 @@ from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError
 from privgate.influence import leave_one_out, modes
 from privgate.report import rendering
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.subject.domain import Domain
 from privgate.verdict import Outcome
 
@@ -50,7 +50,7 @@ def policy(tmp_path):
 def checked(policy, recipe, fleet, mode, data=None):
     said = []
     subject = Subject.local(recipe, data or TrainingData(X, Y))
-    verdict = evaluate(policy, subject, fleet=fleet, limits=Limits(mode=mode), announce=said.append)
+    verdict = evaluate(policy, subject, fleet=fleet, limits=Budget(mode=mode), announce=said.append)
     return verdict, said, report.document(verdict, hash_key=b"k" * 32)
 
 
@@ -84,7 +84,7 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
 
 def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_is_measured(fleet, policy):
     mine = policy(LARGEST.format(1), SHARE, MEDIAN)
-    bench = gate.prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Limits(mode="max"))
+    bench = gate.prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Budget(mode="max"))
     verdict, _, _ = checked(mine, LOGISTIC, fleet, "max")
 
     said = bench.cannot_conclude
@@ -164,13 +164,13 @@ def test_a_ranking_can_block(fleet, policy):
 @pytest.mark.parametrize("wrong", [{"mode": "fast"}, {"mode": "screen", "max_retrains": 5}])
 def test_modes_that_mean_nothing_are_refused(wrong):
     with pytest.raises(UsageError, match=r"no mode 'fast'|--mode screen or the budget"):
-        Limits(**wrong)
+        Budget(**wrong)
 
 
 def test_the_plan_says_what_a_mode_costs(fleet, policy):
     def plan(recipe, mode):
         subject = Subject.local(recipe, TrainingData(X, Y))
-        return gate.plan(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Limits(mode=mode))
+        return gate.plan(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(mode=mode))
 
     assert any("only people who could hold the largest PDTP" in line for line in plan(LOGISTIC, "max"))
     ranked = plan(Recipe(stump, seed=1), "screen")
@@ -182,7 +182,7 @@ def test_the_plan_says_what_a_mode_costs(fleet, policy):
 def test_a_large_problem_costs_less_by_its_maximum():
     rng = np.random.default_rng(0)
     data = TrainingData(rng.normal(size=(5000, 20)), rng.integers(0, 2, 5000))
-    bench = [Bench(Subject.local(LOGISTIC, data), None, Limits(mode=mode)) for mode in ("all", "max")]
+    bench = [Run(Subject.local(LOGISTIC, data), None, Budget(mode=mode)) for mode in ("all", "max")]
 
     every, quick = (planning.cost_of(b, np.arange(5000)).cpu_seconds for b in bench)
     assert quick < every / 20
@@ -231,7 +231,7 @@ def test_the_command_line_knows_its_modes():
 def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, policy):
     data = TrainingData(np.tile(X, (20, 1)), np.tile(Y, 20), domain=Domain(box=((-9, 9),) * 3))
     subject = Subject.local(Recipe(LogisticRegression(C=0.1), seed=1), data)
-    bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Limits(max_retrains=7, mode="max"))
+    bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(max_retrains=7, mode="max"))
 
     assert planning.first_engine(bench).name == "refit"
     assert bench.once(modes.used) == "all"
@@ -252,6 +252,6 @@ def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
     _, said = planning.make(bench)
     assert any(f"{75 * N} retrains in all" in s for s in said)
 
-    bench.limits = Limits(max_retrains=2 * N)
+    bench.limits = Budget(max_retrains=2 * N)
     _, said = planning.make(bench)
     assert any("75 seeds, which an approval needs, are not within the budget" in s for s in said)

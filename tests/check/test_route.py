@@ -7,7 +7,7 @@ from sklearn.naive_bayes import CategoricalNB
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import gate
 from privgate.evidence import COLUMNS
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -98,7 +98,7 @@ def one_split(X, y, *, seed):
 
 def test_a_sample_of_units_claims_nothing_about_the_largest(fleet):
     subject = Subject.local(Recipe(one_split, seed=1), DATA)
-    verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet, limits=Limits(max_retrains=10, seeds=1))
+    verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet, limits=Budget(max_retrains=10, seeds=1))
 
     assert len(verdict.records) == 10
     assert not verdict.approved

@@ -15,7 +15,7 @@ from privgate.families.witness import Witness
 from privgate.influence import leave_one_out
 from privgate.influence.part import part
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.subject.data import TrainingData
 
 rng = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def only(monkeypatch, certificate):
 
 def checked(direct, fleet, name, *, asked=frozenset()):
     estimator, X, domain = SUBJECTS[name]
-    bench = Bench(direct.subject(estimator, X, Y, domain=domain), fleet, asked=asked)
+    bench = Run(direct.subject(estimator, X, Y, domain=domain), fleet, asked=asked)
     return bench, bench.once(leave_one_out.table)
 
 
@@ -128,7 +128,7 @@ def test_a_comparison_asks_the_same_in_every_run(direct, fleet):
 
 
 def test_where_no_certificate_applies_nothing_more_is_asked(direct, fleet):
-    bench = Bench(direct.subject(DecisionTreeClassifier(max_depth=2, random_state=0), REAL, Y), fleet)
+    bench = Run(direct.subject(DecisionTreeClassifier(max_depth=2, random_state=0), REAL, Y), fleet)
     assert len(bench.once(leave_one_out.table)["unit"]) == N
     assert bench.witness is None
 

@@ -9,7 +9,7 @@ from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate
 from privgate.check import gate
 from privgate.families.retrained import Retrained, Status
 from privgate.influence.leave_one_out import per_unit
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
 from privgate.verdict import Outcome
 
@@ -43,7 +43,7 @@ def _everything():
 
 
 def judged(fleet, recipe, *, data=DATA, **limits):
-    return evaluate(Policy.load("pdtp-1"), Subject.local(recipe, data), fleet=fleet, limits=Limits(**limits))
+    return evaluate(Policy.load("pdtp-1"), Subject.local(recipe, data), fleet=fleet, limits=Budget(**limits))
 
 
 def rule(verdict):

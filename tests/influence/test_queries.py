@@ -52,7 +52,9 @@ def fleet():
 
 
 def run(subject, fleet, units, **effort):
-    return queries.search(subject, np.asarray(units), fleet, np.random.default_rng(0), effort=queries.Effort(**effort))
+    return queries.search(
+        subject, np.asarray(units), fleet, np.random.default_rng(0), effort=queries.QueryEffort(**effort)
+    )
 
 
 def test_the_planted_classifier_is_found_when_its_input_is_in_the_declared_domain(fleet):

@@ -18,7 +18,7 @@ from privgate import Recipe, Release, Subject, TrainingData
 from privgate.families.retrained import Status
 from privgate.influence import leave_one_out
 from privgate.policy.rules import METRICS
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.subject import released
 from privgate.subject.recipe import aligned
 from privgate.training.fit import Answer
@@ -200,7 +200,7 @@ def violations(kind, seeds, n, modes=("all", "max")):
         for release in FORMS:
             subject = Subject.local(local.recipe, local.data, release=release)
             for mode in modes:
-                bench = Bench(subject, fleet, limits=Limits(mode=mode), seeds=(0,), asked=METRICS["pdtp"].needs)
+                bench = Run(subject, fleet, limits=Budget(mode=mode), seeds=(0,), asked=METRICS["pdtp"].needs)
                 found = bench.once(leave_one_out.retrained)
                 lost = np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED))
                 stated = leave_one_out.per_unit(found, release)

@@ -10,7 +10,7 @@ from privgate.check import questions
 from privgate.evidence import Request
 from privgate.membership import attacks, told
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.statistics.intervals import clopper_pearson
 from privgate.subject.data import TrainingData, take
 from privgate.subject.recipe import Recipe
@@ -52,7 +52,7 @@ def subject(k):
     data = TrainingData(X[:n], y[:n], candidates=(X[n : n + m], y[n : n + m]))
     local = Subject.local(Recipe(BernoulliNB()), data)
     object.__setattr__(local, "model", Stored())
-    return Bench(local, Stranger(stranger), Limits(shadow_models=8))
+    return Run(local, Stranger(stranger), Budget(shadow_models=8))
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
 from privgate.run import pool, shadows
 from privgate.run import pool as pools
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -36,7 +36,7 @@ def made(n=240, m=240, d=25, noise=1.5, seed=0, **data):
 
 def bench(estimator=None, data=None, models=16, **fleet):
     recipe = Recipe(estimator or DecisionTreeClassifier(), seed=3)
-    return Bench(Subject.local(recipe, data or made()), InProcess(**fleet), Limits(shadow_models=models), seeds=(3,))
+    return Run(Subject.local(recipe, data or made()), InProcess(**fleet), Budget(shadow_models=models), seeds=(3,))
 
 
 def ask(metric="attack_accuracy", **options):
@@ -290,7 +290,7 @@ def label(model, X):
 
 def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
     recipe = Recipe(DecisionTreeClassifier(), seed=3, predict=label)
-    b = Bench(Subject.local(recipe, made()), InProcess(), Limits(shadow_models=16), seeds=(3,))
+    b = Run(Subject.local(recipe, made()), InProcess(), Budget(shadow_models=16), seeds=(3,))
 
     assert questions.measure(b, ask(attack="label_gap")).low > 0.5
     assert questions.measure(b, ask(attack="any")).low > 0.5
@@ -298,7 +298,7 @@ def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
 
 def test_a_declared_release_is_attacked_beside_exact_probabilities():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
-    b = Bench(subject, InProcess(), Limits(shadow_models=16), seeds=(3,))
+    b = Run(subject, InProcess(), Budget(shadow_models=16), seeds=(3,))
     got = questions.measure(b, ask())
     figures = {a.name: a.figures for a in told.part(b).attacks}
     alone = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())

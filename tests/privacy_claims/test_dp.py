@@ -25,8 +25,8 @@ from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.privacy_claims import deletion, measure, measure_audit
 from privgate.privacy_claims.contradictions import contradictions
-from privgate.privacy_claims.standing import Standing
-from privgate.run.run import Bench
+from privgate.privacy_claims.standing import GuaranteeBasis
+from privgate.run.run import Run
 from privgate.training.fit import Answer
 
 SGD = Claim(
@@ -67,7 +67,7 @@ class NoFleet:
 def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     rng = np.random.default_rng(0)
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
-    made = Bench(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
+    made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
     if seen is not None and claim is not None:
         made._made[measure.observed] = seen
         made.preconditions += list(contradictions(claim, seen, n))
@@ -148,7 +148,7 @@ def test_shuffled_batches_accounted_as_poisson_are_named():
 
 
 def test_an_honest_shuffled_claim_is_only_warned_of():
-    epsilon = Standing(SGD, replace(SEEN, sampling="shuffled")).guarantee(1e-5).epsilon
+    epsilon = GuaranteeBasis(SGD, replace(SEEN, sampling="shuffled")).guarantee(1e-5).epsilon
     made = bench(replace(SGD, sampling="shuffled", epsilon=epsilon), replace(SEEN, sampling="shuffled"))
     assert outcomes(made) == {"dp_doubt": "warned", "dp_sampling": "warned", "dp_claim": "passed"}
 

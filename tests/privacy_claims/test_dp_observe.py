@@ -18,7 +18,7 @@ from privgate.evidence import Observation
 from privgate.privacy_claims.observe import is_remembered, observe, remembered, units_of, watched
 from privgate.training import environment, payload, worker
 from privgate.training.fleet import Fleet
-from privgate.training.limits import Limits
+from privgate.training.limits import TaskLimits
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained" / "training.py"
 
@@ -39,7 +39,7 @@ def process():
     made = ProcessPoolExecutor(
         max_workers=1,
         initializer=worker.start,
-        initargs=(worker.Settings(),),
+        initargs=(worker.WorkerSettings(),),
         env=environment.blanked(os.environ),
     )
     Shared.process = made
@@ -57,7 +57,7 @@ def seen(fit, tmp_path, data=None, **params):
     subject = Subject.local(Recipe(fit, params=params, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
     shipped = payload.write(subject, tmp_path)
     return Observation.from_payload(
-        Shared.process.submit(watched, shipped, 2, Limits(120.0, 0), units_of(subject)).result()
+        Shared.process.submit(watched, shipped, 2, TaskLimits(120.0, 0), units_of(subject)).result()
     )
 
 
@@ -289,7 +289,7 @@ def test_a_rerun_that_fails_or_shows_no_library_is_a_problem_never_a_pass(tmp_pa
 def test_the_worker_process_sees_the_same():
     data = small()
     subject = Subject.local(Recipe(shuffled, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
-    found = observe(subject, Limits(120.0, 0))
+    found = observe(subject, TaskLimits(120.0, 0))
     assert (found.sampling, found.noise_multiplier, found.runs) == ("shuffled", 1.0, 2)
 
 

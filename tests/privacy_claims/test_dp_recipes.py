@@ -12,12 +12,12 @@ from privgate.evidence import Observation
 from privgate.privacy_claims import watch_noise
 from privgate.privacy_claims.contradictions import contradictions
 from privgate.privacy_claims.observe import units_of, watched
-from privgate.privacy_claims.standing import Standing
+from privgate.privacy_claims.standing import GuaranteeBasis
 from privgate.privacy_claims.watch_noise import Noise
 from privgate.privacy_claims.watch_population import codes, owners
 from privgate.privacy_claims.watch_sampling import Draws, used
 from privgate.training import environment, payload, worker
-from privgate.training.limits import Limits
+from privgate.training.limits import TaskLimits
 from tests.privacy_claims import dp_recipes as recipes
 
 #: what 20 Poisson steps at rate 0.2 and noise 1 give, by the accountant and by the author of the recipe
@@ -45,7 +45,10 @@ OTHERWISE = {"shuffled_and_said_so": 9.998, "accumulated": 9.998, "private_retur
 @pytest.fixture(scope="module")
 def process():
     made = ProcessPoolExecutor(
-        max_workers=1, initializer=worker.start, initargs=(worker.Settings(),), env=environment.blanked(os.environ)
+        max_workers=1,
+        initializer=worker.start,
+        initargs=(worker.WorkerSettings(),),
+        env=environment.blanked(os.environ),
     )
     yield made
     made.shutdown(wait=False, kill_workers=True)
@@ -60,7 +63,9 @@ def people(groups=None, n=100):
 def seen(process, fit, folder, data=None, claim=CLAIM):
     subject = Subject.local(Recipe(fit, dp=claim), data or people())
     shipped = payload.write(subject, folder / "subject")
-    return Observation.from_payload(process.submit(watched, shipped, 2, Limits(300.0, 0), units_of(subject)).result())
+    return Observation.from_payload(
+        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), units_of(subject)).result()
+    )
 
 
 def marked(fits):
@@ -83,7 +88,7 @@ def test_a_broken_training_is_refused_or_charged(process, tmp_path, fit):
 def test_an_honest_training_passes(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)
     assert (found.broken, found.problem, found.rows, found.replays) == ("", "", 1, 4)
-    epsilon = Standing(CLAIM, found, found.rows, 100).guarantee(1e-5).epsilon
+    epsilon = GuaranteeBasis(CLAIM, found, found.rows, 100).guarantee(1e-5).epsilon
     assert epsilon <= OTHERWISE.get(fit.__name__, TRUE)
 
 

@@ -20,7 +20,7 @@ import trained
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
 from privgate.evidence import Evidence, encode
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Verdict
@@ -87,7 +87,7 @@ class Workshop:
     def judge(self, policy, subject, observe=False, **limits):
         """Return the gate's verdict."""
         policy = Policy.load(policy) if isinstance(policy, str) else policy
-        return evaluate(policy, subject, fleet=self.fleet, limits=Limits(**limits), observe=observe)
+        return evaluate(policy, subject, fleet=self.fleet, limits=Budget(**limits), observe=observe)
 
 
 def waiver(rule, subject, ceiling, *, days):

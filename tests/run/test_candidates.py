@@ -12,7 +12,7 @@ from privgate.evidence import Request
 from privgate.run import alike, pool, same_population
 from privgate.run.preconditions import near_overlap
 from privgate.run.preconditions import same_population as from_the_same
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData, take
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -287,8 +287,8 @@ def test_a_leaking_tree_cannot_be_hidden_behind_its_own_members(metric):
     X = rng.normal(size=(500, 8))
     y = (X[:, 0] + rng.normal(size=500) > 0).astype(int)
     hidden = TrainingData(X, y, candidates=(X.round(4), y))
-    bench = Bench(Subject.local(Recipe(DecisionTreeClassifier(max_depth=12), seed=3), hidden), InProcess(),
-                  Limits(shadow_models=4), seeds=(3,))  # fmt: skip
+    bench = Run(Subject.local(Recipe(DecisionTreeClassifier(max_depth=12), seed=3), hidden), InProcess(),
+                  Budget(shadow_models=4), seeds=(3,))  # fmt: skip
 
     with pytest.raises(MeasurementError, match=r"100\.0% of the candidates are nearly equal to a training record"):
         questions.measure(bench, Request.of(metric, attack="label_gap", scope="model", confidence=0.95, at_fpr=0.1))

@@ -15,7 +15,7 @@ from privgate.evidence import Request, SeedControl
 from privgate.influence import leave_one_out, table
 from privgate.policy.rules.table import Table
 from privgate.run import suites
-from privgate.run.run import Bench
+from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
@@ -182,7 +182,7 @@ def test_an_expectation_that_does_not_exist_makes_the_policy_unusable(expectatio
 
 
 def bench(text, **columns):
-    made = Bench(
+    made = Run(
         Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1])),
         Fleet(),
         suites={"u.json@sha256:1": text},

@@ -13,7 +13,7 @@ Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class ClassMoments:
     """Means and counts of classes; everything centred at the training mean, where digits are not eaten by an offset."""
 
     X: Float  # pool, (P, d)
@@ -27,14 +27,14 @@ class Moments:
         return np.asarray(self.X[: len(self.y)] - self.mean[self.y])
 
 
-def moments(subject: Subject) -> Moments:
+def moments(subject: Subject) -> ClassMoments:
     """Return the moments of a numeric pool; ``refusal`` must have been empty."""
     n, y = subject.data.n, subject.label_codes
     X = design.matrix(subject).astype(np.float64, copy=False)
     X = X - X[:n].mean(axis=0)
     totals = np.bincount(y, minlength=len(subject.classes)).astype(np.float64)
     hot = (y[:, None] == np.arange(len(totals))).astype(np.float64)
-    return Moments(X, y, totals, (hot.T @ X[:n]) / totals[:, None])
+    return ClassMoments(X, y, totals, (hot.T @ X[:n]) / totals[:, None])
 
 
 def refusal(subject: Subject) -> str:
@@ -46,7 +46,7 @@ def refusal(subject: Subject) -> str:
     return "there is one class only" if len(subject.classes) < 2 else ""
 
 
-def without(M: Moments, label: int, rows: Index) -> tuple[Float, Float]:
+def without(M: ClassMoments, label: int, rows: Index) -> tuple[Float, Float]:
     """Return (mean of a class without some of its records, what its sums of squares and products about it fall by).
 
     Notes

@@ -7,7 +7,7 @@ import numpy as np
 
 from privgate.families.closed_form import ClosedForm, Form, Scores, by_size
 from privgate.families.discriminants import discriminant
-from privgate.families.discriminants.discriminant import Moments
+from privgate.families.discriminants.discriminant import ClassMoments
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.removal import Float
 from privgate.families.retrained import Index, Seeds
@@ -63,7 +63,7 @@ class Lda(LibraryEngine, ClosedForm):
         L, least = _factor(M.residual / np.sqrt(n), tolerance)
         if subject.recipe.library_estimator.solver == "lsqr" and np.linalg.cond(L) ** 2 > UNSCALED:
             raise Declined("features differ too much in scale for the least-squares solver, which scales none")
-        white = Moments(  # here the pooled covariance is the unit matrix
+        white = ClassMoments(  # here the pooled covariance is the unit matrix
             sl.solve_triangular(L, M.X.T, lower=True, check_finite=False).T,
             M.y,
             M.totals,
@@ -75,11 +75,11 @@ class Lda(LibraryEngine, ClosedForm):
         return Form(by_size(partial(_one, white, kept), partial(_several, white, kept)), 4 * L.shape[0])
 
 
-def _full(white: Moments, query: Index) -> Float:
+def _full(white: ClassMoments, query: Index) -> Float:
     return -0.5 * _squares(white.X[query], white.mean) + np.log(white.totals)
 
 
-def _one(white: Moments, least: float, record: Index, query: Index) -> Scores:
+def _one(white: ClassMoments, least: float, record: Index, query: Index) -> Scores:
     own, centers, n = white.y[record], white.mean, len(white.y)
     z, r, m = white.X[query], white.X[record] - centers[own], white.totals[own]
     distance = _squares(z, centers)
@@ -99,7 +99,7 @@ def _one(white: Moments, least: float, record: Index, query: Index) -> Scores:
     return Scores(full, rest, kept > least)
 
 
-def _several(white: Moments, least: float, lost: list[tuple[int, Index]], query: Index) -> Scores:
+def _several(white: ClassMoments, least: float, lost: list[tuple[int, Index]], query: Index) -> Scores:
     import scipy.linalg as sl
 
     full, n = _full(white, query), len(white.y)

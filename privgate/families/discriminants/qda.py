@@ -7,7 +7,7 @@ import numpy as np
 
 from privgate.families.closed_form import ClosedForm, Form, Scores, by_size
 from privgate.families.discriminants import discriminant
-from privgate.families.discriminants.discriminant import Moments
+from privgate.families.discriminants.discriminant import ClassMoments
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.removal import Float
 from privgate.families.retrained import Index, Seeds
@@ -85,7 +85,7 @@ def _whitening(covariance: Float) -> Float:
     return np.asarray(sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
 
 
-def _one(M: Moments, classes: list[_Class], tolerance: float, record: Index, query: Index) -> Scores:
+def _one(M: ClassMoments, classes: list[_Class], tolerance: float, record: Index, query: Index) -> Scores:
     x, own, d = M.X[query], M.y[record], M.X.shape[1]
     full, rest = np.empty((len(record), len(classes))), np.empty((len(record), len(classes)))
     fine = np.ones(len(record), dtype=bool)
@@ -106,7 +106,7 @@ def _one(M: Moments, classes: list[_Class], tolerance: float, record: Index, que
 
 
 def _several(
-    M: Moments, classes: list[_Class], tolerance: float, lost: list[tuple[int, Index]], query: Index
+    M: ClassMoments, classes: list[_Class], tolerance: float, lost: list[tuple[int, Index]], query: Index
 ) -> Scores:
     x, d = M.X[query], M.X.shape[1]
     full = np.stack([_density(x - mean, c.whiten)[1] for c, mean in zip(classes, M.mean, strict=True)], axis=1)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.logistic import distances, downdate, minimum
-from privgate.families.logistic.distances import MARGIN, Metric
+from privgate.families.logistic.distances import MARGIN, HessianNorm
 from privgate.families.logistic.downdate import Downdate
-from privgate.families.logistic.minimum import Problem
+from privgate.families.logistic.minimum import FittedProblem
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.retrained import Index
@@ -55,11 +55,11 @@ class Newton(Certificate):
 class _Units:
     """Bounds of all units, tightened where it matters."""
 
-    def __init__(self, problem: Problem, reach: Reach, members: applies.Members) -> None:
+    def __init__(self, problem: FittedProblem, reach: Reach, members: applies.Members) -> None:
         self.problem, self.reach, self.members = problem, reach, members
         n = len(members)
         self.lower, self.upper, self.error = np.zeros(n), np.full(n, np.inf), np.full(n, np.inf)
-        self.metric = Metric.of(problem, reach, problem.X)
+        self.metric = HessianNorm.of(problem, reach, problem.X)
         self.whole = distances.delivered(problem, reach, distances.whole(self.metric))
         self.sizes = np.ones(n, dtype=np.int64)
         if isinstance(members, tuple):
@@ -113,7 +113,7 @@ class _Units:
             u, rho, far = downdate.second_step(down, u, length, R)
         self._put(part, u, rho, self.metric, shrink=down.shrink, moved=length + far)
 
-    def _put(self, part: Index, u: Float, rho: Float, metric: Metric, *, shrink: Float, moved: Float) -> None:
+    def _put(self, part: Index, u: Float, rho: Float, metric: HessianNorm, *, shrink: Float, moved: Float) -> None:
         """Record bounds from parameters within ``rho`` of the minimiser.
 
         ``moved`` bounds how far the minimiser is from where ``metric`` was taken: the Hessian there, where a refit's
@@ -159,7 +159,7 @@ class _Units:
         if not np.linalg.cond(H) < minimum.CONDITION:
             return
         there = p.moved(u, np.asarray(np.linalg.inv(H)).reshape(p.inverse.shape), gradient)
-        metric = Metric.of(there, self.reach, p.X[keep])
+        metric = HessianNorm.of(there, self.reach, p.X[keep])
         one = np.ones(1)
         nu, _ = downdate.radius(metric.rest * one, metric.R * one)
         self._put(np.array([k]), u[None], nu, metric, shrink=one, moved=nu)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privgate.families.logistic import minimum, objective
-from privgate.families.logistic.minimum import Problem
+from privgate.families.logistic.minimum import FittedProblem
 from privgate.families.logistic.objective import Float
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
@@ -20,7 +20,7 @@ _UNDERFLOW = 700.0
 
 
 @dataclass(frozen=True, eq=False)
-class Metric:
+class HessianNorm:
     """What the norm of a Hessian says about records and queries.
 
     Parameters
@@ -41,7 +41,7 @@ class Metric:
     stop: float
 
     @classmethod
-    def of(cls, problem: Problem, reach: Reach, records: Float) -> "Metric":
+    def of(cls, problem: FittedProblem, reach: Reach, records: Float) -> "HessianNorm":
         """Return the metric of ``problem.inverse`` for these records."""
         a = problem.pairs
         inner = np.einsum("ip,apbq,iq->iab", records, problem.inverse, records, optimize=True)
@@ -52,7 +52,7 @@ class Metric:
         return cls(R, float(problem.norms(a, reach).max()), float(rest), float(stop))
 
 
-def whole(metric: Metric) -> float:
+def whole(metric: HessianNorm) -> float:
     """Return how far from its minimum a training on all records may stop: nats, of any log-probability.
 
     At the minimum u* self-concordance gives ``||g|| >= (1 - exp(-R s)) / R`` in the norm there for the gradient g at
@@ -68,7 +68,7 @@ def radius(gradient: Float, R: Float) -> Float:
     return np.where(np.isnan(nu), np.inf, nu)
 
 
-def rounding(problem: Problem, bias: Float, weights: Float, reach: Reach, apart: Float) -> Float:
+def rounding(problem: FittedProblem, bias: Float, weights: Float, reach: Reach, apart: Float) -> Float:
     """Return what float64 does to released log-probabilities of N models over the domain, at most, shape (N,), nats.
 
     Infinite where a probability has no digits left. The library computes logits as sums, a softmax by ``exp`` and a
@@ -105,7 +105,7 @@ def _largest(weights: Float, reach: Reach) -> Float:
     return np.asarray(bound)
 
 
-def delivered(problem: Problem, reach: Reach, stop: float) -> float:
+def delivered(problem: FittedProblem, reach: Reach, stop: float) -> float:
     """Return how far released log-probabilities of a model trained on all records are from the minimiser's, nats.
 
     ``stop`` is ``whole``'s; rounding of the release comes on top.
@@ -122,7 +122,7 @@ def short_of_minimum(subject: Subject) -> str:
     if isinstance(problem, str):
         return problem
     reach = applies.reach(subject)
-    stop = whole(Metric.of(problem, reach, problem.X))
+    stop = whole(HessianNorm.of(problem, reach, problem.X))
     if not stop <= STOPPED_SHORT:
         return f"its tolerance lets the solver stop far from its own minimum; {objective.ADVICE}"
     if not np.isfinite(delivered(problem, reach, stop)):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families.logistic import distances, objective
-from privgate.families.logistic.minimum import Problem
+from privgate.families.logistic.minimum import FittedProblem
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -39,7 +39,7 @@ class Downdate:
         Minus the gradient of the unit's own losses, per record.
     """
 
-    problem: Problem
+    problem: FittedProblem
     rows: Index
     half: Float
     curvature: Float
@@ -48,7 +48,7 @@ class Downdate:
     residual: Float
 
     @classmethod
-    def of(cls, problem: Problem, rows: Index) -> "Downdate":
+    def of(cls, problem: FittedProblem, rows: Index) -> "Downdate":
         """Return the downdate of ``rows``, shape (U, m)."""
         (U, m), C = rows.shape, problem.C
         x = problem.X[rows]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.logistic import distances, minimum
-from privgate.families.logistic.minimum import Problem
+from privgate.families.logistic.minimum import FittedProblem
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.removal import vanishing
@@ -21,13 +21,13 @@ Float = NDArray[np.float64]
 _CHUNK = 4_000_000
 
 
-def _known(subject: Subject) -> tuple[Problem, Reach, float]:
+def _known(subject: Subject) -> tuple[FittedProblem, Reach, float]:
     """Return the problem, the declared domain, and what a training on all records may miss of its minimum, nats."""
     problem, reach = minimum.agreed(subject), applies.reach(subject)
     return (
         problem,
         reach,
-        distances.delivered(problem, reach, distances.whole(distances.Metric.of(problem, reach, problem.X))),
+        distances.delivered(problem, reach, distances.whole(distances.HessianNorm.of(problem, reach, problem.X))),
     )
 
 

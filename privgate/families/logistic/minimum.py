@@ -26,7 +26,7 @@ _PARAMETERS = 3000
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class FittedProblem:
     """The objective on the training data and its minimiser.
 
     Parameters
@@ -79,7 +79,7 @@ class Problem:
         """Return (probability minus indicator (m, C), curvature (m, C, C)) of each record's loss at ``u``."""
         return objective.residuals(self.X[rows] @ u.T, self.labels[rows], curvature=curvature)
 
-    def moved(self, u: Float, inverse: Float, gradient: Float) -> "Problem":
+    def moved(self, u: Float, inverse: Float, gradient: Float) -> "FittedProblem":
         """Return the same problem seen from other parameters."""
         return replace(self, u=u, inverse=inverse, gradient=gradient)
 
@@ -179,7 +179,7 @@ def refusal(subject: Subject) -> str:
 
 
 @lru_cache(maxsize=2)
-def problem_of(subject: Subject) -> Problem | str:
+def problem_of(subject: Subject) -> FittedProblem | str:
     """Return the problem and its minimiser, or why it does not apply; ``refusal`` was empty."""
     estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
@@ -208,10 +208,10 @@ def problem_of(subject: Subject) -> Problem | str:
     p = X.shape[1]
     inverse = np.linalg.inv(H)
     inverse = ((inverse + inverse.T) / 2).reshape(C, p, C, p)
-    return Problem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, stops.allowed, stops.seen)
+    return FittedProblem(X, subject.label_codes, C, lam, intercept, u, inverse, gradient, stops.allowed, stops.seen)
 
 
-def agreed(subject: Subject) -> Problem:
+def agreed(subject: Subject) -> FittedProblem:
     """Return the problem of a subject that ``short_of_minimum`` had nothing against."""
     problem = problem_of(subject)
     if isinstance(problem, str):
@@ -219,7 +219,7 @@ def agreed(subject: Subject) -> Problem:
     return problem
 
 
-def assumption(problem: Problem) -> str:
+def assumption(problem: FittedProblem) -> str:
     """Return the hypothesis about the solver, in words."""
     return (
         "every training of the recipe ends by its solver's gradient test, at a gradient of at most "

@@ -9,7 +9,7 @@ from privgate.models import shares
 from privgate.subject.subject import Subject
 
 
-class ContingencyTable(Certificate):
+class ContingencyTableCertificate(Certificate):
     """Theorem 1: the largest label change over the affected cells, with and without the unit."""
 
     name = "contingency_table"

@@ -33,7 +33,7 @@ _NODE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class SearchEffort:
     """How much searching a certificate may do; counted, not timed, so that two runs agree.
 
     Parameters
@@ -60,7 +60,7 @@ def certify(
     members: Members,
     *,
     limit: float | None = None,
-    effort: Effort | None = None,
+    effort: SearchEffort | None = None,
     assumptions: tuple[str, ...] = (),
 ) -> Certified:
     """Return what naive Bayes over categories can be proved to tell about each of U units.
@@ -77,7 +77,7 @@ def certify(
         What the caller checked.
     """
     units, inverse = _distinct(counts, members)
-    searching, effort = effort is None, effort or Effort()
+    searching, effort = effort is None, effort or SearchEffort()
     refiner = _Refiner(counts, units, *_first_bounds(counts, units, maximum_only=effort.tidy == 0), effort)
     refiner.run(limit)
     lower, upper = rounding.widened(refiner.lower, refiner.upper, count_rounding.of_changes(counts, units))
@@ -153,7 +153,7 @@ def _several(counts: Counts, rows: Index) -> tuple[float, float]:
 class _Refiner:
     """Bounds of distinct units, and the searches that tighten them."""
 
-    def __init__(self, counts: Counts, units: list[Index], lower: Float, upper: Float, effort: Effort) -> None:
+    def __init__(self, counts: Counts, units: list[Index], lower: Float, upper: Float, effort: SearchEffort) -> None:
         self.counts, self.units, self.effort = counts, units, effort
         self.lower, self.upper = lower, upper
         self.searched = 0

@@ -89,7 +89,7 @@ class KNearest(LibraryEngine, ClosedForm):
         return Form(joint, 4 * (k + 3) + X.shape[1], normalize=False)
 
 
-class SmoothedNeighbors(Certificate):
+class SmoothedNeighborsCertificate(Certificate):
     """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor.
 
     Or is lost, where nobody is left to vote: with e of r lost votes replaced, a label's share grows by at most

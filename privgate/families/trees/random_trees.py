@@ -12,7 +12,7 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 
 
-class RandomTrees(Certificate):
+class RandomTreesCertificate(Certificate):
     """Geometric mean: ODTP in closed form. Arithmetic mean: the largest ratio of sums, by Dinkelbach's iteration."""
 
     name = "random_trees"

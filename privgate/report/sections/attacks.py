@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from privgate.evidence import AttackResult, SelfTest
 from privgate.report import attack_charts, words
 from privgate.report.attack_data import Ran, ran, rate, title, told
-from privgate.report.blocks import Block, Heading, List, Section, Table
+from privgate.report.blocks import Block, Heading, List, Section, TableBlock
 from privgate.report.schema import ReportDocument
 from privgate.report.text import number, percent, plain
 
@@ -36,11 +36,11 @@ def section(doc: ReportDocument) -> Section | None:
         ]
     tested = words.kinds_tested(doc)
     rows = [(k.capitalize(), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
-    blocks.append(Table("Kinds of attack", ("Kind", "In this run"), rows))
+    blocks.append(TableBlock("Kinds of attack", ("Kind", "In this run"), rows))
     return Section("attacks", "Attacks", blocks)
 
 
-def _table(ranked: Sequence[Ran]) -> Table:
+def _table(ranked: Sequence[Ran]) -> TableBlock:
     fprs = sorted({r.fpr for _, f in ranked for r in f.tpr_at_fpr})[:3]
     rows = []
     for a, f in ranked:
@@ -49,13 +49,13 @@ def _table(ranked: Sequence[Ran]) -> Table:
         rows.append((title(a), plain(a.scope, 20), number(f.auc), told(f.accuracy), *found))
     columns = ("Attack", "Against", "AUC (0.5 is guessing)", "Accuracy (50 % is guessing)",
                *(f"Found at {percent(f)} false accusations" for f in fprs))  # fmt: skip
-    return Table("What each attack achieved, strongest first", columns, rows)
+    return TableBlock("What each attack achieved, strongest first", columns, rows)
 
 
 def _methods(attacks: Sequence[AttackResult]) -> Block:
     rows = [(title(a), plain(a.threat_model, 200), _self_test(a.self_test), plain(a.source, 160)) for a in attacks]
     columns = ("Attack", "What the attacker knows", "Self-test", "Source")
-    return Table("How the attacks were run", columns, rows, folded="How the attacks were run, with sources")
+    return TableBlock("How the attacks were run", columns, rows, folded="How the attacks were run, with sources")
 
 
 def _self_test(test: SelfTest) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from privgate.report import charts, words
-from privgate.report.blocks import Block, Chart, Section, Table, Text
+from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
 from privgate.report.schema import (
     ComparedReport,
     Comparison,
@@ -37,13 +37,13 @@ def blocks(comparison: Comparison) -> list[Block]:
     old, new = versions(comparison.old, comparison.new)
     made: list[Block] = [Text(plain(comparison.summary))]
     rows = [(plain(c.cause, 60), _CHANGED[c.changed], _short(c.old), _short(c.new)) for c in comparison.causes]
-    made.append(Table("What may have caused the difference", ("Cause", "Changed", old, new), rows))
+    made.append(TableBlock("What may have caused the difference", ("Cause", "Changed", old, new), rows))
     rules = comparison.rules
     if rules:
         cells = [
             (words.title(r), _result(r, r.old), _result(r, r.new), words.limit(r), plain(r.change, 60)) for r in rules
         ]
-        made.append(Table("Rule by rule", ("Rule", old, new, "Limit now", "Change"), cells))
+        made.append(TableBlock("Rule by rule", ("Rule", old, new, "Limit now", "Change"), cells))
         made += _rule_chart(rules, old, new)
     shifts = comparison.distribution
     for name, pair in shifts.items():
@@ -96,7 +96,7 @@ def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:
             "",
             f"{said}.",
             svg,
-            Table(title, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
+            TableBlock(title, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
         )
     ]
 
@@ -114,5 +114,5 @@ def _shift(name: FigureName, pair: QuantileShift, old: str, new: str) -> list[Bl
     svg = charts.pairs(ident, title, "Quantiles: ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="nats")  # fmt: skip
     cells = [(n, number(x), number(y)) for n, x, y in rows]
-    table = Table(f"{title}, nats", ("Quantile", old, new), cells, (1, 2), "Numbers of this chart")
+    table = TableBlock(f"{title}, nats", ("Quantile", old, new), cells, (1, 2), "Numbers of this chart")
     return [Chart(ident, title, "", f"{said}.", svg, table)]

@@ -1,7 +1,7 @@
 """Data and preconditions: what must hold before any number counts."""
 
 from privgate.report import words
-from privgate.report.blocks import Section, Table
+from privgate.report.blocks import Section, TableBlock
 from privgate.report.schema import ReportDocument
 from privgate.report.text import prose
 
@@ -13,5 +13,5 @@ def section(doc: ReportDocument) -> Section | None:
         return None
     rows = [(words.condition(p.name), words.RESULT[p.outcome], prose(p.message)) for p in checked]
     caption = "What must hold before any figure counts, in the order checked"
-    table = Table(caption, ("Condition", "Result", "What was found"), rows)
+    table = TableBlock(caption, ("Condition", "Result", "What was found"), rows)
     return Section("data", "Data and preconditions", [table])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from privgate.evidence import DeletionRow
 from privgate.report import charts
-from privgate.report.blocks import Block, Chart, Section, Table
+from privgate.report.blocks import Block, Chart, Section, TableBlock
 from privgate.report.schema import ReportDocument
 from privgate.report.text import number, percent
 
@@ -25,11 +25,11 @@ def section(doc: ReportDocument) -> Section | None:
         f"{_except(held)}"
     )
     rows = [(percent(r), number(c)) for r, c in points]
-    table = Table(title, ("Required chance", "People"), rows, (0, 1), "Numbers of this chart")
+    table = TableBlock(title, ("Required chance", "People"), rows, (0, 1), "Numbers of this chart")
     grid = _by_prior(claims.deletion_by_prior)
     finite = [p for p in points if math.isfinite(p[1])]
     if len(finite) < 2:
-        alone = Table(table.caption, table.columns, table.rows, table.numeric)
+        alone = TableBlock(table.caption, table.columns, table.rows, table.numeric)
         return Section("deletion", "Deletion capacity", [alone, *grid])
     svg = charts.curve("deletion", title, "People over the required chance.", points=finite,
                        xlabel="required chance that nothing shows (rho)", ylabel="people")  # fmt: skip
@@ -50,4 +50,4 @@ def _by_prior(found: Sequence[DeletionRow]) -> list[Block]:
     rows = [(percent(p), *(capacity.get((p, r), "") for r in rhos)) for p in priors]
     columns = ("Somebody was used with probability", *(f"chance {percent(r)}" for r in rhos))
     caption = "People, by the chance required and by how likely somebody was used at all"
-    return [Table(caption, columns, rows, tuple(range(len(columns))), "Capacity for other probabilities")]
+    return [TableBlock(caption, columns, rows, tuple(range(len(columns))), "Capacity for other probabilities")]

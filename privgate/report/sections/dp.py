@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from privgate.evidence import ClaimsPart, GuaranteeBound
 from privgate.report import charts, words
 from privgate.report.attack_data import Curve, estimate, ran, thinned, title
-from privgate.report.blocks import Block, Chart, Facts, Section, Table, Text
+from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
 from privgate.report.text import number, percent, plain
 
@@ -81,7 +81,7 @@ def _chart(bounds: Sequence[GuaranteeBound]) -> Chart | None:
     )
     svg = charts.pairs("dp", title, "One line a bound: the bound as a ring, the measurement as a diamond.", rows=both,
                        first="bound", second="measured", xlabel="", percent=True)  # fmt: skip
-    table = Table(
+    table = TableBlock(
         title,
         ("Bound on", "Bound", "Measured"),
         [(n, percent(a), percent(b)) for n, a, b in both],
@@ -113,7 +113,7 @@ def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
     svg = charts.roc("tradeoff", name, "Bound and attacks on two logarithmic axes.", curves=drawn, floor=1e-4)
     rates = (0.001, 0.01, 0.1, 0.5)
     rows = [(label, *(_at(curve, f) for f in rates)) for label, curve in drawn]
-    table = Table(
+    table = TableBlock(
         name, ("Curve", *(f"Found at {percent(f)}" for f in rates)), rows, (1, 2, 3, 4), "Numbers of this chart"
     )
     return [Chart("tradeoff", name, "", f"{said}.", svg, table)]
@@ -130,7 +130,7 @@ def _at(curve: Curve, fpr: float) -> str:
     return percent(max(below)) if below else "too fine for the sample"
 
 
-def _table(bounds: Sequence[GuaranteeBound]) -> Table:
+def _table(bounds: Sequence[GuaranteeBound]) -> TableBlock:
     rows = []
     for b in bounds:
         show = percent if 0 <= b.bound <= 1 else number
@@ -142,6 +142,6 @@ def _table(bounds: Sequence[GuaranteeBound]) -> Table:
         conditions = "; ".join(plain(a, 200) for a in b.assumptions)
         rows.append((plain(b.name, 80), number(b.epsilon), number(b.delta), prior, show(b.bound), told, conditions))
     columns = ("Bound on", "Epsilon", "Delta", "Share of members assumed", "Bound", "Measured", "Holds if")
-    return Table(
+    return TableBlock(
         "Bounds with their conditions", columns, rows, (1, 2, 3, 4, 5), f"All {len(rows)} bounds with their conditions"
     )

@@ -1,7 +1,7 @@
 """Framework mapping: which section speaks to which legal or voluntary requirement, in our words."""
 
 from privgate.report import front, words
-from privgate.report.blocks import Code, Section, Table, Text
+from privgate.report.blocks import Code, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
 from privgate.report.text import moment, plain
 
@@ -95,7 +95,7 @@ def section(doc: ReportDocument) -> Section:
         "frameworks",
         "Framework mapping",
         [
-            Table("Requirements and where this report speaks to them", ("Source", "What it expects", "Where"),
+            TableBlock("Requirements and where this report speaks to them", ("Source", "What it expects", "Where"),
                   rows, folded=f"{len(rows)} requirements and where this report speaks to them"),
             Text(note, "note"),
             Code("Paragraph for a data protection impact assessment (GDPR, Article 35(7))", paragraph(doc)),

@@ -12,7 +12,7 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
-from privgate.report.blocks import Block, Section, Table, Text
+from privgate.report.blocks import Block, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
 from privgate.report.text import fold, number, percent, plain, prose
 
@@ -35,7 +35,7 @@ def section(doc: ReportDocument) -> Section:
         blocks += _theorems(influence)
     blocks += _measurements(doc.evidence.measurements)
     mathematics = ("Sections of docs/mathematics.md", f"that page in the sources of privgate {plain(doc.privgate, 40)}")
-    blocks.append(Table("Sources", ("What", "Where it is defined"), [*_SOURCES, mathematics]))
+    blocks.append(TableBlock("Sources", ("What", "Where it is defined"), [*_SOURCES, mathematics]))
     return Section("methods", "Methods and sources", blocks)
 
 
@@ -50,7 +50,7 @@ def _shares(shares: Sequence[EngineShare]) -> list[Block]:
     heads = ("Engine", "People or records", "Handed on", "Because", "Counted as unlimited, because")
     width = len(heads) if any(s.without_limit for s in shares) else len(heads) - 1
     caption = "How models without one person were obtained"
-    return [Table(caption, heads[:width], [r[:width] for r in rows], (1, 2))]
+    return [TableBlock(caption, heads[:width], [r[:width] for r in rows], (1, 2))]
 
 
 def _theorems(influence: InfluencePart) -> list[Block]:
@@ -61,18 +61,20 @@ def _theorems(influence: InfluencePart) -> list[Block]:
             for r in influence.recheck
         ]
         columns = ("Engine", "Refitted for comparison", "Largest difference, nats", "Allowed, nats")
-        blocks.append(Table("Re-check of fast engines against real retraining in this run", columns, rows, (1, 2, 3)))
+        blocks.append(
+            TableBlock("Re-check of fast engines against real retraining in this run", columns, rows, (1, 2, 3))
+        )
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
     if influence.certificates:
         applied = sum(c.applies for c in influence.certificates)
         folded = f"{applied} of {len(influence.certificates)} theorems applied"
         columns = ("Certificate", "Applied", "Because, or conditions checked", "Source")
         told = [_certificate(c) for c in influence.certificates]
-        blocks.append(Table("Theorems that limit DTP", columns, told, folded=folded))
+        blocks.append(TableBlock("Theorems that limit DTP", columns, told, folded=folded))
     if influence.as_published:
         heads = ("Bound", "As published", "Corrected", "Why", "Source")
         cells = [_published(p) for p in influence.as_published]
-        blocks.append(Table("Published bounds, reported only: they approve nothing", heads, cells, (1, 2)))
+        blocks.append(TableBlock("Published bounds, reported only: they approve nothing", heads, cells, (1, 2)))
     return blocks
 
 
@@ -132,7 +134,7 @@ def _measurements(found: Sequence[Measurement]) -> list[Block]:
     columns = ("Measurement", "Result", "Kind", "Units or trials", "Where", "Conditions")
     rows = [_measurement(m) for m in found]
     folded = f"All {len(rows)} measurements with their conditions"
-    return [Table("Measurements behind the findings", columns, rows, folded=folded)]
+    return [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
 
 
 def _measurement(m: Measurement) -> tuple[str, ...]:

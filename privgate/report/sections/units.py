@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from privgate.policy.rules import about
 from privgate.report import charts, words
-from privgate.report.blocks import Block, Chart, Facts, Section, Table, Text
+from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.schema import Count, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import fold, number, plain
 
@@ -107,7 +107,7 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
         unbounded=unbounded,
         limit=limit,
     )
-    table = Table(f"{title}, nats", ("Change, nats", "People or records"), rows, (1,), "Numbers of this chart")
+    table = TableBlock(f"{title}, nats", ("Change, nats", "People or records"), rows, (1,), "Numbers of this chart")
     return Chart(f"hist-{name}", title, "", _reading(name, figure, units, limit), svg, table)
 
 
@@ -169,5 +169,5 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
         )
         for w in worst
     ]
-    table = Table(f"{title}, figures in nats", columns, cells, (1, 2, 3, 4, 5, 6), "Numbers of this chart")
+    table = TableBlock(f"{title}, figures in nats", columns, cells, (1, 2, 3, 4, 5, 6), "Numbers of this chart")
     return Chart("worst", title, "", f"{said}.", svg, table)

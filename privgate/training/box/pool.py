@@ -13,7 +13,7 @@ from privgate.training import worker
 from privgate.training.box import wire
 from privgate.training.box.process import Box, GoneError
 from privgate.training.fit import Answer, Index
-from privgate.training.limits import GRACE, Limits
+from privgate.training.limits import GRACE, TaskLimits
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 
@@ -42,12 +42,12 @@ class BoxPool:
     ----------
     jobs : int
         Number of processes.
-    limits : Limits
+    limits : TaskLimits
     logs : Path
         Folder for what the user's code prints.
     """
 
-    def __init__(self, jobs: int, limits: Limits, logs: Path) -> None:
+    def __init__(self, jobs: int, limits: TaskLimits, logs: Path) -> None:
         self.slots = jobs
         self.chunk_seconds = 0.2
         self._limits, self._logs = limits, logs

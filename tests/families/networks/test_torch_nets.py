@@ -11,7 +11,7 @@ from privgate.families.networks.torch_nets import ENGINE
 from privgate.influence import leave_one_out, modes
 from privgate.models.record_keyed import batches, n_batches, record_keys
 from privgate.run.needs import Need
-from privgate.run.run import Bench, Limits
+from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -262,7 +262,7 @@ def test_half_the_bits_must_be_asked_for_and_are_rechecked(fleet):
 def test_the_operator_s_choice_reaches_the_networks_and_the_evidence(fleet):
     X, y = wide()
     subject = subject_of(TorchTraining(**{**MIXED, "epochs": 1}), X, y)
-    bench = Bench(subject, fleet, Limits(precision="mixed"), seeds=(2,), asked=frozenset({Need.LEAVE_ONE_OUT}))
+    bench = Run(subject, fleet, Budget(precision="mixed"), seeds=(2,), asked=frozenset({Need.LEAVE_ONE_OUT}))
     bench._made[leave_one_out.chosen_units] = np.arange(10)
 
     assert set(bench.once(leave_one_out.retrained).engine) == {"torch_nets, mixed precision"}

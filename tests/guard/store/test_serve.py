@@ -22,7 +22,7 @@ from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.errors import UsageError
 from privgate.serve.app import Loop
 from privgate.serve.lease import Lease, read
-from privgate.serve.request import TAG, Request
+from privgate.serve.request import TAG, CheckRequest
 from privgate.serve.webhook import WINDOW, Deliveries
 
 SECRET = b"a secret of this test alone"
@@ -45,12 +45,12 @@ def registry(quiet, free_port):
     st.integers(1, 2**33),
 )
 def test_a_request_survives_being_taken_and_freed(policy, target, holder, now):
-    asked = Request.parse(Request(policy, target).text())
-    taken = Request.parse(asked.taken(holder, now, 60).text())
+    asked = CheckRequest.parse(CheckRequest(policy, target).text())
+    taken = CheckRequest.parse(asked.taken(holder, now, 60).text())
     assert (taken.policy, taken.target, taken.since) == (policy, target, now)
     assert taken.held(now + 59)
     assert not taken.held(now + 61)
-    freed = Request.parse(taken.free().text())
+    freed = CheckRequest.parse(taken.free().text())
     assert not freed.held(now + 1)
     assert freed.taken("other", now + 500, 60).since == now  # when work began is not forgotten
 
@@ -58,12 +58,12 @@ def test_a_request_survives_being_taken_and_freed(policy, target, holder, now):
 @pytest.mark.parametrize("text", ["dtp-1;x", "dtp-1;x;y;z", ";;;;", "p;h;1;1.5"])
 def test_a_request_that_means_nothing_is_refused(text):
     with pytest.raises(UsageError):
-        Request.parse(text)
+        CheckRequest.parse(text)
 
 
 @pytest.mark.parametrize("until", ["nan", "inf", "9e99"])
 def test_nobody_can_write_a_lease_that_lasts_for_ever(until):
-    assert not Request.parse(f"p;h;{until};1").held(time.time())
+    assert not CheckRequest.parse(f"p;h;{until};1").held(time.time())
 
 
 # deliveries
@@ -120,7 +120,7 @@ def test_of_many_who_want_a_lease_at_once_one_gets_it(registry, name):
             registry.client.set_model_version_tag(name, version, TAG, "dtp-1")
     assert not Lease(registry.client, name, version, holder="late", seconds=40.0, settle=0.1).take(None)
     got[0].release()
-    assert Request.parse(read(registry.client, name, version)).since
+    assert CheckRequest.parse(read(registry.client, name, version)).since
 
     # who asks again during the work is not forgotten when the work ends
     again = Lease(registry.client, name, version, holder="again", seconds=10 * settle, settle=settle)
@@ -150,7 +150,7 @@ def test_who_wrote_too_late_keeps_nobody_away_and_looks_again_soon():
     lease = Lease(slow, "m", "1", holder="h", seconds=600.0, settle=0.2)
 
     assert not lease.take(None)
-    assert not Request.parse(slow.tags[TAG]).held(time.time())
+    assert not CheckRequest.parse(slow.tags[TAG]).held(time.time())
     assert lease.free_at < time.time() + 1
     slow.seconds = 0.0
     again = Lease(slow, "m", "1", holder="h", seconds=600.0, settle=0.2)
@@ -327,7 +327,7 @@ def test_without_a_signer_it_stops_after_the_check_and_moves_when_somebody_has_s
     options = ("--every", "0.5", "--settle", "0.3", "--lease", "20", "--", "--jobs", "1")
     with serving(registry, tmp_path / "s", *options, sign=False) as served:
         until(lambda: "privgate.findings" in tags(registry, name, "1"), served)
-        until(lambda: not Request.parse(tags(registry, name, "1")[TAG]).holder, served)
+        until(lambda: not CheckRequest.parse(tags(registry, name, "1")[TAG]).holder, served)
         decided = tags(registry, name, "1")["privgate.decided_at"]
         time.sleep(3)
         assert alias(registry, name) is None

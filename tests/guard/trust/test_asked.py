@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from privgate.cli.serve import serve
 from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.evidence import Evidence, Precondition, RunPart
-from privgate.guard.asked import Asked, compare
+from privgate.guard.asked import SigningRequest, compare
 from privgate.training.box import bubblewrap
 
 FINE = ("reproduces", "depends_on_data")
@@ -22,8 +22,8 @@ def report(*, name="credit", version="1", nonce="n1", controls=FINE, outcome="pa
 
 
 def test_the_report_that_was_asked_for_is_taken():
-    Asked("models:/credit/1", "n1").refuse_others(report(), releases=True)
-    Asked().refuse_others(report(), releases=True)
+    SigningRequest("models:/credit/1", "n1").refuse_others(report(), releases=True)
+    SigningRequest().refuse_others(report(), releases=True)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_the_report_that_was_asked_for_is_taken():
 )
 def test_another_report_is_refused(changed, words):
     with pytest.raises(StatementError, match=words):
-        Asked("models:/credit/1", "n1").refuse_others(report(**changed), releases=True)
+        SigningRequest("models:/credit/1", "n1").refuse_others(report(**changed), releases=True)
 
 
 def test_a_refusal_needs_no_controls():
-    Asked("models:/credit/1", "n1").refuse_others(report(controls=()), releases=False)
+    SigningRequest("models:/credit/1", "n1").refuse_others(report(controls=()), releases=False)
 
 
 def test_a_digest_that_the_registry_does_not_have_is_refused():

@@ -8,10 +8,10 @@ import numpy as np
 from fifty import recipes, truth
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Recipe, Subject, TrainingData
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 
 N = 500
-SHADOWS = Limits(shadow_models=32)
+SHADOWS = Budget(shadow_models=32)
 
 
 def people(n: int, seed: int, noise: float = 1.5) -> tuple[Any, Any]:
@@ -119,7 +119,7 @@ def leaking_forest(folder: Path, *, attack: str) -> Trial:
         return truth.lira(fit, X, y, N, 24, 0.01)
 
     recipe = Recipe(recipes.forest, params=params, seed=1)
-    return Trial(own, lambda: Subject.local(recipe, data), found, 0.1, Limits(shadow_models=16))
+    return Trial(own, lambda: Subject.local(recipe, data), found, 0.1, Budget(shadow_models=16))
 
 
 variants(

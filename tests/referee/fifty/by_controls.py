@@ -8,7 +8,7 @@ import numpy as np
 from fifty import recipes, truth
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Recipe, Subject, TrainingData
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 
 
 def noisy(n: int, seed: int, d: int = 2) -> tuple[Any, Any]:
@@ -270,7 +270,7 @@ def sampled(folder: Path) -> Trial:
     def worst() -> float:
         return float(truth.leave_one_out(lambda X, y: recipes.tree(X, y, seed=1, depth=3), X, y).max())
 
-    return Trial("pdtp-1", lambda: Subject.local(recipe, data), worst, 1.0, Limits(max_retrains=20))
+    return Trial("pdtp-1", lambda: Subject.local(recipe, data), worst, 1.0, Budget(max_retrains=20))
 
 
 @case("honest", approve=True, because="words that many documents share, smoothed with 5: refits change little")

@@ -14,7 +14,7 @@ from fifty import truth
 from fifty.by_controls import noisy
 from fifty.catalogue import HEAD, Trial, case, variants
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 
 DIGEST = "sha256:" + "a" * 64
 MODEL = "credit"
@@ -134,7 +134,7 @@ def ceiling_of_one(folder: Path) -> Trial:
     found = truth.held_out_accuracy(inside, outside)
     rule = "  - {metric: attack_accuracy, attack: yeom_threshold_known, max: 0.6}\n"
     path = written(folder, rule, waiver("attack_accuracy", ceiling=1.0))
-    return Trial(path, lambda: subject, lambda: found, 0.6, Limits(shadow_models=16))
+    return Trial(path, lambda: subject, lambda: found, 0.6, Budget(shadow_models=16))
 
 
 @case(
@@ -166,7 +166,7 @@ def endless(folder: Path, *, rule: str) -> Trial:
     else:
         subject = Subject.local(Recipe(DecisionTreeClassifier(random_state=0), seed=0), data)
     path = written(folder, f"  - {{{rule}}}\n")
-    return Trial(path, lambda: subject, lambda: np.inf, 1.0, Limits(shadow_models=16), unless="cannot fail")
+    return Trial(path, lambda: subject, lambda: np.inf, 1.0, Budget(shadow_models=16), unless="cannot fail")
 
 
 variants(

@@ -9,7 +9,7 @@ import numpy as np
 from fifty import private_recipes as recipes
 from fifty.catalogue import Trial, policy, variants
 from privgate import Claim, Recipe, Subject, TrainingData
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 
 N, DELTA = 200, 1e-5
 STEPS = round(recipes.EPOCHS / recipes.RATE)
@@ -63,7 +63,7 @@ def private(folder: Path, *, how: str, shipped: bool = False) -> Trial:
     own = policy(folder, f"metric: dp_epsilon, max: {LIMIT}, delta: {DELTA:.8f}")
     if shipped:
         # the shipped policy allows 8: what is released exactly has no epsilon at all
-        return Trial("dp-trained", lambda: Subject.local(recipe, data), lambda: np.inf, 8.0, Limits(shadow_models=32))
+        return Trial("dp-trained", lambda: Subject.local(recipe, data), lambda: np.inf, 8.0, Budget(shadow_models=32))
     true = {"honest": epsilon(1), "five_fold": epsilon(5), "mixup": epsilon(2)}.get(how, np.inf)
     return Trial(own, lambda: Subject.local(recipe, data), lambda: true, LIMIT)
 

@@ -13,7 +13,7 @@ from fifty import recipes, truth
 from fifty.by_theorem import regression_data
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Domain, Recipe, Release, Subject, TrainingData
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 
 # -- the solver's error at the edge of what is released ----------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def edge(folder: Path, *, form: str, seed: int, C: float = 1.0, mode: Any = "all
         lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=release),
         lambda: found,
         limit,
-        Limits(mode=mode),
+        Budget(mode=mode),
     )
 
 

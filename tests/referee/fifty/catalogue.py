@@ -10,7 +10,7 @@ from typing import Any
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
 from privgate.policy.lint import lint
-from privgate.run.run import Limits
+from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 
 HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
@@ -30,7 +30,7 @@ class Trial:
         Returns the true value of what the policy limits, by refits, reasoning or simulation; larger is worse.
     limit : float
         The policy's limit: a subject whose truth is above it must not be approved.
-    limits : Limits
+    limits : Budget
         What the run may cost.
     unless : str
         Words that take the falsehood out of an approval where lint or the verdict says them.
@@ -40,7 +40,7 @@ class Trial:
     subject: Callable[[], Any]
     truth: Callable[[], float]
     limit: float
-    limits: Limits = field(default_factory=Limits)
+    limits: Budget = field(default_factory=Budget)
     unless: str = ""
 
 
