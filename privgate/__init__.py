@@ -10,19 +10,23 @@ if TYPE_CHECKING:
     from privgate.errors import PrivgateError
     from privgate.policy import Policy
     from privgate.registry import log_model, log_recipe
+    from privgate.run.run import Budget
     from privgate.subject.claim import Claim
     from privgate.subject.data import TrainingData
     from privgate.subject.domain import Domain
     from privgate.subject.recipe import Recipe
     from privgate.subject.release import Release
     from privgate.subject.subject import Subject
+    from privgate.training.fleet import Fleet
     from privgate.verdict import Finding, Outcome, Verdict
 
 # Where each public name lives; imported on first use, because importing privgate must stay cheap.
 _HOME = {
+    "Budget": "run.run",
     "Claim": "subject.claim",
     "Domain": "subject.domain",
     "Finding": "verdict",
+    "Fleet": "training.fleet",
     "Outcome": "verdict",
     "Policy": "policy",
     "PrivgateError": "errors",
@@ -37,9 +41,11 @@ _HOME = {
 }
 
 __all__ = [
+    "Budget",
     "Claim",
     "Domain",
     "Finding",
+    "Fleet",
     "Outcome",
     "Policy",
     "PrivgateError",
