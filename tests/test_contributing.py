@@ -102,16 +102,16 @@ def attack(copy: Copy) -> None:
 
 
 def certificate(copy: Copy) -> None:
-    copy.add(("class MultinomialNB(", "class Novelty("), ('name = "multinomial_nb"', 'name = "novelty"'))
+    copy.add(("class GaussianNB(", "class Novelty("), ('name = "gaussian_nb"', 'name = "novelty"'))
     copy.write(
         copy.row.catalogue,
         before(
             "from privgate.families.naive_bayes.gaussian_certificate",
             "from privgate.families.naive_bayes.novelty import Novelty",
         ),
-        before("        MultinomialNB(),", "        Novelty(),"),
+        before("        GaussianNB(),", "        Novelty(),"),
     )
-    copy.write(copy.row.instances, before('    "multinomial_nb": multinomial,', '    "novelty": multinomial,'))
+    copy.write(copy.row.instances, before('    "gaussian_nb": gaussian,', '    "novelty": gaussian,'))
 
 
 def engine(copy: Copy) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.cli.console import plain
 from privgate.errors import ExitCode
 
@@ -13,7 +13,7 @@ _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 
 @click.command()
 @click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
-@options.tracking_uri
+@shared.tracking_uri
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
     """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
     from privgate.guard.config import Guard

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.cli.dp_audit import ADJACENCY, audit
 from privgate.documents import LARGE, door, strict_json
 from privgate.errors import UsageError
@@ -51,7 +51,7 @@ dp.add_command(audit)
 @click.option(
     "--loss-bound", type=float, default=1.0, show_default=True, help="Largest loss, for the generalization gap."
 )
-@options.as_json
+@shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
     from privgate.privacy_claims.table import bounds_table
@@ -145,7 +145,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 @click.option("--sampling", type=_SAMPLING, default="poisson", show_default=True, help="How batches are drawn.")
 @click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
 @click.option("--records", type=int, default=0, help="Training size; for fixed-size batches.")
-@options.as_json
+@shared.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
     from privgate.privacy_claims import solve as goals
@@ -212,7 +212,7 @@ def _scale(epsilon: float) -> str:
 @click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
 @click.option("--prior", type=float, multiple=True, help="Inclusion probability; repeatable; several if absent.")
 @click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; repeatable.")
-@options.as_json
+@shared.as_json
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
     from privgate.privacy_claims.capacity import deletion_capacity, group_capacity

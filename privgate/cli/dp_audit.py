@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
@@ -29,9 +29,9 @@ ADJACENCY = click.Choice(["add_remove", "replace_one"])
     "--canaries", type=click.IntRange(min=0), default=200, show_default=True, help="For the single run; 0: none."
 )
 @click.option("--confidence", type=float, default=0.999, show_default=True)
-@options.jobs
+@shared.jobs
 @click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
-@options.as_json
+@shared.as_json
 def audit(*, training: str, data: str, **o: Any) -> int:
     """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from privgate.cli.shared import jobs, ledger, quiet, tracking_uri
 from privgate.errors import UsageError
 from privgate.policy import Policy
 from privgate.run.run import Budget, Mode, Precision
@@ -18,15 +19,6 @@ from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# what several commands take, said once
-tracking_uri = click.option(
-    "--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent."
-)
-jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
-ledger = click.option("--ledger", default=None, metavar="FOLDER|URL", help="Where results are remembered.")
-quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.cli.console import plain
 from privgate.errors import ExitCode, UsageError
 from privgate.policy import Policy
@@ -22,7 +22,7 @@ def policy() -> None:
 @policy.command()
 @click.argument("name")
 @click.option("--model", "uri", default=None, metavar="URI", help="Say what can never pass for this model version.")
-@options.tracking_uri
+@shared.tracking_uri
 @click.option(
     "--candidates", type=click.IntRange(min=0), default=None, help="Say what so many non-members cannot settle."
 )

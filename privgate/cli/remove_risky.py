@@ -9,8 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.cli import console
-from privgate.cli import options as shared
+from privgate.cli import console, options, shared
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="remove-risky")
-@shared.subject
+@options.subject
 @click.option("--limit", type=float, default=1.0, show_default=True, help="Largest DTP wanted, nats.")
 @click.option("--budget", type=click.IntRange(min=1), default=None, help="Most people to remove; a tenth if absent.")
 @click.option(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import SubjectError, UsageError
 
@@ -51,7 +51,7 @@ def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Pat
 @report.command()
 @click.option("--alias", default="production", show_default=True, help="Which versions count as in use.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Page to write.")
-@options.tracking_uri
+@shared.tracking_uri
 def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
     """Write one page over a registry: every model in use, its verdict, policy, expiry, worst unit, last check."""
     from privgate import registry
@@ -68,7 +68,7 @@ def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
 @click.argument("old")
 @click.argument("new")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page.")
-@options.tracking_uri
+@shared.tracking_uri
 def compare(*, old: str, new: str, html: Path | None, tracking_uri: str | None) -> int:
     """Compare the reports of two versions (models:/name/3 models:/name/4) or two report.json files."""
     from privgate import report as rendering

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from privgate.cli import options as shared
+from privgate.cli import shared
 from privgate.errors import UsageError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.errors import ExitCode, UsageError
 
 
@@ -34,7 +34,7 @@ def key_options(command: Any) -> Any:
 @click.option("--nonce", default="", help="What the check was started with; refuse the report of any other.")
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
-@options.tracking_uri
+@shared.tracking_uri
 @key_options
 def sign(
     *,

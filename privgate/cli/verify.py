@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from privgate.cli import options
+from privgate.cli import shared
 from privgate.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -21,7 +21,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that privgate sign wrote (verdict.dsse.json).")
 @click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
 @click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
-@options.tracking_uri
+@shared.tracking_uri
 def verify(
     *,
     what: str,

@@ -42,6 +42,6 @@ def test_one_model_is_promoted_and_two_are_blocked(tmp_path, monkeypatch, capsys
         rule = next(f for f in document["findings"] if f["rule"] == "dtp")
         assert (document["outcome"], document["exit_code"]) == (outcome, code)
         assert float(rule["value"]) == pytest.approx(value, abs=1e-9)
-        assert document["units"]["engine"] == engines
+        assert {s["engine"]: s["answered"] for s in document["evidence"]["influence"]["engines"]} == engines
         quantiles = document["units"]["figures"]["pdtp"]["quantiles"]
         assert [float(quantiles[q]) for q in ("0.5", "0.99")] == pytest.approx([median, high], abs=1e-9)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from privgate import digest
-from privgate.evidence import Evidence, Measurement
+from privgate.evidence import Evidence, Measurement, Remembered, RunPart
 from privgate.guard import signing, statement, trust
 from privgate.guard.config import Guard
 from privgate.guard.signer import seal
@@ -135,6 +135,10 @@ class Format:
     tree: object = None
 
 
+#: a run that believed nothing
+TRAINED = Remembered(signable=True, trained=100, remembered=0, compared=0, different=0, noisy=0)
+
+
 class World:
     """A signer, a stranger, a folder; what the formats of a release have in common."""
 
@@ -175,11 +179,16 @@ class World:
         measured = {
             r.request(): Measurement(r.request(), 9.0, 8.0, 10.0, n=50, population=50) for r in self.policy.rules
         }
-        evidence = Evidence({"name": "credit", "version": "3", "digests": {"files": _digest("f")}}, (), measured)
-        findings = self.policy.judge(evidence, today=self.now.date())
+        evidence = Evidence(
+            {"name": "credit", "version": "3", "digests": {"files": _digest("f")}},
+            (),
+            measured,
+            run=RunPart(remembered=TRAINED),
+        )
+        findings = self.policy.judge(evidence, today=self.now.date()).findings
         told = [{"rule": f.rule, "outcome": str(f.outcome), "message": f.message, "waiver": ""} for f in findings]
         return {
-            "schema": "privgate/report/v1", "observed": False,
+            "schema": "privgate/report/v2", "observed": False,
             "policy": {"name": "dtp-1", "digest": self.policy.digest},
             "decided_at": self.now.isoformat(), "evidence": evidence.payload(), "outcome": "failed",
             "subject": {"name": "credit", "version": "3", "digests": {"files": _digest("f")}},
@@ -206,7 +215,7 @@ class World:
         read = Recipe.read(document["recipe"], self.folder / "absent")
         assert read.digest
         assert Release.from_payload(dict(document["release"]))
-        load._sources(self.folder, {**document, "sources": {**document["sources"], "files": {}}})
+        load.sources_of(self.folder, {**document, "sources": {**document["sources"], "files": {}}})
         stored_data.read(None, document["data"], self.folder / "data", tracking_uri=None)
         return False
 

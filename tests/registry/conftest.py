@@ -7,7 +7,7 @@ import mlflow
 import numpy as np
 import pytest
 
-from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
+from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def approved(empty_database, tmp_path_factory, data, recipe):
     uri = fresh_registry(empty_database, folder)
     log_model(recipe, data, registered_model_name="credit")
     policy = Policy.load("dtp-1")
-    verdict = evaluate(policy, Subject.load("models:/credit/1"))
+    with Fleet(ledger=folder / "ledger") as fleet:
+        verdict = evaluate(policy, Subject.load("models:/credit/1"), fleet=fleet)
     assert verdict.approved, verdict.findings
     report.write(verdict, folder / "out", hash_key=b"k" * 32)
     mlflow.set_tracking_uri(None)

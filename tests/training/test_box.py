@@ -293,7 +293,7 @@ def forging(X, y, *, seed, how, marker):
             "endless": b"\0" * 10,
             "json": b"\0" * 16 + b"J" + b"[" * 100_000,
         }[how]
-        for fd in range(3, 64):
+        for fd in range(3, 4096):
             with contextlib.suppress(OSError):
                 os.write(fd, struct.pack("<Q", 1 << 62 if how == "endless" else len(body)) + body)
     return Even()

@@ -65,7 +65,7 @@ def test_who_holds_the_key_forges_what_an_unsigned_run_believes_and_a_signable_o
         with unsigned.afresh():
             believed = unsigned.fits(subject(), out(1, 2))
         assert unsigned.calls == 0
-        assert not unsigned.freshness.payload(signable=False)["signable"]
+        assert not unsigned.freshness.told(signable=False).signable
     np.testing.assert_array_equal(believed[0].log_p, HARMLESS.log_p)
 
     with plain(tmp_path / "ledger", signable=True) as controls:
@@ -93,8 +93,8 @@ def test_in_a_signable_run_nothing_is_trained_afresh_twice(tmp_path, subject):
         second.spot_check()
         second.spot_check()
         assert second.calls == 8
-        told = second.freshness.payload(signable=True)
-    assert (told["compared"], told["different"], told["signable"]) == (8, 0, True)
+        told = second.freshness.told(signable=True)
+    assert (told.compared, told.different, told.signable) == (8, 0, True)
     assert len(Ledger(tmp_path / "ledger")) == written  # what agrees is not written again
 
 

@@ -19,6 +19,7 @@ from privgate.__main__ import run
 from privgate.guard import signing, statement
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
+from privgate.training import isolation
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -124,7 +125,7 @@ def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company
     claims = statement.Claims.read(statement.Envelope.parse(held.tags[TAG]).statement)
     assert f"digest: {claims.files}" in said
     assert (claims.model_id, claims.run_id, claims.storage) == (model_id, held.run_id, pin)
-    assert (claims.versions, claims.isolation) == (1, "none")
+    assert (claims.versions, claims.isolation) == (1, isolation.of("auto", cluster=False))
 
     to = tmp_path / "deployed" / "model"
     assert company.verify("credit", "--to", to) == 0
