@@ -63,7 +63,7 @@ class Sharded(Classifier):
         Any classifier with ``fit`` and ``predict_proba``: a Pipeline, so that every scaler, encoder, tuning and early
         stopping happens inside a member, on that member's records alone.
     shards : int
-        k, members. Fewer than 4 is mere clipping: judge it beside an attack rule.
+        k, members. Fewer than 4 is mere clipping, whose certificate counts only beside an attack rule.
     dtp : float
         What one person in one shard may change any label's log-probability by, nats; decides how far answers are cut.
     classes : sequence
@@ -174,8 +174,9 @@ class Sharded(Classifier):
             raise ValueError(f"shards must be a whole number from 1, not {self.shards!r}")
         if not (np.isfinite(self.dtp) and self.dtp > 2 * _SPARE):
             raise ValueError(f"dtp must be a positive number of nats, not {self.dtp!r}")
-        if not (self.random_state is None or isinstance(self.random_state, int | np.integer)):
-            raise ValueError(f"random_state must be a whole number, not {self.random_state!r}: members draw from it")
+        state: Any = self.random_state
+        if not (state is None or isinstance(state, int | np.integer)):
+            raise ValueError(f"random_state must be a whole number, not {state!r}: members draw from it")
         if self.combine not in ("log_pool", "mean", "votes"):
             raise ValueError(f"combine must be 'log_pool', 'mean' or 'votes', not {self.combine!r}")
         if not (hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")):

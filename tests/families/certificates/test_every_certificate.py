@@ -112,7 +112,7 @@ def my_predict(model, X):
 
 
 #: theorems about every query there is, or about categories read off the data
-ANYWHERE = {"bernoulli_nb", "categorical_nb", "contingency_table", "random_trees", "smoothed_neighbors"}
+ANYWHERE = {"bernoulli_nb", "categorical_nb", "contingency_table", "random_trees", "sharded", "smoothed_neighbors"}
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - ANYWHERE))

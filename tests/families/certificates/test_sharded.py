@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.families import certificates
+from privgate.families.bound import applicable
 from privgate.families.sharded import ENGINE, pooled, read
 from privgate.models import Sharded
 from privgate.models.sharded import clipped, log_pool_bound
@@ -463,3 +464,35 @@ def test_a_snapshot_that_brings_its_own_libraries_is_no_subject_of_the_theorem(n
     (tmp_path / name).write_text("clone = copy = None")
 
     assert Recipe.read(made.payload, tmp_path).own_model is None
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+def verdict_of(policy, groups=None, **params):
+    X, y = table(n=24)
+    made = Sharded(DecisionTreeClassifier(), **{"shards": 5, "classes": [0, 1], **params})
+    return evaluate(policy, Subject.local(Recipe(made, seed=1), TrainingData(X, y, groups=groups)))
+
+
+def test_a_model_over_the_limit_is_blocked_and_no_bug():
+    """It computes an ``alpha`` that nobody can set: more smoothing is no next step."""
+    verdict = verdict_of(Policy.load("dtp-1"), dtp=4.0)
+
+    assert not verdict.approved
+    assert verdict.records["dtp_upper"].max() > 1.0
+
+
+def test_fewer_than_4_shards_count_only_beside_an_attack_rule():
+    X, y = table(n=24)
+    few, enough = (
+        Subject.local(Recipe(Sharded(GaussianNB(), shards=s, classes=[0, 1])), TrainingData(X, y)) for s in (3, 4)
+    )
+    names = lambda subject, attacked: [c.name for c in applicable(subject, attacked=attacked)[0]]
+
+    assert names(enough, False) == names(few, True) == ["sharded"]
+    assert names(few, False) == []
+    verdict = verdict_of(Policy.load("dtp-1"), shards=3)
+    assert not verdict.approved
+    assert np.isinf(verdict.records["dtp_upper"]).all()
+    assert "only beside an attack rule" in str(verdict.evidence)
