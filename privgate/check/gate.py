@@ -181,7 +181,7 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | 
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
     run.refuting = refuting(policy)
-    known = facts(subject)
+    known = facts(subject, attacked=Need.SHADOWS in asked)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
     never += [f"{name}: {why}" for name, why in refused if why]
@@ -233,11 +233,11 @@ def refuting(policy: Policy) -> float:
     return min((r.limit for r in rules if r.request().option("aggregate", "max") == "max"), default=float("inf"))
 
 
-def facts(subject: Subject) -> dict[str, Any]:
+def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
     """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
     from privgate.families import bound as bounds
 
-    theorems, notes = bounds.applicable(subject)
+    theorems, notes = bounds.applicable(subject, attacked=attacked)
     candidates = subject.data.candidates
     return {
         "certificates": [c.name for c in theorems],

@@ -72,7 +72,8 @@ def _smooth_more(run: Run, limit: float) -> NextStep | None:
     """Try more smoothing, where a theorem gives DTP without training: naive Bayes from counts."""
     subject = run.subject
     estimator = subject.recipe.library_estimator
-    present = getattr(estimator, "alpha", None)
+    # a parameter of that name: Sharded computes an alpha that nobody can set
+    present = None if estimator is None else estimator.get_params(deep=False).get("alpha")
     highest = float(np.max(run.once(leave_one_out.table)["dtp_upper"]))
     if Need.EVERY_QUERY not in run.asked or not isinstance(present, float | int) or highest <= limit:
         return None

@@ -16,12 +16,17 @@ from privgate.subject.subject import Subject
 _OTHER_KIND = "the recipe is not "
 
 
-def applicable(subject: Subject) -> tuple[list[Certificate], list[str]]:
-    """Return the certificates that apply, and a sentence for each that does not."""
+def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Certificate], list[str]]:
+    """Return the certificates that apply, and a sentence for each that does not.
+
+    Without an attack rule (``attacked``) those are left out that lower DTP and leave attacks as they were.
+    """
     good, notes = [], []
     for name, certificate in certificates.ALL.items():
         if problem := certificate.applies(subject):
             notes.append(f"{name} {problem}")
+        elif not attacked and (problem := certificate.alone(subject)):
+            notes.append(f"{name} does not apply, because {problem}")
         else:
             good.append(certificate)
     return good, notes
@@ -40,6 +45,7 @@ def bound(
     *,
     limit: float | None = None,
     witness: Witness | None = None,
+    attacked: bool = True,
 ) -> tuple[Certified, NDArray[Any], list[str]]:
     """Return the best upper and lower bound of each unit.
 
@@ -54,6 +60,8 @@ def bound(
         Policy limit, nats: effort goes first to units that lie on both sides of it.
     witness : Witness, optional
         What real models were seen to do: a certificate with one bound below that is silent.
+    attacked : bool
+        Whether the same policy judges attacks, beside which alone some bounds count.
 
     Returns
     -------
@@ -69,7 +77,7 @@ def bound(
     by = np.full(len(units), "", dtype=object)
     assumptions: list[str] = []
     detail: dict[str, Any] = {}
-    good, notes = applicable(subject)
+    good, notes = applicable(subject, attacked=attacked)
     for certificate in good:
         if (
             limit is not None

@@ -98,6 +98,11 @@ class Certificate(ABC):
         why = self.unfit(subject)
         return f"does not apply, because {why}" if why else ""
 
+    def alone(self, subject: Subject) -> str:
+        """Return why its bounds count only beside an attack rule; empty where they count by themselves."""
+        del subject
+        return ""
+
     @abstractmethod
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units; it applies."""

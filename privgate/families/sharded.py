@@ -56,6 +56,16 @@ class ShardedMembers(Certificate):
             return f"the release is {subject.release.form}; the bound is about probabilities"
         return ""
 
+    def alone(self, subject: Subject) -> str:
+        """Return that few members are clipping; empty for others."""
+        made = declared(subject)
+        if made is None or made.shards >= FEW:
+            return ""
+        return (
+            f"{made.shards} shards are clipping, which leaves attacks as they were: fewer than {FEW} count only beside "
+            "an attack rule"
+        )
+
     def certify(self, about: Units) -> Certified:
         """Return the bound of each of the units by the number of shards that its records are in."""
         subject, units = about.subject, about.units
@@ -66,8 +76,8 @@ class ShardedMembers(Certificate):
         words = [
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]
-        if made.shards < FEW:
-            words.append(f"{made.shards} shards are clipping: attacks stay as they were; judge them by an attack rule")
+        if self.alone(subject):
+            words.append(f"{made.shards} shards are clipping: attacks stay as they were; the attack rule judges them")
         return Certified(
             made.bound(held),
             np.zeros(len(units)),

@@ -65,7 +65,7 @@ def costs_no_fits(run: Run) -> bool:
 
 def answered(run: Run) -> families.Answered:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
-    theorems = tuple(bounds.applicable(run.subject)[0])
+    theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
     witness = Witness(theorems) if theorems else None
     found = _answered(run, witness)
     if worth_more_seeds(run) and not _decided(run, found.retrained):
@@ -306,7 +306,8 @@ def certified(run: Run) -> Certified:
 def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     limit = run.thresholds[-1] if run.thresholds else None
     found = run.once(retrained)
-    return bounds.bound(run.subject, found.units, found, limit=limit, witness=run.witness)
+    attacked = Need.SHADOWS in run.asked
+    return bounds.bound(run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked)
 
 
 def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:

@@ -5,6 +5,7 @@ What a member answers is cut to a range that the wanted DTP allows; the theorem 
 """
 
 import contextlib
+import copy
 import hashlib
 import math
 import random
@@ -62,7 +63,7 @@ class Sharded(Classifier):
         Any classifier with ``fit`` and ``predict_proba``: a Pipeline, so that every scaler, encoder, tuning and early
         stopping happens inside a member, on that member's records alone.
     shards : int
-        k, members. Fewer than 4 is mere clipping: judge it beside an attack rule.
+        k, members. Fewer than 4 is mere clipping, whose certificate counts only beside an attack rule.
     dtp : float
         What one person in one shard may change any label's log-probability by, nats; decides how far answers are cut.
     classes : sequence
@@ -133,9 +134,10 @@ class Sharded(Classifier):
     def clip(self) -> float:
         """R, nats: the largest range with ``log_pool_bound`` at most ``dtp``, rounded down."""
         low, high, K = 0.0, _LONGEST, len(np.unique(np.asarray(self.classes)))
+        allowed = float(self.dtp) - _SPARE  # numpy's short floats would round what is spare away
         for _ in range(100):
             middle = (low + high) / 2
-            if log_pool_bound(middle, 1 / self.shards, K) <= self.dtp - _SPARE:
+            if log_pool_bound(middle, 1 / self.shards, K) <= allowed:
                 low = middle
             else:
                 high = middle
@@ -144,7 +146,7 @@ class Sharded(Classifier):
     @property
     def alpha(self) -> float:
         """Smoothing of votes and averaged probabilities with ``votes_bound`` at most ``dtp``, rounded up."""
-        return float(1 / np.expm1(self.dtp - _SPARE)) * (1 + 1e-12)
+        return float(1 / np.expm1(float(self.dtp) - _SPARE)) * (1 + 1e-12)
 
     def bound(self, n_shards: Index) -> Float:
         """Return the largest change, nats, that somebody in each number of shards can make; for every data set."""
@@ -161,7 +163,7 @@ class Sharded(Classifier):
         features, labels = self._features(X), np.asarray(y)
         self.members_ = [
             self._member(m, _take(features, rows), labels[rows])
-            for m, rows in ((m, np.flatnonzero(shard == m)) for m in range(self.shards))
+            for m, rows in ((m, np.flatnonzero(shard == m)) for m in range(int(self.shards)))
         ]
         return self
 
@@ -172,6 +174,9 @@ class Sharded(Classifier):
             raise ValueError(f"shards must be a whole number from 1, not {self.shards!r}")
         if not (np.isfinite(self.dtp) and self.dtp > 2 * _SPARE):
             raise ValueError(f"dtp must be a positive number of nats, not {self.dtp!r}")
+        state: Any = self.random_state
+        if not (state is None or isinstance(state, int | np.integer)):
+            raise ValueError(f"random_state must be a whole number, not {state!r}: members draw from it")
         if self.combine not in ("log_pool", "mean", "votes"):
             raise ValueError(f"combine must be 'log_pool', 'mean' or 'votes', not {self.combine!r}")
         if not (hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")):
@@ -184,7 +189,8 @@ class Sharded(Classifier):
         from sklearn.base import clone
 
         if self.public is not None:
-            X, y = _joined(self.public[0], X), np.concatenate([np.asarray(self.public[1]), y])
+            # a copy each: a learner may write into its records
+            X, y = _joined(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
         if not len(y):
             return None
         member = clone(self.base)
@@ -194,13 +200,15 @@ class Sharded(Classifier):
         try:
             with _randomness_of_its_own(seed):
                 return member.fit(X, y)
+        except MemoryError:
+            raise  # what is left depends on everybody's records, not on this member's
         except Exception:  # noqa: BLE001  a learner may refuse its records in any way; the theorem covers it
             return None
 
     def shard_of(self, X: Any) -> Index:
         """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
         hashes = (int.from_bytes(self._hash(own), "big") for own in _names(X, self.ids))
-        return np.fromiter((h % self.shards for h in hashes), dtype=np.int64)
+        return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
 
     def _hash(self, what: bytes) -> bytes:
         return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()
@@ -211,13 +219,16 @@ class Sharded(Classifier):
             return X
         if hasattr(X, "columns"):
             return X.drop(columns=[self.ids], errors="ignore")
+        if hasattr(X, "tocsr"):
+            return X.tocsr()[:, np.delete(np.arange(X.shape[1]), int(self.ids))]
         return np.delete(np.asarray(X), int(self.ids), axis=1)
 
     def predict_proba(self, X: Any) -> Float:
         """Return what the members agree on, shape (n, K), in the order of ``classes_``."""
         features, K = self._features(X), len(self.classes_)
         n = features.shape[0] if hasattr(features, "shape") else len(features)
-        each = [_answers(m, features, n, self.classes_) for m in self.members_]
+        # a step with copy=False writes into what it is asked about: the next member must not read that
+        each = [_answers(m, copy.deepcopy(features), n, self.classes_) for m in self.members_]
         if self.combine == "log_pool":
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))
@@ -275,6 +286,8 @@ def _answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
         out = np.full((n, len(classes)), -np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
             out[:, place] = np.log(p)
+    except MemoryError:
+        raise
     except Exception:  # noqa: BLE001  whatever a member does, it is one member's answer
         return nothing
     return np.where(np.isposinf(out).any(axis=1, keepdims=True), np.nan, out)
@@ -283,7 +296,7 @@ def _answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
 def _names(X: Any, ids: str | int | None) -> Iterator[bytes]:
     """Yield what names each record: its id, or its own features; numbers by value, everything else as text."""
     if hasattr(X, "tocsr"):
-        X = X.toarray() if ids is None else X[:, [int(ids)]].toarray()
+        X = X.toarray() if ids is None else X.tocsr()[:, [int(ids)]].toarray()
     elif hasattr(X, "columns"):
         if ids is not None and ids not in X.columns:
             raise ValueError(f"X has no column {ids!r} that would name the person; its columns: {list(X.columns)[:20]}")
@@ -303,16 +316,17 @@ def _text(cell: Any) -> str:
     if isinstance(cell, int | float | np.number | np.bool_):
         with contextlib.suppress(OverflowError, TypeError):  # whole numbers beyond float64; complex ones
             number = float(cell)
-            return "missing" if math.isnan(number) else f"number {number!r}"
+            return "missing" if math.isnan(number) else f"number {number + 0.0!r}"  # -0 and 0 are one number
     # None, NaT and pandas' NA have no value to be named by
     if cell is None or type(cell).__name__ in ("NaTType", "NAType"):
         return "missing"
-    return f"text {cell!r}" if isinstance(cell, str) else f"{type(cell).__name__} {cell!r}"
+    # numpy's text is no other text
+    return f"text {str.__repr__(cell)}" if isinstance(cell, str) else f"{type(cell).__name__} {cell!r}"
 
 
 def _take(X: Any, rows: Index) -> Any:
     if hasattr(X, "iloc"):
-        return X.iloc[rows]
+        return X.iloc[rows].reset_index(drop=True)  # row numbers of the whole change when somebody leaves
     return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
 
 

@@ -162,7 +162,7 @@ class Recipe:
             return None
         if self.recorded is None:
             return self.estimator
-        if any(name.split("/")[0].removesuffix(".py") in ("sklearn", "privgate") for name in self.snapshot):
+        if self._shadows_libraries:
             return None
         made = estimators.decode(self.recorded["estimator"], lambda ref: sources.resolve(ref, None))
         return estimators.set_seed(made, self.seed)
@@ -177,8 +177,14 @@ class Recipe:
         if not self.is_estimator or self.payload["predict"] is not None or not isinstance(spec, Mapping):
             return None
         home, _, name = str(spec.get("class")).partition(":")
-        mine = any(part.split("/")[0].removesuffix(".py") == "privgate" for part in self.snapshot or ())
-        return {**spec["params"], "class": name} if home == "privgate.models" and not mine else None
+        if home != "privgate.models" or self._shadows_libraries:
+            return None
+        return {**spec["params"], "class": name}
+
+    @property
+    def _shadows_libraries(self) -> bool:
+        """Whether the snapshot brings modules of its own by the names of those that theorems speak about."""
+        return any(part.split("/")[0].split(".")[0] in ("sklearn", "privgate") for part in self.snapshot)
 
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""

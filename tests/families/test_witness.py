@@ -48,6 +48,9 @@ class Halved:
     def applies(self, subject):
         return self.real.applies(subject)
 
+    def alone(self, subject):
+        return self.real.alone(subject)
+
     def bound(self, subject, units, retrained, *, limit=None):
         found = self.real.bound(subject, units, retrained, limit=limit)
         lower = np.minimum(found.lower, found.upper * self.factor)

@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.families import certificates
+from privgate.families.bound import applicable
 from privgate.families.sharded import ENGINE, pooled, read
 from privgate.models import Sharded
 from privgate.models.sharded import clipped, log_pool_bound
@@ -322,3 +323,176 @@ def test_any_learner_is_approved_by_dtp_1():
     assert verdict.records["dtp_upper"].max() <= 1.0
     assert verdict.records["dtp_lower"].max() > 0.5
     assert not evaluate(Policy.load("dtp-1"), plain).approved
+
+
+# ------------------------------------------------------------------ members that are not strangers
+
+
+def worst_change(made, X, y, asked):
+    whole = clone(made).fit(X, y).predict_proba(asked.copy())
+    keep = ~np.eye(len(y), dtype=bool)
+    return max(change(whole, clone(made).fit(X[k], y[k]).predict_proba(asked.copy())) for k in keep)
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+def test_a_step_that_writes_into_the_question_does_not_reach_the_next_member(combine):
+    X, y = table(n=40)
+    X[0] = 1e6
+    base = make_pipeline(StandardScaler(copy=False), LogisticRegression(C=1e4))
+    made = Sharded(base, shards=10, classes=[0, 1], combine=combine)
+    asked = 3 * table(seed=1, n=100)[0]
+
+    assert worst_change(made, X, y, asked) <= 1.0
+    before = asked.copy()
+    clone(made).fit(X, y).predict_proba(asked)
+    assert np.array_equal(asked, before)
+
+
+class ReadsRowNumbers(ClassifierMixin, BaseEstimator):
+    """Answers by the first row number that it sees."""
+
+    def fit(self, X, y):
+        self.p_ = 1 / (2 + X.index[0])
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict_proba(self, X):
+        return np.tile([self.p_, 1 - self.p_], (len(X), 1))
+
+
+def test_a_member_does_not_see_where_its_records_stand_in_the_whole():
+    X, y = table(n=60)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    made = Sharded(ReadsRowNumbers(), shards=10, classes=[0, 1])
+    whole = clone(made).fit(frame, y)
+    less = clone(made).fit(frame[1:].reset_index(drop=True), y[1:])  # as a table without the person is read again
+
+    shard = made.shard_of(frame)
+    same = [a.p_ == b.p_ for a, b in zip(whole.members_, less.members_, strict=True)]
+
+    assert [m for m in range(10) if not same[m]] in ([shard[0]], [])
+
+
+class CentresInPlace(ClassifierMixin, BaseEstimator):
+    """Takes the mean of all its records off each of them, where they are."""
+
+    def fit(self, X, y):
+        mean = np.mean([np.asarray(row) for row in X], axis=0)
+        for k in range(len(X)):
+            X[k] -= mean
+        self.p_ = float(np.clip(np.abs(X[0]).sum() % 1, 0.01, 0.99))
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict_proba(self, X):
+        return np.tile([self.p_, 1 - self.p_], (len(X), 1))
+
+
+def test_what_a_member_writes_into_public_records_stays_with_it():
+    X, y = table(n=30)
+    Z, t = table(seed=1, n=4)
+    rows = lambda A: [row.copy() for row in A]
+    made = Sharded(CentresInPlace(), shards=5, classes=[0, 1], public=(rows(Z), t))
+    shard = made.shard_of(rows(X))
+    whole, less = clone(made).fit(rows(X), y), clone(made).fit(rows(X)[1:], y[1:])
+    same = [a.p_ == b.p_ for a, b in zip(whole.members_, less.members_, strict=True)]
+
+    assert [m for m in range(5) if not same[m]] == [shard[0]]
+
+
+class NeedsMuchMemory(GaussianNB):
+    def fit(self, X, y, sample_weight=None):
+        raise MemoryError
+
+
+def test_a_limit_that_all_members_share_is_no_members_answer():
+    X, y = table(n=20)
+    with pytest.raises(MemoryError):
+        Sharded(NeedsMuchMemory(), classes=[0, 1]).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_short_floats_do_not_round_the_bound_away(kind):
+    for shards in (1, 4, 10):
+        made = Sharded(GaussianNB(), shards=shards, dtp=kind(1.0), classes=[0, 1])
+        assert log_pool_bound(made.clip, 1 / shards, 2) <= 1.0
+        assert np.log1p(1 / made.alpha) <= 1.0
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, float])
+def test_a_number_of_shards_of_any_type_gives_the_same_shards(kind):
+    X, y = table(n=30)
+    made, plain = (Sharded(GaussianNB(), shards=s, classes=[0, 1]).fit(X, y) for s in (kind(7), 7))
+
+    assert np.array_equal(made.shard_of(X), plain.shard_of(X))
+    assert np.array_equal(made.predict_proba(X), plain.predict_proba(X))
+
+
+def test_members_of_a_stream_at_some_address_would_be_others_each_time():
+    X, y = table()
+    with pytest.raises(ValueError, match="random_state must be a whole number"):
+        Sharded(GaussianNB(), classes=[0, 1], random_state=np.random.RandomState(3)).fit(X, y)
+
+
+def test_sparse_records_with_an_id_column():
+    X, y = table(n=40)
+    wide = np.column_stack([np.arange(40) // 2, X])
+    made = Sharded(GaussianNB(), shards=4, classes=[0, 1], ids=0)
+    base = make_pipeline(StandardScaler(with_mean=False), LogisticRegression())
+    fitted = made.set_params(base=base).fit(sp.coo_matrix(wide), y)
+
+    assert np.array_equal(made.shard_of(sp.csc_matrix(wide)), made.shard_of(wide))
+    assert fitted.predict_proba(sp.csr_matrix(wide)) == pytest.approx(clone(made).fit(wide, y).predict_proba(wide))
+
+
+def test_equal_values_have_one_spelling():
+    made = Sharded(GaussianNB(), shards=10**9, classes=[0, 1], ids="p")
+    spelt = [["a", 0.0], [np.str_("a"), -0.0]]
+    text, numpys = (made.shard_of(pd.DataFrame({"p": pd.Series([s[0]], dtype=object)})) for s in spelt)
+    zero, minus = (made.shard_of(pd.DataFrame({"p": [s[1]]})) for s in spelt)
+
+    assert text == numpys
+    assert zero == minus
+
+
+@pytest.mark.parametrize("name", ["sklearn/base.py", "sklearn.py", "privgate/models.py", "privgate.so"])
+def test_a_snapshot_that_brings_its_own_libraries_is_no_subject_of_the_theorem(name, tmp_path):
+    made = Recipe(Sharded(GaussianNB(), classes=[0, 1]))
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "own.py").write_text("")
+    assert Recipe.read(made.payload, tmp_path).own_model is not None
+    (tmp_path / name).write_text("clone = copy = None")
+
+    assert Recipe.read(made.payload, tmp_path).own_model is None
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+def verdict_of(policy, groups=None, **params):
+    X, y = table(n=24)
+    made = Sharded(DecisionTreeClassifier(), **{"shards": 5, "classes": [0, 1], **params})
+    return evaluate(policy, Subject.local(Recipe(made, seed=1), TrainingData(X, y, groups=groups)))
+
+
+def test_a_model_over_the_limit_is_blocked_and_no_bug():
+    """It computes an ``alpha`` that nobody can set: more smoothing is no next step."""
+    verdict = verdict_of(Policy.load("dtp-1"), dtp=4.0)
+
+    assert not verdict.approved
+    assert verdict.records["dtp_upper"].max() > 1.0
+
+
+def test_fewer_than_4_shards_count_only_beside_an_attack_rule():
+    X, y = table(n=24)
+    few, enough = (
+        Subject.local(Recipe(Sharded(GaussianNB(), shards=s, classes=[0, 1])), TrainingData(X, y)) for s in (3, 4)
+    )
+    names = lambda subject, attacked: [c.name for c in applicable(subject, attacked=attacked)[0]]
+
+    assert names(enough, False) == names(few, True) == ["sharded"]
+    assert names(few, False) == []
+    verdict = verdict_of(Policy.load("dtp-1"), shards=3)
+    assert not verdict.approved
+    assert np.isinf(verdict.records["dtp_upper"]).all()
+    assert "only beside an attack rule" in str(verdict.evidence)
