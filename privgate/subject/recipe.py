@@ -154,6 +154,7 @@ class Recipe:
 
         Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own
         modules of these names would train something else: nothing is said about it, and nothing of it is imported.
+        Made in the process that asks, so whoever wrote the recipe may name these classes and nothing that they import.
         """
         if not self.is_estimator or self.payload["predict"] is not None:
             return None
@@ -164,7 +165,10 @@ class Recipe:
             return self.estimator
         if any(name.split("/")[0].removesuffix(".py") in ("sklearn", "privgate") for name in self.snapshot):
             return None
-        made = estimators.decode(self.recorded["estimator"], lambda ref: sources.resolve(ref, None))
+        classes = {ref: sources.resolve(ref, None) for ref in named}
+        if not all(_is_library_class(thing) for thing in classes.values()):
+            return None
+        made = estimators.decode(self.recorded["estimator"], classes.__getitem__)
         return estimators.set_seed(made, self.seed)
 
     @property
@@ -217,6 +221,16 @@ class Recipe:
             raise SubjectError(f"{type(model).__name__} has no predict_proba; give the recipe predict=fn(model, X)")
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
+
+
+def _is_library_class(thing: Any) -> bool:
+    """Whether this is a class of estimators, kernels or splitters, which only keep what they are made with.
+
+    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
+    """
+    home = str(getattr(thing, "__module__", ""))
+    keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
+    return isinstance(thing, type) and home.startswith(("sklearn.", "privgate.models")) and keeps
 
 
 def _configured(estimator: Any, params: Mapping[str, Any]) -> Any:

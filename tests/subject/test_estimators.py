@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources
+from privgate.subject.recipe import Recipe
 
 
 def resolve(reference):
@@ -93,3 +94,27 @@ def test_every_nested_reference_is_listed():
 def test_the_seed_reaches_every_nested_random_state():
     pipeline = make_pipeline(StandardScaler(), RandomForestClassifier())
     assert estimators.set_seed(pipeline, 5).get_params()["randomforestclassifier__random_state"] == 5
+
+
+def recorded(estimator):
+    payload = {"schema": "privgate/recipe/v1", "kind": "estimator", "estimator": estimator, "params": {}}
+    return Recipe.read({**payload, "seed": None, "predict": None, "dp": None}, None)
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("sklearn.datasets._base:os.mkdir", "path"), ("sklearn.datasets:get_data_home", "data_home")],
+)
+def test_a_recorded_recipe_calls_nothing_in_this_process_by_a_librarys_name(tmp_path, name, parameter, outer):
+    made = tmp_path / "made"
+    evil = {"!": "estimator", "class": name, "params": {parameter: str(made)}}
+    inside = {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": {"priors": evil}}
+    assert recorded(evil if outer else inside).library_estimator is None
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:3], ids=lambda e: type(e).__name__)
+def test_a_recorded_library_estimator_comes_back(estimator):
+    again = recorded(estimators.encode(estimator)).library_estimator
+    assert estimators.encode(again) == estimators.encode(estimator)
