@@ -51,8 +51,8 @@ def remembered(run: Run) -> list[Precondition]:
         return [Precondition("remembered", "failed", text, detail)]
     if unsettled:
         text = (
-            f"{unsettled} remembered trainings that this run used are of a recipe that never repeats itself, so nothing "
-            "shows that they were made; check again with another --ledger"
+            f"{unsettled} remembered trainings that this run used are of a recipe that never repeats itself, so "
+            "nothing shows that they were made; check again with another --ledger"
         )
         return [Precondition("remembered", "inconclusive", text, detail)]
     text = f"{seen.compared} remembered trainings were made afresh and agree"
