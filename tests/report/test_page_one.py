@@ -47,7 +47,7 @@ def test_the_command_that_verifies_is_one_that_runs(runs, kind, tmp_path, monkey
     verify = cli.get_command(context, command[1])
     given = verify.make_context("verify", command[2:]).params
     assert command[0] == "privgate"
-    assert given["uri"] == runs.document(kind)["subject"]["uri"]
+    assert given["what"] == runs.document(kind)["subject"]["uri"]
     assert given["config"].name == "guard.yaml"
     # the command line is complete: what is wrong is the file
     assert "give --config" not in CliRunner().invoke(cli, command[1:]).output
