@@ -73,7 +73,12 @@ class ShardedMembers(Certificate):
             np.zeros(len(units)),
             np.zeros(len(units), dtype=bool),
             tuple(words),
-            {"shards": made.shards, "limit": made.dtp, "combine": made.combine, "most_shards": int(held.max(initial=0))},
+            {
+                "shards": made.shards,
+                "limit": made.dtp,
+                "combine": made.combine,
+                "most_shards": int(held.max(initial=0)),
+            },
         )
 
 

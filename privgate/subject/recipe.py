@@ -152,21 +152,33 @@ class Recipe:
     def library_estimator(self) -> Any:
         """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
 
-        Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own
-        modules of these names would train something else: nothing is said about it, and nothing of it is imported.
-        Made in the process that asks, so whoever wrote the recipe may name these classes and nothing that they import.
+        Closed forms, certificates and every other theorem speak about these only.
         """
-        if not self.is_estimator or self.payload["predict"] is not None:
+        return None if self.payload["predict"] is not None else self.estimator_of("sklearn.", "privgate.models:")
+
+    def estimator_of(self, *homes: str) -> Any:
+        """Return the estimator if all that it names are classes of estimators at these places; else None.
+
+        A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
+        nothing of it is imported. Made in the process that asks, outside any box, so whoever wrote the recipe may name
+        such classes and nothing that their modules import.
+
+        Parameters
+        ----------
+        homes : str
+            How references begin, for example ``"sklearn."``.
+        """
+        if not self.is_estimator:
             return None
         named = estimators.references(self.payload["estimator"])
-        if not all(r.startswith(("sklearn.", "privgate.models:")) for r in named):
+        if not all(r.startswith(homes) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
         if any(name.split("/")[0].removesuffix(".py") in ("sklearn", "privgate") for name in self.snapshot):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(_is_library_class(thing) for thing in classes.values()):
+        if not all(_is_class_of(homes, thing) for thing in classes.values()):
             return None
         made = estimators.decode(self.recorded["estimator"], classes.__getitem__)
         return estimators.set_seed(made, self.seed)
@@ -223,14 +235,14 @@ class Recipe:
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
 
 
-def _is_library_class(thing: Any) -> bool:
-    """Whether this is a class of estimators, kernels or splitters, which only keep what they are made with.
+def _is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
+    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
 
     A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
     """
     home = str(getattr(thing, "__module__", ""))
     keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
-    return isinstance(thing, type) and home.startswith(("sklearn.", "privgate.models")) and keeps
+    return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
 
 
 def _configured(estimator: Any, params: Mapping[str, Any]) -> Any:
