@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.documents import door
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources
 from privgate.subject.claim import Claim
@@ -170,18 +171,21 @@ class Recipe:
         """
         if not self.is_estimator:
             return None
-        named = estimators.references(self.payload["estimator"])
+        with door.reading("the recipe's estimator cannot be made", SubjectError):
+            named = estimators.references(self.payload["estimator"])
         if not all(r.startswith(homes) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
         if any(name.split("/")[0].removesuffix(".py") in ("sklearn", "privgate") for name in self.snapshot):
             return None
+        if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
+            return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
         if not all(_is_class_of(homes, thing) for thing in classes.values()):
             return None
-        made = estimators.decode(self.recorded["estimator"], classes.__getitem__)
-        return estimators.set_seed(made, self.seed)
+        with door.reading("the recipe's estimator cannot be made", SubjectError):
+            return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
 
     @property
     def own_model(self) -> Mapping[str, Any] | None:

@@ -141,3 +141,22 @@ def test_a_recipes_own_files_are_not_imported_here_under_a_librarys_name(tmp_pat
 def test_a_recorded_library_estimator_comes_back(estimator):
     again = recorded(estimators.encode(estimator)).library_estimator
     assert estimators.encode(again) == estimators.encode(estimator)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"!": "estimator"},
+        {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": {"nope": 1}},
+        {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": {"priors": {"!": "slice", "value": 3}}},
+        {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": 3},
+    ],
+)
+def test_a_recorded_estimator_that_cannot_be_made_is_one_sentence(spec):
+    with pytest.raises(SubjectError, match="the recipe's estimator cannot be made"):
+        _ = recorded(spec).library_estimator
+
+
+@pytest.mark.parametrize("spec", ["a", [], 3, {"!": "tuple", "value": []}])
+def test_what_is_no_estimator_is_no_librarys(spec):
+    assert recorded(spec).library_estimator is None
