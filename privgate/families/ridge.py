@@ -11,7 +11,6 @@ from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined
 from privgate.families.removal import Float, Removal, spread
 from privgate.families.retrained import Index, Seeds
-from privgate.subject import estimators
 from privgate.subject.subject import Subject
 
 RELEASE = "privgate.linear_scores:softmax_scores"
@@ -103,9 +102,7 @@ def estimator_of(subject: Subject) -> Any:
     payload = subject.recipe.payload
     if payload["kind"] != "estimator" or payload["predict"] != RELEASE:
         return None
-    if not all(r.split(".")[0] == "sklearn" for r in estimators.references(payload["estimator"])):
-        return None
-    return subject.recipe.estimator
+    return subject.recipe.estimator_of("sklearn.")
 
 
 def _targets(estimator: Any, y: Index, K: int) -> Float:

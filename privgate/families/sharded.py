@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from privgate.errors import SubjectError
 from privgate.families import refit
 from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Asked, Cost, Engine
@@ -27,7 +28,7 @@ def declared(subject: Subject) -> Sharded | None:
 
 
 def _nothing(name: str) -> Any:
-    raise LookupError(name)
+    raise SubjectError(f"a setting of Sharded names {name!r}; they are numbers, words and lists of labels")
 
 
 def shards(made: Sharded, subject: Subject) -> Index:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate.documents import door
 from privgate.errors import SubjectError
+from privgate.subject import estimators
 from privgate.subject.release import Release
 
 
@@ -82,6 +83,15 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
         raise SubjectError(f"{sentence}: {place}: {str(first['msg']).lower()}; log the recipe again") from exc
     if document["recipe"]["kind"] == "function" and not document["recipe"].get("fit"):
         raise SubjectError(f"{sentence}: recipe.fit: names no function; log the recipe again")
+    estimator = document["recipe"].get("estimator")
+    if document["recipe"]["kind"] == "estimator":
+        named = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+        if not (named and isinstance(estimator.get("class"), str)):
+            raise SubjectError(f"{sentence}: recipe.estimator: names no class; log the recipe again")
+    with door.reading(sentence, SubjectError):
+        references = estimators.references([estimator, *document["recipe"]["params"].values()])
+    if not all(isinstance(reference, str) for reference in references):
+        raise SubjectError(f"{sentence}: recipe: a name is no text; log the recipe again")
     needed = {"loader": ("reference",), "run": ("run_id", "path", "files"), "uri": ("uri", "files")}
     for key in needed.get(document["data"]["kind"], ()):
         if not document["data"].get(key):

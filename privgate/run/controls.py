@@ -38,7 +38,7 @@ def trained(run: Run) -> list[Precondition]:
 def remembered(run: Run) -> list[Precondition]:
     """Return whether what was remembered is what training gives; says nothing where nothing was trained twice."""
     fleet = run.fleet
-    fleet.spot_check()
+    unsettled = fleet.spot_check()
     seen = fleet.freshness
     if not seen.compared:
         return []
@@ -49,6 +49,12 @@ def remembered(run: Run) -> list[Precondition]:
             "altered, or made on another kind of machine; check again with another --ledger"
         )
         return [Precondition("remembered", "failed", text, detail)]
+    if unsettled:
+        text = (
+            f"{unsettled} remembered trainings that this run used are of a recipe that never repeats itself, so "
+            "nothing shows that they were made; check again with another --ledger"
+        )
+        return [Precondition("remembered", "inconclusive", text, detail)]
     text = f"{seen.compared} remembered trainings were made afresh and agree"
     if seen.noisy:
         text = (

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.documents import door
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources
 from privgate.subject.claim import Claim
@@ -152,20 +153,39 @@ class Recipe:
     def library_estimator(self) -> Any:
         """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
 
-        Closed forms, certificates and every other theorem speak about these only. A snapshot that brings its own
-        modules of these names would train something else: nothing is said about it, and nothing of it is imported.
+        Closed forms, certificates and every other theorem speak about these only.
         """
-        if not self.is_estimator or self.payload["predict"] is not None:
+        return None if self.payload["predict"] is not None else self.estimator_of("sklearn.", "privgate.models:")
+
+    def estimator_of(self, *homes: str) -> Any:
+        """Return the estimator if all that it names are classes of estimators at these places; else None.
+
+        A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
+        nothing of it is imported. Made in the process that asks, outside any box, so whoever wrote the recipe may name
+        such classes and nothing that their modules import.
+
+        Parameters
+        ----------
+        homes : str
+            How references begin, for example ``"sklearn."``.
+        """
+        if not self.is_estimator:
             return None
-        named = estimators.references(self.payload["estimator"])
-        if not all(r.startswith(("sklearn.", "privgate.models:")) for r in named):
+        with door.reading("the recipe's estimator cannot be made", SubjectError):
+            named = estimators.references(self.payload["estimator"])
+        if not all(r.startswith(homes) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
         if self._shadows_libraries:
             return None
-        made = estimators.decode(self.recorded["estimator"], lambda ref: sources.resolve(ref, None))
-        return estimators.set_seed(made, self.seed)
+        if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
+            return None
+        classes = {ref: sources.resolve(ref, None) for ref in named}
+        if not all(_is_class_of(homes, thing) for thing in classes.values()):
+            return None
+        with door.reading("the recipe's estimator cannot be made", SubjectError):
+            return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
 
     @property
     def own_model(self) -> Mapping[str, Any] | None:
@@ -223,6 +243,16 @@ class Recipe:
             raise SubjectError(f"{type(model).__name__} has no predict_proba; give the recipe predict=fn(model, X)")
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
+
+
+def _is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
+    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
+
+    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
+    """
+    home = str(getattr(thing, "__module__", ""))
+    keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
+    return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
 
 
 def _configured(estimator: Any, params: Mapping[str, Any]) -> Any:

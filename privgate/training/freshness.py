@@ -52,6 +52,8 @@ class Freshness:
     noisy: int = 0
     #: keys of calls that were made by this very process
     fresh: set[bytes] = field(default_factory=set)
+    #: what this process was given where something else is remembered
+    instead: dict[bytes, Answer] = field(default_factory=dict)
     _sample: list[Recalled] = field(default_factory=list)
     _seen: int = 0
     #: nobody who writes entries may know which of them will be trained afresh

@@ -215,6 +215,8 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_shadow_models: 2", {"behind": None}, "0 shadow models"),
         ("min_candidates: 1001", {}, "1000 candidates"),
         ("min_candidates: 1000", {"behind": BehindMembership(shadow_models=64, candidates=990)}, "990 candidates"),
+        ("min_isolation: bubblewrap", {}, "ran with isolation none, the policy wants bubblewrap"),
+        ("min_isolation: bubblewrap", {"told": RunPart(isolation="bubblewrapped 9")}, "the policy wants bubblewrap"),
     ],
 )
 def test_less_than_the_audit_minimum_is_inconclusive(load, audit, options, words):
@@ -229,6 +231,25 @@ def test_too_little_effort_takes_no_failure_back(load):
     policy = load("audit: {min_units: 2000}\nrules:\n  - metric: pdtp\n    max: 1.0\n")
 
     assert outcome(policy, evidence(policy, 3.0)) is Outcome.FAILED
+
+
+def test_a_box_of_any_version_is_the_isolation_that_is_wanted(load):
+    policy = load("audit: {min_isolation: bubblewrap}\nrules:\n  - metric: pdtp\n    max: 1.0\n")
+
+    assert outcome(policy, evidence(policy)) is Outcome.INCONCLUSIVE
+    assert outcome(policy, evidence(policy, told=RunPart(isolation="bubblewrap 0.8.0"))) is Outcome.PASSED
+    assert outcome(policy, evidence(policy, 3.0)) is Outcome.FAILED
+
+
+def test_isolation_may_be_demanded_and_never_given_up_by_a_policy_that_extends(load, write):
+    rules = "rules:\n  - metric: dtp\n    max: 1.0\n"
+    write("audit: {min_isolation: bubblewrap}\n" + rules, "base")
+
+    assert load("extends: base.yaml\n", "same").audit.min_isolation == "bubblewrap"
+    with pytest.raises(PolicyError, match="may only be raised"):
+        load("extends: base.yaml\naudit: {min_isolation: none}\n", "loose")
+    write(rules, "bare")
+    assert load("extends: bare.yaml\naudit: {min_isolation: bubblewrap}\n", "tight").audit.min_isolation == "bubblewrap"
 
 
 def test_seeds_count_only_where_training_depends_on_them(load):

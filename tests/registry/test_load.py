@@ -14,6 +14,7 @@ import pytest
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
+from privgate.registry import recorded
 
 
 def stored(tmp_path, pattern):
@@ -444,3 +445,27 @@ def test_a_consistently_forged_recipe_reaches_no_other_file(registry, trained, d
         path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
         with pytest.raises(SubjectError):
             Subject.load("models:/credit/1")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        None, [], "a", {"!": "estimator"}, {"!": "tuple", "value": []}, {"!": "estimator", "class": 3, "params": {}},
+        {"!": "estimator", "class": "a:B", "params": 3},
+        {"!": "estimator", "class": "a:B", "params": {"c": {"!": "slice", "value": 3}}},
+        {"!": "estimator", "class": "a:B", "params": {"c": {"!": "import", "value": 3}}},
+    ],
+)  # fmt: skip
+def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator):
+    written = {
+        "recipe": {
+            "kind": "estimator", "seed": None, "predict": None, "dp": None, "params": {}, "estimator": estimator,
+        },
+        "recipe_digest": "", "sources": {"folder": "", "files": {}}, "model": {"files": {}}, "environment": {},
+        "data": {"kind": "run", "digest": "", "run_id": "r", "path": "p", "files": {"a": "b"}},
+        "release": Release().payload(), "logged_at": "",
+    }  # fmt: skip
+    with pytest.raises(SubjectError, match="cannot be read"):
+        recorded.check(written, "recipe.json cannot be read")
+    good = {"!": "estimator", "class": "a:B", "params": {"c": {"!": "tuple", "value": [1]}}}
+    recorded.check({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")

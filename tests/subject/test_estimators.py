@@ -2,6 +2,7 @@
 
 import functools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from privgate.errors import SubjectError
+from privgate.families import ridge
+from privgate.families.networks import torch_nets
 from privgate.subject import estimators, sources
+from privgate.subject.recipe import Recipe
 
 
 def resolve(reference):
@@ -93,3 +97,66 @@ def test_every_nested_reference_is_listed():
 def test_the_seed_reaches_every_nested_random_state():
     pipeline = make_pipeline(StandardScaler(), RandomForestClassifier())
     assert estimators.set_seed(pipeline, 5).get_params()["randomforestclassifier__random_state"] == 5
+
+
+def recorded(estimator, predict=None, root=None):
+    payload = {"schema": "privgate/recipe/v1", "kind": "estimator", "estimator": estimator, "params": {}}
+    return Recipe.read({**payload, "seed": None, "predict": predict, "dp": None}, root)
+
+
+def asked_here(recipe):
+    """Ask everything that makes a recorded estimator in the process that checks."""
+    subject = SimpleNamespace(recipe=recipe)
+    return recipe.library_estimator, ridge.estimator_of(subject), torch_nets.recipe_of(subject)
+
+
+@pytest.mark.parametrize("about", ["", "sklearn.linear_model:RidgeClassifier", torch_nets.CLASS])
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("sklearn.datasets._base:os.mkdir", "path"), ("sklearn.datasets:get_data_home", "data_home")],
+)
+def test_a_recorded_recipe_calls_nothing_in_this_process_by_a_librarys_name(tmp_path, name, parameter, about):
+    made = tmp_path / "made"
+    evil = {"!": "estimator", "class": name, "params": {parameter: str(made)}}
+    outer = {"!": "estimator", "class": about, "params": {"random_state": evil}} if about else evil
+    for predict in (None, ridge.RELEASE):
+        assert asked_here(recorded(outer, predict)) == (None, None, None)
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("about", ["sklearn.linear_model:RidgeClassifier", torch_nets.CLASS])
+def test_a_recipes_own_files_are_not_imported_here_under_a_librarys_name(tmp_path, about):
+    made, place = tmp_path / "made", tmp_path / "src" / (about.partition(":")[0].replace(".", "/") + ".py")
+    place.parent.mkdir(parents=True)
+    for folder in (place.parent, *place.parent.relative_to(tmp_path / "src").parents[:-1]):
+        (tmp_path / "src" / folder / "__init__.py").write_text("")
+    place.write_text(f"import os; os.mkdir({str(made)!r})")
+    for predict in (None, ridge.RELEASE):
+        recipe = recorded({"!": "estimator", "class": about, "params": {}}, predict, tmp_path / "src")
+        assert asked_here(recipe) == (None, None, None)
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:3], ids=lambda e: type(e).__name__)
+def test_a_recorded_library_estimator_comes_back(estimator):
+    again = recorded(estimators.encode(estimator)).library_estimator
+    assert estimators.encode(again) == estimators.encode(estimator)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"!": "estimator"},
+        {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": {"nope": 1}},
+        {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": {"priors": {"!": "slice", "value": 3}}},
+        {"!": "estimator", "class": "sklearn.naive_bayes:GaussianNB", "params": 3},
+    ],
+)
+def test_a_recorded_estimator_that_cannot_be_made_is_one_sentence(spec):
+    with pytest.raises(SubjectError, match="the recipe's estimator cannot be made"):
+        _ = recorded(spec).library_estimator
+
+
+@pytest.mark.parametrize("spec", ["a", [], 3, {"!": "tuple", "value": []}])
+def test_what_is_no_estimator_is_no_librarys(spec):
+    assert recorded(spec).library_estimator is None

@@ -9,6 +9,8 @@ from sklearn.naive_bayes import CategoricalNB
 from privgate.check import gate
 from privgate.errors import UsageError
 from privgate.policy import Policy
+from privgate.run import controls
+from privgate.run.run import Run
 from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
@@ -68,10 +70,10 @@ def test_who_holds_the_key_forges_what_an_unsigned_run_believes_and_a_signable_o
         assert not unsigned.freshness.told(signable=False).signable
     np.testing.assert_array_equal(believed[0].log_p, HARMLESS.log_p)
 
-    with plain(tmp_path / "ledger", signable=True) as controls:
-        with controls.afresh():
-            found = controls.fits(subject(), out(1, 2))
-        assert controls.freshness.different == controls.freshness.compared == 2
+    with plain(tmp_path / "ledger", signable=True) as fresh:
+        with fresh.afresh():
+            found = fresh.fits(subject(), out(1, 2))
+        assert fresh.freshness.different == fresh.freshness.compared == 2
     assert not np.array_equal(found[0].log_p, HARMLESS.log_p)
 
     with plain(tmp_path / "ledger", signable=True) as sampling:
@@ -128,6 +130,57 @@ def test_training_that_never_repeats_itself_accuses_nobody(tmp_path):
     with plain(tmp_path / "ledger", signable=True) as second, second.afresh():
         second.fits(asked, out(1, 2))
     assert (second.freshness.compared, second.freshness.noisy, second.freshness.different) == (2, 2, 0)
+
+
+def test_what_cannot_be_compared_is_not_used_in_a_run_to_be_signed(tmp_path):
+    data = TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2)
+    asked = Subject.local(Recipe(noisy, seed=1), data)
+    with plain(tmp_path / "ledger") as first:
+        old = first.fits(asked, out(1, 2, 3))
+    with plain(tmp_path / "ledger", signable=True) as second:
+        with second.afresh():
+            new = second.fits(asked, out(1))
+        new += second.fits(asked, out(2, 3))
+        again = second.fits(asked, out(1, 2, 3))
+    assert not any(np.array_equal(a.log_p, b.log_p) for a, b in zip(old, new, strict=True))
+    assert all(np.array_equal(a.log_p, b.log_p) for a, b in zip(again, new, strict=True))
+    with plain(tmp_path / "ledger", signable=True) as third:  # who forges leaves out what controls ask for
+        third.fits(asked, out(2, 3))
+        found = controls.remembered(Run(asked, third))
+    assert [(p.name, p.outcome) for p in found] == [("remembered", "inconclusive")]
+
+
+class Stored:
+    """A stored model that answers as it was fitted."""
+
+    def load(self):
+        return CategoricalNB(alpha=5.0, min_categories=3).fit([[0], [1], [2]], [0, 1, 1])
+
+
+def test_what_the_stored_model_is_remembered_to_answer_is_counted_and_compared(tmp_path, own_key):
+    from dataclasses import replace
+
+    data = TrainingData(np.arange(20)[:, None] % 3, np.arange(20) % 2)
+    asked = replace(
+        Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data), model=Stored(), digests={"model": "m"}
+    )
+    rows = np.arange(2)
+    with plain(tmp_path / "ledger") as first:
+        true = first.registered(asked, rows)
+        assert not true.problem
+    with plain(tmp_path / "ledger") as unsigned:
+        unsigned.registered(asked, rows)
+        assert not unsigned.freshness.told(signable=False).signable
+    ledger = Ledger(tmp_path / "ledger")
+    keys = [k.tobytes() for segment in ledger._segments for k in segment.keys]
+    for path in (tmp_path / "ledger").iterdir():
+        path.unlink()
+    name = tmp_path / "ledger" / "00000000000000000001-1-forged.seg"
+    name.write_bytes(build([(k, context.encode(HARMLESS)) for k in keys], sealing_key(own_key.read_bytes())))
+    with plain(tmp_path / "ledger", signable=True) as signable:
+        answers = [signable.registered(asked, rows) for _ in range(2)]
+        assert (signable.freshness.compared, signable.freshness.different) == (1, 1)
+    assert all(np.array_equal(a.log_p, true.log_p) for a in answers)
 
 
 def test_one_models_runs_remember_nothing_for_another(tmp_path, subject):

@@ -119,7 +119,7 @@ def recipe_of(subject: Subject) -> TorchTraining | None:
         return None
     if estimator["params"].get("module") is not None:
         return TorchTraining(module=str(estimator["params"]["module"]))
-    made = subject.recipe.estimator
+    made = subject.recipe.estimator_of(CLASS)
     return made if type(made) is TorchTraining else None
 
 

@@ -18,6 +18,7 @@ def section(doc: ReportDocument) -> Section:
         ("report schema", SCHEMA),
         ("versions", plain(", ".join(f"{k} {v}" for k, v in trace.versions.items()), 600)),
         ("system", plain(trace.system, 160)),
+        ("isolation of training code", plain(doc.evidence.run.isolation, 80)),
         ("seeds", plain(", ".join("none" if v is None else str(v) for v in trace.seeds), 300)),
         ("training calls", number(trace.training_calls) if trace.training_calls else ""),
     ]
