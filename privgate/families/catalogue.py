@@ -43,4 +43,4 @@ def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
             declined[engine.name] = why
             continue
         return engine, declined
-    raise LookupError("the last engine covers everything")  # pragma: no cover
+    raise LookupError("the last engine covers everything")  # pragma: no cover  refit supports all

@@ -24,7 +24,9 @@ def declared(subject: Subject) -> Sharded | None:
     if own is None or own["class"] != "Sharded":
         return None
     rest = {k: estimators.decode(v, _nothing) for k, v in own.items() if k not in ("class", "base", "public")}
-    return Sharded(public=own["public"], **rest)
+    made = Sharded(public=own["public"], **rest)
+    made.shards = int(made.shards)  # 7.0 is accepted by the model, and is no length here
+    return made
 
 
 def _nothing(name: str) -> Any:

@@ -241,15 +241,15 @@ class Sharded(Classifier):
 def _randomness_of_its_own(seed: int) -> Iterator[None]:
     """Seed what learners draw from without being told, and put it back: members must not share a stream."""
     torch = sys.modules.get("torch")
-    kept = np.random.get_state(), random.getstate(), torch.get_rng_state() if torch else None  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
+    kept = np.random.get_state(), random.getstate(), torch.get_rng_state() if torch else None  # noqa: NPY002  theirs
+    np.random.seed(seed)  # noqa: NPY002  learners draw from the old stream
     random.seed(seed)
     if torch:
         torch.manual_seed(seed)
     try:
         yield
     finally:
-        np.random.set_state(kept[0])  # noqa: NPY002
+        np.random.set_state(kept[0])  # noqa: NPY002  the same stream
         random.setstate(kept[1])
         if torch:
             torch.set_rng_state(kept[2])

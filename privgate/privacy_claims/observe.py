@@ -192,7 +192,7 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     with ExitStack() as stack:
         # a library that cannot be imported beside the others cannot be at work either
         with suppress(ImportError):
-            import opacus  # noqa: F401
+            import opacus  # noqa: F401  only whether it is there
 
             from privgate.privacy_claims.watch_opacus import OpacusWatch
             from privgate.privacy_claims.watch_transcript import Transcript, reseed

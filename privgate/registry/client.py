@@ -118,7 +118,7 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
             raise RegistryError(f"this MLflow cannot be pointed at {tracking_uri}; set MLFLOW_TRACKING_URI instead")
         yield
     finally:
-        utils._tracking_uri = before  # noqa: SLF001
+        utils._tracking_uri = before  # noqa: SLF001  put back as found
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from privgate.families.sharded import ENGINE, pooled, read
 from privgate.models import Sharded
 from privgate.models.sharded import clipped, log_pool_bound
 from privgate.policy import Policy
+from tests.in_process import InProcess
 
 COMBINE = ("log_pool", "mean", "votes")
 
@@ -169,7 +170,7 @@ class DrawsFromEverybodysStream(ClassifierMixin, BaseEstimator):
     """Draws as many numbers from numpy's own stream as it has records."""
 
     def fit(self, X, y):
-        self.p_ = float(np.random.random(len(X))[-1])  # noqa: NPY002
+        self.p_ = float(np.random.random(len(X))[-1])  # noqa: NPY002  the stream that is meant
         self.classes_ = np.array([0, 1])
         return self
 
@@ -181,10 +182,10 @@ def test_members_do_not_share_the_streams_that_learners_draw_from():
     X, y = table()
     made = Sharded(DrawsFromEverybodysStream(), shards=5, classes=[0, 1])
     shard = made.shard_of(X)
-    np.random.seed(1)  # noqa: NPY002
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    np.random.seed(1)  # noqa: NPY002  the stream that is meant
+    before = np.random.get_state()[1].copy()  # noqa: NPY002  the stream that is meant
     whole = clone(made).fit(X, y)
-    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002  the stream that is meant
     less = clone(made).fit(X[1:], y[1:])
 
     same = [a.p_ == b.p_ for a, b in zip(whole.members_, less.members_, strict=True)]
@@ -496,3 +497,12 @@ def test_fewer_than_4_shards_count_only_beside_an_attack_rule():
     assert not verdict.approved
     assert np.isinf(verdict.records["dtp_upper"]).all()
     assert "only beside an attack rule" in str(verdict.evidence)
+
+
+def test_a_whole_number_of_shards_may_be_written_as_a_float():
+    X, y = table(n=30)
+    made = Sharded(GaussianNB(), shards=5.0, classes=[0, 1])
+    found, left = ENGINE.leave_out(Subject.local(Recipe(made), TrainingData(X, y)), np.arange(30), (None,), InProcess())
+
+    assert len(found.units) + len(left) == 30
+    assert len(found.units)
