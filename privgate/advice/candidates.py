@@ -35,13 +35,17 @@ def present_values(subject: Subject) -> list[tuple[Place, Knob, float]]:
     return [(place, knob, start) for place, knob, start in found if start is not None]
 
 
-def knob_change(place: Place, knob: Knob, start: float, part: float) -> Change:
-    """Return one knob turned a part of its way."""
+def knob_change(place: Place, knob: Knob, start: float, part: float, *, beside: bool = False) -> Change:
+    """Return one knob turned a part of its way, with what belongs beside it or without."""
     value = knob.between(start, part)
+    also = knob.beside if beside else ()
     return Change(
-        says=f"{knob.parameter} {start:g} becomes {value:g}",
+        says=", ".join([f"{knob.parameter} {start:g} becomes {value:g}", *(f"{name} {v}" for name, v in also)]),
         kind="parameters",
-        settings=(Setting(place=place, value=value),),
+        settings=(
+            Setting(place=place, value=value),
+            *(Setting(place=(*place[:-1], name), value=v) for name, v in also),
+        ),
     )
 
 

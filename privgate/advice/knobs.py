@@ -23,12 +23,15 @@ class Knob:
         Where the search starts if the parameter is None or 0, which no logarithm knows.
     whole : bool
         Whether values are whole numbers.
+    beside : tuple of (parameter, value)
+        What else to set where the knob alone leaves a theorem without a word: the same model, trained to its minimum.
     """
 
     parameter: str
     strongest: float
     weakest: float
     whole: bool = False
+    beside: tuple[tuple[str, str | float], ...] = ()
 
     def start(self, present: Any) -> float | None:
         """Return the value from which to go on; None where the present one leaves nothing to do or is no number."""
@@ -57,7 +60,7 @@ _FOREST = (_LEAF, _DEPTH)
 
 #: class name -> knobs, the one that costs least usefulness first
 KNOBS: Mapping[str, tuple[Knob, ...]] = {
-    "LogisticRegression": (_C,),
+    "LogisticRegression": (Knob("C", 1e-5, 1.0, beside=(("solver", "newton-cholesky"), ("tol", 1e-8))),),
     "LinearSVC": (_C,),
     "SVC": (_C,),
     "SGDClassifier": (_PENALTY,),

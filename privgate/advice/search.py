@@ -139,24 +139,27 @@ class Search:
             if self.over:
                 self.left.append(f"{knob.parameter}: the time is spent")
                 continue
-            self._halved(place, knob, start)
+            for beside in (False, True) if knob.beside else (False,):
+                if self._halved(place, knob, start, beside=beside):
+                    break
 
-    def _halved(self, place: Place, knob: Knob, start: float) -> None:
-        """Find the weakest value of a knob that passes, and keep every value tried."""
+    def _halved(self, place: Place, knob: Knob, start: float, *, beside: bool) -> bool:
+        """Find the weakest value of a knob that passes, keep every value tried, and return whether any passes."""
         low, high = 0.0, 1.0
-        if not self.tried(knob_change(place, knob, start, 1.0)).passes:
-            return
+        if not self.tried(knob_change(place, knob, start, 1.0, beside=beside)).passes:
+            return False
         seen = {knob.between(start, 1.0)}
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             value = knob.between(start, middle)
             if self.over or value in seen:
-                return
+                break
             seen.add(value)
-            if self.tried(knob_change(place, knob, start, middle)).passes:
+            if self.tried(knob_change(place, knob, start, middle, beside=beside)).passes:
                 high = middle
             else:
                 low = middle
+        return True
 
     # -- confirming ---------------------------------------------------------------------------------------------------
 
