@@ -47,7 +47,7 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool) -> dict
         influence = verdict.evidence.influence
         if influence is not None:
             found["engines"] = {s.engine: s.answered for s in influence.engines}
-            found["certificates"] = sorted(influence.certificates) if influence.certificates else []
+            found["certificates"] = {c.name: c.units for c in influence.certificates if c.units}
         limits = [f.limit for f in verdict.findings if f.metric in ("pdtp", "dtp") and f.mode == "enforce"]
         decided = verdict.outcome.value in ("passed", "warned", "failed") and limits and "pdtp_low" in verdict.records
         if refereed and decided and _fixed(verdict):

@@ -15,15 +15,12 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
     """Return why independent refits contradict a verdict on the largest PDTP; empty where they do not.
 
     The people whom the report calls the riskiest are left out of training, one after another, and some others drawn at
-    random; the change of their own label's and every other label's probability at their own features is compared with the
-    limit. An approval is contradicted by one person above it, a block by nobody being above it among the riskiest.
+    random; the change of any label's probability at their own features is compared with the limit. An approval is contradicted by one person above it, a block by nobody being above it among the riskiest.
     """
     data, recipe = subject.data, subject.recipe
     order = np.argsort(-records["pdtp_low"].to_numpy(), kind="stable")
-    chosen = [
-        *order[:PEOPLE].tolist(),
-        *np.random.default_rng(5).choice(len(order), min(PEOPLE, len(order)), replace=False),
-    ]
+    others = np.random.default_rng(5).choice(len(order), min(PEOPLE, len(order)), replace=False)
+    chosen = [*order[:PEOPLE].tolist(), *others.tolist()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = recipe.train(data.X, data.y, seed=recipe.seed)
@@ -31,10 +28,10 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
     above = [v for v in found if v > limit + 1e-6]
     if approved and above:
         return (
-            f"approved, but {len(above)} of {len(found)} people refitted are above {limit:g} (largest {max(above):.3g})"
+            f"approved, but {len(above)} of {len(found)} people refitted are above {limit:g}, by up to {max(above):.3g}"
         )
     if not approved and not above:
-        return f"blocked, but none of {len(found)} people refitted is above {limit:g} (largest {max(found):.3g})"
+        return f"blocked, but none of {len(found)} people refitted is above {limit:g}: at most {max(found):.3g}"
     return ""
 
 

@@ -18,8 +18,8 @@ def written(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         "# Kinds of models",
         "",
-        "Made by `make kinds`. Every kind as its owner would write it, logged, checked by the policy that fits it, at most",
-        "ten minutes of two cores each. *Refitted by hand*: the people whom the report calls the riskiest, and some at",
+        "Made by `make kinds`. Every kind as its owner would write it, logged, checked by the policy that fits it, in",
+        "at most ten minutes of two cores. *Refitted by hand*: the people whom the report calls the riskiest, and some at",
         "random, left out without the gate's engines; a verdict that they contradict is wrong. Not done where training",
         "depends on its seed.",
         "",
