@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test test-slow bench reproduce lint fmt clean
+.PHONY: demo test test-slow bench reproduce kinds docs lint fmt clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -44,6 +44,12 @@ reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; wr
 	mkdir -p build
 	PYTHONPATH=examples $(BIN)/python -m papers all --data $(DATA) > build/reproduced.md
 	cat tests/published/heading.md build/reproduced.md > $(PUBLISHED)
+
+kinds: $(STAMP) ## every common kind of model through the gate, hours of two cores, resumable; writes docs/kinds.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m kinds --table docs/kinds.md
+
+docs: $(STAMP) ## the documentation as a site below build/site, without a warning
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -7,7 +7,9 @@ import pytest
 
 from privgate.cli import COMMANDS
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "docs").rglob("*.md"))}
 
 
 def test_every_command_of_the_readme_exists():
@@ -81,3 +83,51 @@ def test_the_pages_name_only_what_exists():
 
     assert len(named) > 10
     assert not [n for n in named if not (root / "privgate" / n).exists()]
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path):
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr[-2000:]
+    assert "WARNING -" not in built.stderr
+
+
+def test_the_reference_shows_every_public_name():
+    import privgate
+    import privgate.models
+
+    shown = set(re.findall(r"^::: \S+\.(\w+)$", PAGES["docs/reference.md"], flags=re.MULTILINE))
+    assert set(privgate.__all__) <= shown
+
+
+def _commands() -> list[tuple[str, str]]:
+    """Every line of a console block that calls privgate, with the page that shows it."""
+    found = []
+    for page, text in {"README.md": README, **PAGES}.items():
+        for block in re.findall(r"```(?:console|sh|bash|yaml)\n(.*?)```", text, flags=re.DOTALL):
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [(page, m[1]) for line in lines if (m := re.match(r"\s*(?:\$ |- )?privgate (.*)", line))]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), _commands())
+def test_every_command_that_is_shown_has_the_options_that_it_is_shown_with(page, line):
+    import shlex
+
+    import click
+
+    from privgate.cli import cli
+
+    words = shlex.split(line.partition(" #")[0].replace("…", "x"))
+    command, context = cli, click.Context(cli)
+    while isinstance(command, click.Group):
+        # `privgate report FILE` is short for `privgate report render FILE`
+        name = words.pop(0) if command is cli or words[0] in command.list_commands(context) else "render"
+        command = command.get_command(context, name)
+        assert command is not None, (page, line)
+    known = {option for parameter in command.params for option in parameter.opts}
+    asked = {w.partition("=")[0] for w in words[: words.index("--") if "--" in words else None] if w.startswith("--")}
+    assert asked <= known, (page, sorted(asked - known))

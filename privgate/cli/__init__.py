@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
+    "advise": ("advise", "Find the cheapest change to a blocked model that passes."),
+    "apply": ("advise", "Register a change that was advised as the next version."),
     "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),

@@ -1,0 +1,58 @@
+"""Making a chosen change the next version: trained anew, registered beside the old one, judged like any other."""
+
+from typing import Any
+
+from privgate import registry
+from privgate.advice.change import changed
+from privgate.advice.point import Advice
+from privgate.errors import UsageError
+
+
+def apply(advice: Advice, number: int, *, tracking_uri: str | None = None, name: str | None = None) -> tuple[str, Any]:
+    """Train a candidate, log it with its recipe and register it; nothing is promoted.
+
+    Parameters
+    ----------
+    advice : Advice
+    number : int
+        Of the candidate.
+    tracking_uri : str, optional
+    name : str, optional
+        Registered model; the one that was judged if absent.
+
+    Returns
+    -------
+    tuple of (str, ModelInfo)
+        Name of the registered model, and with ``registered_model_version`` what was logged.
+
+    Raises
+    ------
+    UsageError
+        There is no such candidate, it is not advised, or the model is not the one that the search started from.
+    """
+    known = {p.number: p for p in advice.points[1:]}
+    if number not in known:
+        raise UsageError(f"the advice has no candidate {number}; it has {', '.join(map(str, known)) or 'none'}")
+    point = known[number]
+    if point.change.games:
+        raise UsageError(f"candidate {number} is not advised: {point.change.games}")
+    subject = registry.load_subject(advice.uri, tracking_uri=tracking_uri)
+    if (subject.recipe.digest, subject.data.digest) != (advice.recipe, advice.data):
+        raise UsageError(f"{advice.uri} is not what was advised on; run `privgate advise {advice.uri}` again")
+    made = changed(subject, point.change)
+    tags = {
+        "privgate.advised_from": advice.uri,
+        "privgate.advised_change": point.change.says[:250],
+        # whoever reads the approval sees out of how many it was chosen
+        "privgate.advised_candidates": str(len(advice.points) - 1),
+    }
+    registered = name or subject.name
+    info = registry.log_model(
+        made.recipe,
+        made.data,
+        registered_model_name=registered,
+        release=made.release,
+        tracking_uri=tracking_uri,
+        tags=tags,
+    )
+    return registered, info

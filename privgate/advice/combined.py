@@ -1,0 +1,47 @@
+"""Several knobs at once: Optuna proposes, the same measurements answer."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from privgate.advice.candidates import present_values
+from privgate.advice.change import Change, Setting
+
+if TYPE_CHECKING:
+    from privgate.advice.search import Search
+
+#: tries; boosting has four or five knobs
+TRIALS = 12
+
+
+def combined(search: "Search") -> None:
+    """Try settings of several knobs together, towards a useful model within the limit."""
+    knobs = present_values(search.subject)
+    if len(knobs) < 2:
+        return
+    try:
+        import optuna
+    except ImportError:
+        search.left.append("several parameters together: `pip install 'privgate[advise]'` for Optuna")
+        return
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def excess(trial: Any) -> list[float]:
+        return [float(trial.user_attrs.get("excess", 1.0))]
+
+    sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=TRIALS // 2, constraints_func=excess)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    # from the middle of the way: all at their weakest is the model as it stands
+    study.enqueue_trial({str(i): 0.5 for i in range(len(knobs))})
+    for _ in range(TRIALS):
+        if search.over:
+            search.left.append("several parameters together: the time is spent")
+            return
+        trial = study.ask()
+        parts = [trial.suggest_float(str(i), 0.0, 1.0) for i in range(len(knobs))]
+        values = [knob.between(start, part) for (_, knob, start), part in zip(knobs, parts, strict=True)]
+        says = ", ".join(f"{knob.parameter} {value:g}" for (_, knob, _), value in zip(knobs, values, strict=True))
+        settings = tuple(Setting(place=place, value=v) for (place, _, _), v in zip(knobs, values, strict=True))
+        point = search.tried(Change(says=says, kind="parameters", settings=settings))
+        known = not math.isnan(point.of_limit)
+        trial.set_user_attr("excess", min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9))
+        study.tell(trial, point.useful if not math.isnan(point.useful) else -1e9)

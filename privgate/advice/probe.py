@@ -1,0 +1,112 @@
+"""Risk of one candidate, judged by the policy's own rules without the controls of a check: enough to search by."""
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from privgate.check import gate, questions
+from privgate.errors import MeasurementError
+from privgate.evidence import Evidence, Measurement, Request, RunPart
+from privgate.influence import leave_one_out, modes
+from privgate.influence import part as influence
+from privgate.membership import told
+from privgate.policy import Policy
+from privgate.run import controls
+from privgate.run.run import Budget, Run
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+from privgate.verdict import Finding, Outcome, together
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """What the policy says of a candidate.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    rule : str
+        The enforced rule that is nearest to its limit or furthest beyond it.
+    value, limit : float
+        Its number, at the unsafe end of what is known, and its limit.
+    unit : str
+    of_limit : float
+        Value over limit: above 1 is too much; infinite where the rule failed without a number, NaN where it is open.
+    why : str
+        The sentence of the rule, for whoever asks.
+    """
+
+    outcome: Outcome
+    rule: str = ""
+    value: float = math.nan
+    limit: float = math.nan
+    unit: str = ""
+    of_limit: float = math.nan
+    why: str = ""
+
+
+def probe(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pruned: bool = True) -> Risk:
+    """Return what the policy's rules say of a subject; never an approval, because no control was made.
+
+    ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model.
+    """
+    run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
+    if pruned and (why := hopeless(policy, run)):
+        return Risk(Outcome.INCONCLUSIVE, why=why)
+    controls.choose_seeds(run)
+    measurements = {r: _measured(run, r) for r in dict.fromkeys(rule.request() for rule in policy.rules)}
+    records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
+    evidence = Evidence(
+        subject=gate.identity(subject),
+        preconditions=(*run.preconditions, *leave_one_out.ranked_only(run)),
+        measurements=measurements,
+        records=records,
+        run=RunPart(mode=modes.told(run), seeds=run.seed_control, isolation=fleet.isolation),
+        influence=influence.part(run),
+        membership=told.part(run),
+    )
+    return of(policy.judge(evidence, today=dt.datetime.now(dt.UTC).date()).findings)
+
+
+def hopeless(policy: Policy, run: Run) -> str:
+    """Return why an enforced rule can never be decided well for this kind of model; empty if all can."""
+    rules = [rule.name for rule in policy.rules if rule.mode == "enforce"]
+    return next((why for why in run.cannot_conclude if why.partition(": ")[0] in rules), "")
+
+
+def of(findings: Sequence[Finding]) -> Risk:
+    """Return the risk that findings show: the worst outcome, and the number nearest to or furthest beyond its limit."""
+    enforced = [f for f in findings if f.mode == "enforce" and f.applies]
+    told_of = max(enforced, key=lambda f: (f.outcome.rank, _rank(_of_limit(f))), default=None)
+    outcome = together(findings)
+    if told_of is None:
+        return Risk(outcome)
+    return Risk(
+        outcome, told_of.rule, unsafe(told_of), told_of.limit, told_of.unit, _of_limit(told_of), told_of.message
+    )
+
+
+def _rank(of_limit: float) -> float:
+    return -1.0 if math.isnan(of_limit) else of_limit
+
+
+def unsafe(finding: Finding) -> float:
+    """Return the end of what is known that decides: of a failure the safe one, else the unsafe one."""
+    end = finding.low if (finding.direction == "max") == (finding.outcome is Outcome.FAILED) else finding.high
+    return finding.value if math.isnan(end) else end
+
+
+def _of_limit(finding: Finding) -> float:
+    value, limit = unsafe(finding), finding.limit
+    if math.isnan(value) or math.isnan(limit):
+        return math.inf if finding.outcome is Outcome.FAILED else math.nan
+    over, under = (value, limit) if finding.direction == "max" else (limit, value)
+    return over / under if under > 0 else (0.0 if over <= 0 else math.inf)
+
+
+def _measured(run: Run, request: Request) -> Measurement:
+    try:
+        return questions.measure(run, request)
+    except MeasurementError as exc:
+        return Measurement(request, problem=str(exc))

@@ -1,0 +1,194 @@
+"""The search: each way of changing a model is tried, the weakest change that passes is found, and the best confirmed.
+
+On one knob, influence falls as the knob is turned towards its strongest value, nearly always: the strongest is tried
+first (where that fails the knob is given up after one measurement), then halving finds the weakest value that passes.
+Nothing rests on it being so: every candidate is measured, and what passes is confirmed by a whole check.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from privgate.advice import probe as probing
+from privgate.advice import usefulness
+from privgate.advice.candidates import everything, knob_change, present_values
+from privgate.advice.change import Change, changed, rehearsed
+from privgate.advice.combined import combined
+from privgate.advice.knobs import Knob, Place
+from privgate.advice.point import Advice, Point, front
+from privgate.check import gate
+from privgate.errors import PrivgateError, SubjectError, UsageError
+from privgate.policy import Policy
+from privgate.run.run import Budget
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome
+
+#: halvings of one knob: the factor between "passes" and "does not" that is left is small beside the noise of accuracy
+HALVINGS = 5
+#: candidates that a whole check looks at again; each is one more try to pass by chance, so there are few
+CONFIRMED = 3
+
+
+@dataclass
+class Search:
+    """One search for a subject under a policy.
+
+    Parameters
+    ----------
+    policy, subject : Policy, Subject
+    fleet : Fleet
+    limits : Budget
+        Of each measurement.
+    measure : str
+        Of usefulness: a key of ``usefulness.MEASURES``.
+    seconds : float
+        Wall time after which nothing new is begun; a third is kept for confirming.
+    tell : callable
+        Is told one sentence a candidate.
+    """
+
+    policy: Policy
+    subject: Subject
+    fleet: Fleet
+    limits: Budget = field(default_factory=Budget)
+    measure: str = "accuracy"
+    seconds: float = 1800.0
+    tell: Callable[[str], None] = lambda _: None
+    points: list[Point] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    def advice(self) -> Advice:
+        """Return everything that was tried; what passes was confirmed.
+
+        Raises
+        ------
+        UsageError
+            The policy is not for this subject, or the measure is unknown.
+        """
+        if self.measure not in usefulness.MEASURES:
+            raise UsageError(f"no measure {self.measure!r}; it is one of {', '.join(usefulness.MEASURES)}")
+        present = self.tried(Change(says="the model as it stands"), pruned=False)
+        if not present.passes:
+            self._knobs()
+            for change in everything(self.subject, self.policy):
+                self._one(change)
+            combined(self)
+        self._confirm()
+        return Advice(
+            uri=self.subject.uri,
+            policy=self.policy.name,
+            policy_digest=self.policy.digest,
+            recipe=self.subject.recipe.digest,
+            data=self.subject.data.digest,
+            measure=self.measure,
+            points=tuple(self.points),
+            left=tuple(self.left),
+        )
+
+    # -- one candidate ------------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether no time is left to try anything new."""
+        return time.monotonic() - self.began > self.seconds * 2 / 3
+
+    def tried(self, change: Change, *, pruned: bool = True) -> Point:
+        """Measure one candidate, keep it and return it; one that cannot be trained is inconclusive, never a pass."""
+        start, calls = time.monotonic(), self.fleet.calls
+        useful = error = math.nan
+        try:
+            candidate = rehearsed(changed(self.subject, change))
+            risk = probing.probe(self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned)
+            if risk.outcome.releases or not math.isnan(risk.of_limit):
+                useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
+        except (PrivgateError, ValueError, TypeError) as exc:
+            # a parameter that this learner refuses is no candidate; whatever else is wrong shows in its sentence
+            risk = probing.Risk(Outcome.INCONCLUSIVE, why=str(exc) or type(exc).__name__)
+        point = Point(
+            number=len(self.points),
+            change=change,
+            outcome=risk.outcome.value,
+            rule=risk.rule,
+            value=risk.value,
+            limit=risk.limit,
+            unit=risk.unit,
+            of_limit=risk.of_limit,
+            why=risk.why,
+            useful=useful,
+            useful_error=error,
+            trainings=self.fleet.calls - calls,
+            seconds=round(time.monotonic() - start, 2),
+        )
+        self.points.append(point)
+        self.tell(told(point, self.measure))
+        return point
+
+    def _one(self, change: Change) -> None:
+        if self.over:
+            self.left.append(f"{change.says}: the time is spent")
+        else:
+            self.tried(change)
+
+    # -- knobs --------------------------------------------------------------------------------------------------------
+
+    def _knobs(self) -> None:
+        for place, knob, start in present_values(self.subject):
+            if self.over:
+                self.left.append(f"{knob.parameter}: the time is spent")
+                continue
+            for beside in (False, True) if knob.beside else (False,):
+                if self._halved(place, knob, start, beside=beside):
+                    break
+
+    def _halved(self, place: Place, knob: Knob, start: float, *, beside: bool) -> bool:
+        """Find the weakest value of a knob that passes, keep every value tried, and return whether any passes."""
+        low, high = 0.0, 1.0
+        if not self.tried(knob_change(place, knob, start, 1.0, beside=beside)).passes:
+            return False
+        seen = {knob.between(start, 1.0)}
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            value = knob.between(start, middle)
+            if self.over or value in seen:
+                break
+            seen.add(value)
+            if self.tried(knob_change(place, knob, start, middle, beside=beside)).passes:
+                high = middle
+            else:
+                low = middle
+        return True
+
+    # -- confirming ---------------------------------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""
+        for point in list(self._worth_confirming()):
+            try:
+                checked = gate.evaluate(
+                    self.policy, changed(self.subject, point.change), fleet=self.fleet, limits=self.limits
+                )
+            except (PrivgateError, SubjectError) as exc:
+                self.left.append(f"{point.change.says}: not confirmed: {exc}")
+                continue
+            risk = probing.of(checked.findings)
+            same = next((probing.unsafe(f) for f in checked.findings if f.rule == point.rule), math.nan)
+            why = point.why if checked.outcome.releases else risk.why
+            update = {"confirmed": checked.outcome.value, "confirmed_value": same, "why": why}
+            self.points[point.number] = point.model_copy(update=update)
+            self.tell(f"  checked again, {checked.outcome.value}: {point.change.says}")
+
+    def _worth_confirming(self) -> Iterator[Point]:
+        good = [p for p in self.points if p.number > 0 and p.passes and not p.change.games]
+        shown = front(good)[::-1]  # the most useful first
+        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:CONFIRMED]
+
+
+def told(point: Point, measure: str) -> str:
+    """Return one line about a candidate."""
+    risk = "unknown" if math.isnan(point.of_limit) else f"{point.of_limit:.3g} of the limit"
+    useful = "" if math.isnan(point.useful) else f", {measure} {point.useful:.4f}"
+    open_why = f" ({point.why})" if math.isnan(point.of_limit) and point.why else ""
+    return f"{point.number:>3} {point.outcome:<12} {point.change.says}: {risk}{useful}{open_why}"

@@ -1,0 +1,77 @@
+"""What a model is good for: cross-validation by people, through the same fleet as every other training."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import MeasurementError, UsageError
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+FOLDS = 5
+#: a released 0 for the right label costs this much log loss at most: one answer must not decide
+_LEAST = 1e-15
+
+
+def accuracy(p: Float, truth: Index) -> float:
+    """Return the share of right labels; larger is better."""
+    return float((p.argmax(axis=1) == truth).mean())
+
+
+def log_loss(p: Float, truth: Index) -> float:
+    """Return minus the mean log loss, nats; larger is better."""
+    total = np.maximum(p.sum(axis=1), _LEAST)
+    right = p[np.arange(len(p)), truth] / total
+    return float(np.log(np.maximum(right, _LEAST)).mean())
+
+
+def auc(p: Float, truth: Index) -> float:
+    """Return the area under the ROC curve, of one label against the others on average; larger is better."""
+    from sklearn.metrics import roc_auc_score
+
+    if len(np.unique(truth)) < 2:
+        return float("nan")
+    present = np.flatnonzero(np.bincount(truth, minlength=p.shape[1]))
+    one = [roc_auc_score(truth == k, p[:, k]) for k in (present if p.shape[1] > 2 else present[1:])]
+    return float(np.mean(one))
+
+
+#: name -> measure of usefulness; larger is better for each
+MEASURES: Mapping[str, Callable[[Float, Index], float]] = {"accuracy": accuracy, "log_loss": log_loss, "auc": auc}
+
+
+def folds(subject: Subject) -> list[Index]:
+    """Return the rows of each fold: a person's records are in one, labels spread evenly, the same for every change."""
+    units = subject.data.units
+    draw = np.random.default_rng(0)
+    labels = subject.data.label_codes[[int(rows[0]) for rows in units]]
+    order = np.lexsort((draw.random(len(units)), labels))
+    return [np.sort(np.concatenate([units[int(u)] for u in order[f::FOLDS]])) for f in range(min(FOLDS, len(units)))]
+
+
+def cross_validated(subject: Subject, fleet: Fleet, measure: str) -> tuple[float, float]:
+    """Return mean and standard error over the folds of what is released; larger is better.
+
+    Raises
+    ------
+    MeasurementError
+        A training failed.
+    UsageError
+        No measure has that name.
+    """
+    if measure not in MEASURES:
+        raise UsageError(f"no measure {measure!r}; it is one of {', '.join(MEASURES)}")
+    rows = folds(subject)
+    fits = [Fit(subject.recipe.payload["seed"], held, left_out=held) for held in rows]
+    found = []
+    for held, answer in zip(rows, fleet.fits(subject, fits, label="cross-validation"), strict=True):
+        if answer.problem:
+            raise MeasurementError(f"cross-validation: {answer.problem}")
+        shown = subject.release.shown(np.exp(answer.log_p))
+        found.append(MEASURES[measure](shown, subject.label_codes[held]))
+    return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found)))

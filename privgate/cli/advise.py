@@ -1,0 +1,98 @@
+"""``privgate advise`` and ``privgate apply``: the cheapest change that passes, and making it the next version."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privgate.cli import console, options, shared
+from privgate.errors import UsageError
+from privgate.training.isolation import WAYS
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_out = click.option(
+    "--out", type=_FOLDER, default=Path("privgate-advice"), show_default=True, help="Folder of advice.json and .html."
+)
+
+
+@click.command()
+@options.subject
+@options.policy
+@click.option("--measure", default="accuracy", show_default=True, help="Of usefulness: accuracy, log_loss or auc.")
+@click.option("--budget", default="30m", show_default=True, metavar="30m", help="Wall time of the search.")
+@_out
+@shared.jobs
+@shared.ledger
+@click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True)
+@click.option("--isolation", type=click.Choice(WAYS), default="auto", show_default=True)
+@shared.quiet
+@shared.as_json
+def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, as_json: bool, **settings: Any) -> int:
+    """Search for the cheapest change to the model URI that keeps the policy.
+
+    Parameters are turned, the learner is put into shards, the riskiest people are left out, answers are coarsened: each
+    is measured by the gate's engines and rules, with cross-validated usefulness beside it, and the best are checked
+    again as a whole with other randomness. Exit 0 if one passes, 1 if none does. What was trained is remembered: an
+    interrupted search goes on.
+    """
+    from privgate import registry
+    from privgate.advice import view
+    from privgate.advice.search import Search
+    from privgate.policy import Policy
+    from privgate.run.run import Budget
+    from privgate.training.fleet import Fleet
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UsageError(f"--out {out} cannot be written: {exc.strerror}") from exc
+    policy = Policy.load(policy_name)
+    seconds = options.duration(budget)
+    subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
+    quiet = settings["quiet"]
+    with Fleet(
+        jobs=settings["jobs"],
+        ledger=settings["ledger"],
+        isolate=settings["isolation"],
+        progress=None if quiet else lambda done, total, left: console.progress(done, total, left, fleet.activity),
+    ) as fleet:
+        found = Search(
+            policy,
+            subject,
+            fleet,
+            Budget(shadow_models=settings["shadow_models"]),
+            measure=measure,
+            seconds=seconds,
+            tell=(lambda _: None) if quiet else console.note,
+        ).advice()
+    found.write(out / "advice.json")
+    (out / "advice.html").write_text(view.page(found), encoding="utf-8")
+    click.echo(json.dumps(found.payload(), indent=1) if as_json else view.text(found))
+    if not as_json:
+        click.secho(console.plain(view.summary(found)), bold=True)
+        for p in found.best[:3]:
+            click.echo(console.plain(f"  privgate apply {p.number} --out {out}   # {p.change.says}"))
+        click.echo(f"  wrote {out / 'advice.json'} and advice.html")
+    return 0 if found.points[0].passes or found.best else 1
+
+
+@click.command()
+@click.argument("number", type=click.IntRange(min=1))
+@_out
+@click.option("--name", default=None, help="Registered model that gets the version; the one judged if absent.")
+@shared.tracking_uri
+def apply(*, number: int, out: Path, name: str | None, tracking_uri: str | None) -> int:
+    """Register candidate NUMBER of the last advice as a new version; it is trained here and promoted by nobody.
+
+    It goes through the gate like any other version: `privgate check` and `promote` come next.
+    """
+    from privgate.advice.apply import apply as made
+    from privgate.advice.point import Advice
+
+    advice = Advice.read(out / "advice.json")
+    registered, info = made(advice, number, tracking_uri=tracking_uri, name=name)
+    version = info.registered_model_version
+    click.echo(console.plain(f"registered models:/{registered}/{version}: {advice.points[number].change.says}"))
+    click.echo(console.plain(f"  privgate check models:/{registered}/{version} --policy {advice.policy}"))
+    return 0

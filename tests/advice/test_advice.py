@@ -1,0 +1,347 @@
+"""The search for a change that passes: what it proposes was measured, and a whole check agrees."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model
+from privgate.advice import knobs, view
+from privgate.advice.apply import apply
+from privgate.advice.candidates import knob_change, present_values
+from privgate.advice.change import Change, changed, rehearsed
+from privgate.advice.point import Advice, Point, front
+from privgate.advice.search import Search
+from privgate.advice.usefulness import MEASURES, cross_validated, folds
+from privgate.errors import UsageError
+
+SIZES = [3, 4, 2]
+
+
+def table(n=40, seed=4):
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(2 * n) < 0.4, "yes", "no")
+    X = np.column_stack([(rng.integers(0, v, 2 * n) + (y == "yes")) % v for v in SIZES])
+    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), domain=Domain(categories=tuple(SIZES)))
+
+
+def naive_bayes(alpha=0.01):
+    from sklearn.naive_bayes import CategoricalNB
+
+    return Recipe(CategoricalNB(alpha=alpha, min_categories=SIZES), seed=1)
+
+
+@pytest.fixture(scope="module")
+def found(fleet):
+    """Advice for a naive Bayes that smooths too little."""
+    subject = Subject.local(naive_bayes(), table())
+    said = []
+    advice = Search(Policy.load("dtp-1"), subject, fleet, seconds=300, tell=said.append).advice()
+    return advice, subject, said
+
+
+# -- what can be turned ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(knobs.KNOBS))
+def test_every_knob_is_a_parameter_of_its_learner_and_moves_from_its_default(name):
+    from sklearn.utils import all_estimators
+
+    known = dict(all_estimators())
+    if name not in known:
+        home = {"LGBMClassifier": "lightgbm", "XGBClassifier": "xgboost"}[name]
+        known[name] = getattr(pytest.importorskip(home, reason=f"{home} is an extra"), name)
+    made = known[name]()
+    for knob in knobs.KNOBS[name]:
+        assert knob.parameter in made.get_params(), knob
+        start = knob.start(made.get_params()[knob.parameter])
+        assert start is not None, knob
+        ends = knob.between(start, 0.0), knob.between(start, 1.0)
+        assert ends[1] == pytest.approx(knob.strongest), knob
+        assert (ends[0] - start) == pytest.approx(0.0, abs=0.5 if knob.whole else 0.01 * start), knob
+
+
+@pytest.mark.parametrize("present", [True, "scale", float("nan"), float("inf"), [1.0]])
+def test_a_value_that_is_no_number_is_not_turned(present):
+    assert knobs.Knob("C", 1e-5, 1.0).start(present) is None
+
+
+def test_a_knob_at_its_end_is_not_turned_back():
+    assert knobs.Knob("C", 1e-5, 1.0).start(1e-6) is None
+    assert knobs.Knob("alpha", 100.0, 1.0).start(1000) is None
+
+
+def test_knobs_are_found_inside_pipelines_and_only_the_recipe_is_changed():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    recipe = Recipe(make_pipeline(StandardScaler(), LogisticRegression(C=2.0)), seed=0)
+    subject = Subject.local(recipe, table())
+    [(place, knob, start)] = present_values(subject)
+    assert (knob.parameter, start) == ("C", 2.0)
+    other = changed(subject, knob_change(place, knob, start, 0.5))
+    assert pytest.approx(math.sqrt(2.0 * 1e-5), rel=0.01) == other.recipe.training.steps[1][1].C
+    assert subject.recipe.training.steps[1][1].C == 2.0
+    assert other.data is subject.data
+
+
+def test_a_recorded_recipe_is_changed_without_importing_what_it_names():
+    live = naive_bayes()
+    payload = {**live.payload, "estimator": {**live.payload["estimator"], "class": "nowhere:CategoricalNB"}}
+    recorded = Subject.local(Recipe.read(payload, None), table())
+    [(place, knob, start)] = present_values(recorded)
+    other = changed(recorded, knob_change(place, knob, start, 1.0))
+    assert other.recipe.payload["estimator"]["params"]["alpha"] == 100.0
+    assert recorded.recipe.payload["estimator"]["params"]["alpha"] == 0.01
+
+
+def train_with(X, y, *, seed, C=1.0, other=3):
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=C).fit(X, y)
+
+
+def test_parameters_of_a_training_function_are_known_by_name():
+    subject = Subject.local(Recipe(train_with, params={"C": 1.0, "other": 3}, seed=0), table())
+    [(place, knob, start)] = present_values(subject)
+    assert (place, knob.parameter) == (("params", "C"), "C")
+    assert changed(subject, knob_change(place, knob, start, 1.0)).recipe.params == {"C": 1e-5, "other": 3}
+
+
+# -- the search -----------------------------------------------------------------------------------------------------
+
+
+def test_what_it_advises_passes_a_whole_check_of_its_own(found, fleet):
+    advice, subject, _ = found
+    assert advice.points[0].outcome == "failed"
+    assert advice.best
+    best = advice.best[0]
+    verdict = evaluate(Policy.load("dtp-1"), changed(subject, best.change), fleet=fleet)
+    assert verdict.approved
+    [finding] = [f for f in verdict.findings if f.rule == best.rule]
+    assert finding.value == pytest.approx(best.confirmed_value)
+
+
+def test_the_weakest_value_that_passes_is_bracketed(found):
+    advice, _, _ = found
+    turned = [p for p in advice.points if p.change.kind == "parameters"]
+    passing = [p.change.settings[0].value for p in turned if p.passes]
+    failing = [p.change.settings[0].value for p in turned if not p.passes]
+    assert failing, "halving never met the limit"
+    assert max(failing) < min(passing)
+
+
+def test_every_number_was_measured_and_says_what_it_took(found):
+    advice, _, said = found
+    assert len(said) >= len(advice.points)
+    for p in advice.points:
+        known = not math.isnan(p.of_limit)
+        assert p.passes == (known and p.of_limit <= 1)
+        assert known or (p.trainings == 0 and p.why), "given up without a reason, or after training for nothing"
+
+
+def test_coarser_answers_do_not_make_this_model_pass(found):
+    # Shokri et al.: coarsening rarely defeats an attack; exact probabilities are judged beside what is released
+    advice, _, _ = found
+    coarse = [p for p in advice.points if p.change.kind == "release"]
+    assert len(coarse) == 4
+    assert not any(p.passes for p in coarse)
+
+
+def test_the_search_uses_other_randomness_than_the_check(found):
+    _, subject, _ = found
+    other = rehearsed(subject)
+    assert other.training_digest != subject.training_digest
+    assert other.generator("x").random() != subject.generator("x").random()
+    assert (other.digests, other.recipe, other.data) == (subject.digests, subject.recipe, subject.data)
+
+
+def test_temperature_is_named_as_gaming_and_never_advised(found, tmp_path):
+    advice, _, _ = found
+    [game] = [p for p in advice.points if p.change.games]
+    flattered = advice.model_copy(
+        update={
+            "points": (
+                *advice.points[: game.number],
+                game.model_copy(update={"outcome": "passed", "confirmed": "passed"}),
+            )
+        }
+    )
+    assert game.number not in [p.number for p in flattered.best]
+    with pytest.raises(UsageError, match="not advised"):
+        apply(flattered, game.number)
+
+
+def test_a_passing_model_is_left_alone(fleet):
+    subject = Subject.local(naive_bayes(alpha=50.0), table())
+    advice = Search(Policy.load("dtp-1"), subject, fleet).advice()
+    assert [p.number for p in advice.points] == [0]
+    assert "keeps every rule" in view.summary(advice)
+
+
+def test_no_time_means_nothing_tried_and_said_so(fleet):
+    subject = Subject.local(naive_bayes(), table())
+    advice = Search(Policy.load("dtp-1"), subject, fleet, seconds=1e-6).advice()
+    assert len(advice.points) == 1
+    assert advice.left
+    assert not advice.best
+    assert "No change" in view.summary(advice)
+
+
+def fails(X, y, *, seed, C=1.0):
+    if C < 1.0:
+        raise ValueError("too small a C")
+    return train_with(X, y, seed=seed, C=C)
+
+
+def test_a_candidate_that_cannot_be_trained_is_no_pass(fleet):
+    subject = Subject.local(Recipe(fails, params={"C": 1.0}, seed=0), table())
+    search = Search(Policy.load("pdtp-1"), subject, fleet)
+    [(place, knob, start)] = present_values(subject)
+    point = search.tried(knob_change(place, knob, start, 1.0))
+    assert not point.passes
+
+
+def test_a_kind_without_a_theorem_is_not_trained_for_a_rule_that_it_cannot_keep(fleet):
+    from sklearn.tree import DecisionTreeClassifier
+
+    subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=0), table())
+    calls = fleet.calls
+    point = Search(Policy.load("dtp-1"), subject, fleet).tried(Change(says="as it is"))
+    assert not point.passes
+    assert fleet.calls - calls <= 5  # cross-validation at most
+
+
+# -- usefulness -----------------------------------------------------------------------------------------------------
+
+
+def test_cross_validation_is_that_of_scikit_learn(fleet):
+    from sklearn.base import clone
+    from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+
+    data = table()
+    subject = Subject.local(naive_bayes(), data)
+    wanted = {name: [] for name in MEASURES}
+    for held in folds(subject):
+        kept = np.setdiff1d(np.arange(data.n), held)
+        p = clone(subject.recipe.training).fit(data.X[kept], data.y[kept]).predict_proba(data.X[held])
+        truth = data.y[held]
+        wanted["accuracy"].append(accuracy_score(truth, np.array(["no", "yes"])[p.argmax(axis=1)]))
+        wanted["log_loss"].append(-log_loss(truth, p))
+        wanted["auc"].append(roc_auc_score(truth == "yes", p[:, 1]))
+    for name in MEASURES:
+        mean, error = cross_validated(subject, fleet, name)
+        assert mean == pytest.approx(np.mean(wanted[name]), abs=1e-9)
+        assert error == pytest.approx(np.std(wanted[name], ddof=1) / math.sqrt(5), abs=1e-9)
+
+
+def test_folds_hold_everybody_once_and_keep_a_persons_records_together():
+    data = table()
+    groups = np.arange(data.n) // 3
+    subject = Subject.local(naive_bayes(), TrainingData(data.X, data.y, groups=groups, domain=data.domain))
+    held = folds(subject)
+    assert sorted(np.concatenate(held).tolist()) == list(range(data.n))
+    for rows in held:
+        assert not set(groups[rows]) & set(groups[np.setdiff1d(np.arange(data.n), rows)])
+
+
+def test_an_unknown_measure_is_refused_before_anything_is_trained(fleet):
+    calls = fleet.calls
+    with pytest.raises(UsageError, match="no measure 'f1'"):
+        Search(Policy.load("dtp-1"), Subject.local(naive_bayes(), table()), fleet, measure="f1").advice()
+    assert fleet.calls == calls
+
+
+# -- what is kept and shown -------------------------------------------------------------------------------------------
+
+
+def test_advice_is_read_back_as_it_was_written(found, tmp_path):
+    advice, _, _ = found
+    advice.write(tmp_path / "advice.json")
+    assert Advice.read(tmp_path / "advice.json").payload() == advice.payload()
+
+
+@pytest.mark.parametrize("edit", [{"points": "none"}, {"schema_": "privgate/advice/v9"}, {"more": 1}])
+def test_what_is_no_advice_is_refused_in_a_sentence(found, tmp_path, edit):
+    advice, _, _ = found
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps({**advice.payload(), **edit}))
+    with pytest.raises(UsageError, match=r"advice\.json: "):
+        Advice.read(path)
+
+
+def test_the_front_holds_whom_nobody_beats():
+    def point(number, risk, useful):
+        return Point(number=number, change=Change(says=""), outcome="failed", of_limit=risk, useful=useful)
+
+    points = [point(1, 0.5, 0.8), point(2, 0.4, 0.7), point(3, 0.6, 0.75), point(4, 2.0, 0.9), point(5, math.nan, 1.0)]
+    assert [p.number for p in front(points)] == [2, 1, 4]
+
+
+def test_the_page_shows_every_candidate_and_nothing_of_foreign_text_unescaped(found):
+    advice, _, _ = found
+    evil = advice.points[1].model_copy(update={"change": Change(says="<script>alert(1)</script>")})
+    shown = view.page(advice.model_copy(update={"points": (advice.points[0], evil, *advice.points[2:])}))
+    assert "<script>" not in shown
+    assert shown.count("<circle") == sum(not (math.isnan(p.of_limit) or math.isnan(p.useful)) for p in advice.points)
+
+
+# -- from outside -----------------------------------------------------------------------------------------------------
+
+
+def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(found, tmp_path):
+    from mlflow import MlflowClient
+
+    from privgate import registry
+
+    advice, _, _ = found
+    uri = registry.local_registry(tmp_path)
+    log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri)
+    logged = Subject.load("models:/credit/1", tracking_uri=uri)
+    # the registry's copy of the same recipe and data
+    digests = {"uri": logged.uri, "recipe": logged.recipe.digest, "data": logged.data.digest}
+    registered, info = apply(advice.model_copy(update=digests), advice.best[0].number, tracking_uri=uri)
+    assert (registered, info.registered_model_version) == ("credit", 2)
+    tags = MlflowClient(uri).get_model_version("credit", "2").tags
+    assert tags["privgate.advised_from"] == logged.uri
+    assert int(tags["privgate.advised_candidates"]) == len(advice.points) - 1
+    made = Subject.load("models:/credit/2", tracking_uri=uri)
+    assert made.recipe.payload["estimator"]["params"]["alpha"] == advice.best[0].change.settings[0].value
+
+    with pytest.raises(UsageError, match="no candidate 99"):
+        apply(advice.model_copy(update=digests), 99, tracking_uri=uri)
+    with pytest.raises(UsageError, match="not what was advised on"):
+        apply(advice.model_copy(update={**digests, "uri": "models:/credit/2"}), advice.best[0].number, tracking_uri=uri)
+
+
+@pytest.mark.slow
+def test_blocked_advised_applied_approved(tmp_path):
+    from privgate import registry
+
+    uri = registry.local_registry(tmp_path / "registry")
+    log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri)
+
+    def privgate(*arguments):
+        environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "PRIVGATE_LEDGER": str(tmp_path / "ledger")}
+        environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+        command = [sys.executable, "-m", "privgate", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    ended = privgate("advise", "models:/credit/1", "--policy", "dtp-1", "--quiet")
+    assert ended.returncode == 0, ended.stderr
+    best = Advice.read(tmp_path / "privgate-advice" / "advice.json").best[0]
+    assert f"privgate apply {best.number}" in ended.stdout
+
+    ended = privgate("apply", str(best.number))
+    assert ended.returncode == 0, ended.stderr
+    assert "registered models:/credit/2" in ended.stdout
+
+    ended = privgate("check", "models:/credit/2", "--policy", "dtp-1", "--quiet")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    made = Subject.load("models:/credit/2", tracking_uri=uri)
+    assert made.recipe.payload["estimator"]["params"]["alpha"] == best.change.settings[0].value
