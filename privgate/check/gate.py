@@ -92,6 +92,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if run.fleet.isolation == isolation.NONE:
         why = isolation.why(run.fleet.isolate, cluster=run.fleet.cluster is not None)
         tell(f"isolation none: training code runs as you and can read what you can ({why})")
+    elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
+        tell("the recipe declares that training needs the network: its code reaches whatever this host reaches")
     for why in run.cannot_conclude:
         tell(why)
     checked = check_preconditions(run, policy)
@@ -121,7 +123,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             seeds=_seeds(run),
             next_steps=steps,
             trace=trace(run),
-            isolation=run.fleet.isolation,
+            isolation=run.fleet.isolation_of(run.subject),
             remembered=run.fleet.freshness.told(signable=run.fleet.signable),
             nonce=run.nonce,
         ),
