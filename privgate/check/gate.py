@@ -24,7 +24,7 @@ from privgate.evidence import (
     RunTrace,
     SeedControl,
 )
-from privgate.influence import leave_one_out, modes
+from privgate.influence import deciding, leave_one_out, modes
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
@@ -109,6 +109,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
     steps, about_influence = remedies.steps(run), influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
+    deciding.left_out_again(run)
     checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
         subject=identity(run.subject),
