@@ -59,7 +59,10 @@ def _moved_with_others(run: Run, seed: int | None) -> Float:
     """Return how far answers about each person move where they are left out with a part of the others, shape (U,)."""
     subject, members = run.subject, run.subject.data.units
     order = beyond.drawn(subject, "parts", signable=True).permutation(len(members))
-    parts = [np.sort(np.concatenate([members[int(u)] for u in part])) for part in np.array_split(order, PARTS)]
+    parts = [
+        np.sort(np.concatenate([members[int(u)] for u in part]))
+        for part in np.array_split(order, min(PARTS, len(order)))
+    ]
     whole = np.exp(refit.full(subject, (seed,), run.fleet)[0])
     answers = run.fleet.fits(
         subject, [Fit(seed, rows, left_out=rows) for rows in parts], label="looking for who decides"

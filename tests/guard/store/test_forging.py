@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import socket
+import subprocess
 import sys
 import threading
 from datetime import timedelta
@@ -89,7 +90,7 @@ def fit(X, y, *, seed):
             "configuration": attempt(lambda: open(about["config"]).read()),
             "nonce": bool(glob.glob(about["work"] + "/*/nonce")),
             "the sign command": any(b"--sign-command" in line for line in lines("cmdline")),
-            "the signer's environment": any(about["mark"].encode() in line for line in lines("environ")),
+            "the signer's environment": any(about["mark"].lower().encode() in line for line in lines("environ")),
             "a planted report": attempt(lambda: plants(about)),
             "the registry": attempt(lambda: asks(about)),
             "a signature": attempt(lambda: signs(about)),
@@ -128,13 +129,12 @@ def found_in(text):
     return [json.loads(said) for said in re.findall("FOUND (.*)", text)]
 
 
-def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, monkeypatch, capfd):
+def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, monkeypatch, capfd, request):
     folder, cache = tmp_path / "s", tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("A_PASSWORD", MARK)
     about = {
         "key": str(folder / "key.pem"), "config": str(registry.site.config), "work": str(folder / "work"),
-        "address": registry.address, "victim": "victim", "mark": MARK,
+        "address": registry.address, "victim": "victim", "mark": MARK.upper(),
     }  # fmt: skip
     folder.mkdir()
     (folder / "key.pem").write_bytes(registry.site.signer.pem())
@@ -144,6 +144,8 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
 
     log(registry, "victim", Recipe(DecisionTreeClassifier(), seed=1))
     capfd.readouterr()
+    signer = subprocess.Popen(["sleep", "2400"], env={"K": MARK})  # at work meanwhile
+    request.addfinalizer(signer.kill)
     log(registry, "evil", Recipe(forging_training.fit, seed=1))
     log(registry, "good", Recipe(CategoricalNB(alpha=5.0, min_categories=3)))
     # here, where it is trained by its author, the same code reaches what it looks for: it can find something
@@ -249,14 +251,10 @@ class Listener:
 def test_nothing_that_a_recipe_names_runs_outside_of_a_box(registry, tmp_path):
     listener = Listener()
     call = f"import socket; socket.create_connection(('127.0.0.1', {listener.port})).sendall(b'NAME')"
-    names = []
-    for name, changed, files in poisons("", ""):
-        del changed, files
-        names.append(name)
-    for name in names:
-        said = call.replace("NAME", name)
-        shell = f'{sys.executable} -I -c "{said}"; touch {tmp_path}/ran-{name}'
-        _, changed, files = next(p for p in poisons(shell, said) if p[0] == name)
+    said = call.replace("NAME", "ran")
+    shell = f'{sys.executable} -I -c "{said}"; touch {tmp_path}/ran'
+    names = [name for name, *_ in poisons(shell, said)]
+    for name, changed, files in poisons(shell, said):
         model_id = log(registry, name, Recipe(CategoricalNB(alpha=5.0, min_categories=3)))
         location = registry.client.get_logged_model(model_id).artifact_location
         poison(registry.folder / "artifacts" / location.removeprefix("mlflow-artifacts:/"), changed, files)
@@ -272,7 +270,8 @@ def test_nothing_that_a_recipe_names_runs_outside_of_a_box(registry, tmp_path):
     outcomes = {name: tags(registry, name).get("privgate.problem") or "answered" for name in names}
     print(json.dumps(outcomes, indent=1))
     assert listener.heard == ["heard"]
-    assert list(tmp_path.glob("ran-*")) == []
-    for name in names:
-        assert dict(registry.client.get_registered_model(name).aliases) == {}, outcomes
+    assert not (tmp_path / "ran").exists()
+    for name, changed, _ in poisons("", ""):  # who only has files beside an honest model may be released, with them
+        held = dict(registry.client.get_registered_model(name).aliases)
+        assert held == {} or not {"recipe", "data"} & set(changed), (name, outcomes)
     listener.socket.close()

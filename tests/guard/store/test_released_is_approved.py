@@ -4,6 +4,8 @@ import json
 import pickle
 import shutil
 import threading
+import time
+import urllib.request
 from pathlib import Path
 
 import mlflow
@@ -397,6 +399,21 @@ def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monk
     with pytest.raises(PolicyError, match="supported are SQLite and PostgreSQL") as caught:
         guarded(f"privgate:{inner}")
     assert "u:p" not in str(caught.value)
+
+
+def test_a_server_on_such_a_database_ends_with_one_sentence(tmp_path, site, running_mlflow):
+    """Nothing listens there: it is refused before anything is opened, and no password is told."""
+    options = ("--registry-store-uri", "privgate:mysql+pymysql://u:of-this-test@127.0.0.1:1/db")
+    log = tmp_path / "server.log"
+    with running_mlflow(tmp_path, *options, env=site.env, wait=False) as address:
+        deadline = time.monotonic() + 200
+        while "supported are SQLite and PostgreSQL" not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        with pytest.raises(OSError, match=r"."):
+            urllib.request.urlopen(f"{address}/health", timeout=5).close()
+    said = log.read_text()
+    assert "the guard cannot answer for a registry of kind 'mysql', which may take different names for equal" in said
+    assert "of-this-test" not in said
 
 
 def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkeypatch, empty_database, tmp_path):
