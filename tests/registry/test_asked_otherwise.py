@@ -72,6 +72,7 @@ def models(data):
     ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.attack("6 a wrapper that looks at how it is asked", "check", "found")
 def test_who_asks_otherwise_is_answered_the_same(registry, survey, fleet, when, way):
     subject = logged("two", TwoFaced(*models(survey), when), survey)
     (found,) = serving.preconditions(subject, fleet)
@@ -92,6 +93,7 @@ class Elsewhere:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("signable", [False, True])
+@pytest.mark.attack("6 a model that is another one beyond its records", "check", "found")
 def test_a_model_that_is_the_recipes_on_its_records_alone_is_found(registry, survey, fleet, signable):
     shown, kept = models(survey)
     subject = logged("elsewhere", TwoFaced(Elsewhere(shown, kept, survey.X), kept, lambda X: False), survey)

@@ -49,6 +49,7 @@ def forge(fleet, subject, fits, answer, secret):
 HARMLESS = Answer(np.log(np.full((2, 2), 0.5)))
 
 
+@pytest.mark.attack("10 a ledger sealed with a public constant", "check", "refused")
 def test_what_was_forged_with_a_public_constant_is_not_read(tmp_path, subject):
     with plain(tmp_path / "ledger") as fleet:
         forge(fleet, subject(), out(1, 2), HARMLESS, b"this user only")
@@ -225,6 +226,7 @@ def approved():
     return Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
 
 
+@pytest.mark.attack("10 a ledger forged with its key", "check", "found")
 def test_a_second_run_to_be_signed_trains_its_controls_again_and_a_forged_ledger_blocks(tmp_path, own_key):
     policy, asked = Policy.load("dtp-1"), approved()
     with plain(tmp_path / "ledger", signable=True) as first:
@@ -281,6 +283,7 @@ def odd_one_out(X, y, *, seed):
     return Dense()
 
 
+@pytest.mark.attack("10 one forged entry", "check", "found")
 def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, own_key, monkeypatch):
     """The sample is empty: what is left are those whom a fresh model knows worst, the largest, and the nearest."""
     monkeypatch.setattr(freshness, "SAMPLE", 0)

@@ -193,6 +193,7 @@ def held(engine):
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.attack("11 a thousand promotions with kills", "registry", "refused")
 def test_nothing_is_released_without_a_statement_whoever_is_killed(
     tmp_path, request, site_type, registry_type, running_mlflow, backend
 ):
