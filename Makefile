@@ -35,7 +35,7 @@ test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers
 
 bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/results.md
 	rm -f bench-results.jsonl
-	$(BIN)/pytest -m bench --timeout 3600 -s tests/bench
+	$(BIN)/pytest -m bench --timeout 3600 -s tests/bench tests/guard/store/test_overhead.py
 	$(BIN)/python tests/bench/results_table.py
 
 DATA ?= ../shared/data

@@ -12,12 +12,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+from tests import attack_table
 
 if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
@@ -67,6 +69,25 @@ def _refuse_environment_writes(event: str, _arguments: tuple[object, ...]) -> No
 
 
 sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever they lead
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin the table of attacks, once for all workers."""
+    if not hasattr(session.config, "workerinput"):
+        attack_table.begin()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write a row for every attack that a test performs; what is not shown is no "refused"."""
+    report = yield
+    for mark in item.iter_markers("attack"):
+        if call.when == "call" or not report.passed:
+            way, path, result = mark.args
+            attack_table.note(way, path, result if report.passed else f"NOT SHOWN ({report.outcome})")
+    return report
 
 
 @pytest.hookimpl(trylast=True)

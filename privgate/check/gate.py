@@ -24,7 +24,7 @@ from privgate.evidence import (
     RunTrace,
     SeedControl,
 )
-from privgate.influence import leave_one_out, modes
+from privgate.influence import deciding, leave_one_out, modes
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
@@ -92,6 +92,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if run.fleet.isolation == isolation.NONE:
         why = isolation.why(run.fleet.isolate, cluster=run.fleet.cluster is not None)
         tell(f"isolation none: training code runs as you and can read what you can ({why})")
+    elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
+        tell("the recipe declares that training needs the network: its code reaches whatever this host reaches")
     for why in run.cannot_conclude:
         tell(why)
     checked = check_preconditions(run, policy)
@@ -107,6 +109,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
     steps, about_influence = remedies.steps(run), influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
+    deciding.left_out_again(run)
     checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
         subject=identity(run.subject),
@@ -121,7 +124,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             seeds=_seeds(run),
             next_steps=steps,
             trace=trace(run),
-            isolation=run.fleet.isolation,
+            isolation=run.fleet.isolation_of(run.subject),
             remembered=run.fleet.freshness.told(signable=run.fleet.signable),
             nonce=run.nonce,
         ),

@@ -93,6 +93,13 @@ def run(command: F) -> F:
                 show_default=True,
                 help="Training code runs in a box, in one where one can be made, or (for debugging) as you.",
             ),
+            click.option(
+                "--network",
+                type=click.Choice(("declared", "never")),
+                default="declared",
+                show_default=True,
+                help="A boxed training finds the network where its recipe declares that it needs it, or never.",
+            ),
             click.option("--hash-key-file", type=click.Path(dir_okay=False), default=None, help="Key of unit hashes."),
             quiet,
         ]
@@ -124,6 +131,7 @@ def build(uri: str, settings: dict[str, Any]) -> CheckInputs:
         memory_limit=None if memory is None else int(memory * 2**30),
         isolate=settings["isolation"],
         signable=not settings["remembered"],
+        network=settings["network"] == "declared",
         progress=None
         if settings["quiet"]
         else lambda done, total, left: console.progress(done, total, left, fleet.activity),

@@ -1,6 +1,8 @@
 """The third question: what a claim of differential privacy is worth, given what a rerun was seen to do."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from privgate.evidence.membership import Estimate
 from privgate.evidence.observation import Observation
@@ -34,6 +36,12 @@ class TradeoffPoints(EvidenceModel):
 
     fpr: tuple[Number, ...] = Field(description="Ascending, fractions.")
     tpr: tuple[Number, ...] = Field(description="One an fpr, fractions.")
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if len(self.fpr) != len(self.tpr):
+            raise ValueError("tpr needs one value an fpr")
+        return self
 
 
 class TradeoffPoint(EvidenceModel):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from privgate.policy.document import Document
+from privgate.policy.part import ISOLATIONS
 from privgate.policy.problems import Problem
 from privgate.policy.strict_yaml import Place, Tree, dotted
 
@@ -53,7 +54,7 @@ def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]
 
 def _size(value: Any) -> float:
     """Return how much a setting demands; words by their place in what the key accepts, least first."""
-    return float(("none", "bubblewrap").index(value) if isinstance(value, str) else value)
+    return float(ISOLATIONS.index(value) if isinstance(value, str) else value)
 
 
 def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:

@@ -116,7 +116,8 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
     """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
     ran = evidence.run.isolation
-    if audit.min_isolation != "none" and ran.partition(" ")[0] != audit.min_isolation:
+    box, networked = ran.partition(" ")[0] == "bubblewrap", ran.endswith(" with network")
+    if audit.min_isolation != "none" and not (box and (not networked or audit.min_isolation.endswith(" with network"))):
         return f"training code ran with isolation {ran}, the policy wants {audit.min_isolation}"
     needs = rule.about.needs
     if rule.about.per_unit:

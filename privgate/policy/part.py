@@ -1,6 +1,6 @@
 """What every closed part of a policy file has in common, and the least effort that a policy asks for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -14,6 +14,11 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+#: what may have kept training code from the host, least first
+Isolation = Literal["none", "bubblewrap with network", "bubblewrap"]
+ISOLATIONS: tuple[str, ...] = get_args(Isolation)
+
+
 class Audit(Part):
     """The least effort that counts; less is inconclusive, however good the numbers look."""
 
@@ -22,6 +27,8 @@ class Audit(Part):
     min_seeds: PositiveInt = Field(default=1, description="Paired seeds, where training depends on its seed.")
     min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
     min_candidates: PositiveInt = Field(default=1, description="Non-members behind every attack rule.")
-    min_isolation: Literal["none", "bubblewrap"] = Field(
-        default="none", description="What must have kept training code from the host; bubblewrap is a box."
+    min_isolation: Isolation = Field(
+        default="none",
+        description="What must have kept training code from the host: bubblewrap is a box without the network, "
+        "bubblewrap with network one in which the recipe may declare that it needs it.",
     )

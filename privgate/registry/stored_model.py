@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,8 @@ class StoredModel:
         """Whether MLflow can serve it at all: there is a python_function flavor."""
         return mlmodel.SERVED in mlmodel.read(self.folder)[0]
 
-    def serve(self, X: Any) -> Any:
-        """Return what a query to MLflow's own interface returns for records ``X`` (runs stored code; workers only).
+    def serve(self, questions: Iterable[Any]) -> list[Any]:
+        """Return what MLflow's own interface returns for each container of records (runs stored code; workers only).
 
         Raises
         ------
@@ -84,7 +85,7 @@ class StoredModel:
                         "the served model takes parameters, by which who asks can choose what is returned; log it "
                         "without inference parameters"
                     )
-                return model.predict(_as_sent(X, model.metadata.signature))
+                return [model.predict(_as_sent(X, model.metadata.signature)) for X in questions]
         except mlflow.exceptions.MlflowException as exc:
             if not str(exc).startswith("Failed to enforce schema"):
                 raise

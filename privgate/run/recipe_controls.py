@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from privgate.evidence import Precondition
-from privgate.run import changed
+from privgate.run import beyond, changed
 from privgate.run.changed import Probe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit, Float, Index
@@ -78,9 +78,30 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
             f"allowed is {REPRODUCED:g}",
             detail,
         )
+    if problem := _elsewhere(subject, fleet, detail):
+        return _doubt("reproduces", problem, detail)
     return Precondition(
         "reproduces", "passed", f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}", detail
     )
+
+
+def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
+    """Return why the registered model is not the recipe's at questions that nobody's record is; empty if it is."""
+    wide, out = beyond.asked(subject, signable=fleet.signable)
+    if not len(out):
+        return ""
+    (once,) = fleet.fits(wide, [Fit(subject.recipe.seed, out, left_out=changed.NOBODY)], label="checking the recipe")
+    stored = fleet.registered(wide, out)
+    if problem := once.problem or stored.problem:
+        return f"recipe and registered model could not be asked about other than their own records: {problem}"
+    gaps = np.abs(np.exp(stored.log_p) - np.exp(once.log_p)).max(axis=1) / beyond.stretch(subject, wide, out)
+    detail |= {"from_registered_model_elsewhere": float(gaps.max()), "questions_compared": len(out)}
+    if not gaps.max() <= REPRODUCED:
+        return (
+            "the recipe reproduces the registered model on its records and not elsewhere: probabilities differ at "
+            f"{int((~(gaps <= REPRODUCED)).sum())} of {len(out)} questions within the domain that are nobody's record"
+        )
+    return ""
 
 
 def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:

@@ -1,17 +1,23 @@
 """What MLflow serves, beside what is declared: numbers about a release that nobody gets say nothing."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import Precondition
+from privgate.run import beyond
 from privgate.subject.release import Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
+from privgate.training import asking
 from privgate.training.fit import Float, Index
 from privgate.training.fleet import Fleet
 
 #: records that the served model is asked about, chosen by digest
-ASKED = 1_000
+ASKED = 10_000
+#: of them, and of the questions that nobody's record is, asked about in every way there is
+FEW = 32
 #: relative; what single precision and another order of additions take from a number, and nothing else does
 SAME = 1e-6
 
@@ -24,8 +30,9 @@ HOW = (
 def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     """Return whether MLflow serves what is declared; nothing for a subject without a stored model.
 
-    The registered version is asked by MLflow's own interface (``mlflow.pyfunc``) and by its native one on the same
-    records: the first must be the declared release of the second.
+    The registered version is asked by MLflow's own interface (``mlflow.pyfunc``) and by its native one about the same
+    records, and at questions that nobody's record is: the first must be the declared release of the second, in which
+    way soever it is asked.
     """
     if subject.model is None:
         return []
@@ -36,19 +43,32 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
         rows = np.sort(subject.generator("served").choice(size, ASKED, replace=False)).astype(np.int64)
-    native, served = fleet.registered(subject, rows), fleet.registered(subject, rows, served=True)
+    wide, out = beyond.asked(subject, signable=fleet.signable)
+    rows = np.concatenate([rows, out])
+    native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=asking.WHOLE)
     problem = native.problem or served.problem
     if problem:
         how = "" if "signature" in problem else f"; {HOW}"
         text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
         return [Precondition("served", "inconclusive", text)]
     wrong = ~admissible(served.log_p, native.log_p, subject.release, SAME)
-    detail = {"records": len(rows), "different": int(wrong.sum()), "declared": words(subject.release)}
+    detail: dict[str, Any] = {"records": len(rows) - len(out), "different": int(wrong.sum())}
+    detail |= {"declared": words(subject.release), "questions": len(out), "ways": 1}
     if wrong.any():
         what = f"MLflow serves {_kind(served.log_p, native.log_p)}, and declared are {words(subject.release)}"
-        text = f"{what} ({int(wrong.sum())} of {len(rows)} records differ); {HOW}"
+        text = f"{what} ({int(wrong.sum())} of {len(rows)} answers differ); {HOW}"
         return [Precondition("served", "inconclusive", text, detail)]
-    text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows)} records"
+    few = np.sort(beyond.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+    for way in asking.WAYS:
+        other = fleet.registered(wide, rows[few], served=way)
+        detail["ways"] += not other.problem  # what is refused hands out nothing
+        if not other.problem and not admissible(other.log_p, native.log_p[few], subject.release, SAME).all():
+            text = (
+                f"MLflow serves {words(subject.release)} to who asks about all records at once, and something else to "
+                f"who asks {way}; {HOW}"
+            )
+            return [Precondition("served", "inconclusive", text, detail)]
+    text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows) - len(out)} records"
     return [Precondition("served", "passed", text, detail)]
 
 

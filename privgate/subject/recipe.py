@@ -37,6 +37,8 @@ class Recipe:
         Further source files that the function needs, beside those found by following its imports.
     dp : Claim, optional
         The differential-privacy claim.
+    network : bool
+        Training needs the network; said in report and statement. Without it a boxed training finds none.
     """
 
     training: Any
@@ -45,6 +47,7 @@ class Recipe:
     predict: Any = None
     sources: tuple[str | Path, ...] = ()
     dp: Claim | None = None
+    network: bool = False
     #: set when the recipe was read back: JSON form and folder of the source snapshot; nothing is imported then
     recorded: Mapping[str, Any] | None = field(default=None, repr=False)
     root: Path | None = field(default=None, repr=False)
@@ -77,6 +80,7 @@ class Recipe:
             "seed": self.seed,
             "predict": None if self.predict is None else estimators.reference(self.predict),
             "dp": None if self.dp is None else self.dp.payload(),
+            **({"network": True} if self.network else {}),  # left out, recipes of before keep their digests
         }
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
@@ -124,6 +128,7 @@ class Recipe:
             None,
             seed=payload["seed"],
             dp=None if dp is None else Claim.from_payload(dp),
+            network=bool(payload.get("network", False)),
             recorded=dict(payload),
             root=root,
         )

@@ -135,7 +135,7 @@ class DaskPool:
                 raise UsageError("the Dask client lost its scheduler; pass its address to connect again")
             time.sleep(0.5)
 
-    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
         from distributed import KilledWorker
 
@@ -211,7 +211,7 @@ class JoblibPool:
             self._waiting = []
         return self._ready.popleft()
 
-    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
         from joblib import delayed
 

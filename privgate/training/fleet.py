@@ -54,12 +54,15 @@ class Fleet:
         run as whoever started them.
     signable : bool
         The run is to be signed: nothing that decides alone rests on what was remembered; see ``freshness``.
+    network : bool
+        Whether a boxed recipe that declares that it needs the network gets it.
     """
 
     #: a class's defaults, for fleets that train otherwise
     signable = False
     isolate = "auto"
     cluster: Any = None
+    network = True
     _all_afresh = False
 
     def __init__(  # noqa: PLR0917  the order is part of the interface
@@ -73,6 +76,7 @@ class Fleet:
         *,
         isolate: str = "auto",
         signable: bool = False,
+        network: bool = True,
     ) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if jobs is not None and jobs < 1:
@@ -92,6 +96,8 @@ class Fleet:
         self.activity = ""
         #: what the user's code printed, one file a worker; for the engineer, never part of a report
         self.logs = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
+        #: whether a recipe that declares that it needs the network gets it
+        self.network = network
         self._progress = progress
         self._pool: Pool | None = None
         _sweep()
@@ -215,10 +221,13 @@ class Fleet:
 
     # -- the stored model ---------------------------------------------------------------------------------------------
 
-    def registered(self, subject: Subject, rows: Index, *, served: bool = False) -> Answer:
-        """Return the stored model's probabilities on pool rows, or what MLflow serves; opened in a worker only."""
+    def registered(self, subject: Subject, rows: Index, *, served: str = "") -> Answer:
+        """Return the stored model's probabilities on pool rows; or what MLflow serves, asked as in ``asking``.
+
+        Opened in a worker only.
+        """
         model = subject.digests.get("model")
-        kind = b"served:" if served else b"registered:"
+        kind = f"served {served}:".encode() if served else b"registered:"
         key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())
         seen = self.freshness
         known = None if model is None else self._recall([key])[0]
@@ -259,6 +268,14 @@ class Fleet:
         """
         return isolation.of(self.isolate, cluster=self.cluster is not None)
 
+    def isolation_of(self, subject: Subject) -> str:
+        """Return what stands between a subject's code and this host: ``isolation``, and whether it has the network."""
+        return isolation.of(self.isolate, cluster=self.cluster is not None, network=self._networked(subject))
+
+    def _networked(self, subject: Subject) -> bool:
+        """Whether training may use the network; code of scikit-learn and ours alone has no need of it."""
+        return self.network and subject.recipe.network and bool(payload.code_of(subject))
+
     @cached_property
     def freshness(self) -> Freshness:
         """What was remembered, and what was trained all the same."""
@@ -289,7 +306,9 @@ class Fleet:
             code = hashlib.sha256(payload.code_of(subject).encode()).hexdigest()[:16]
             shipped = payload.write(subject, self._spool / code / str(len(self._payloads)))
             payload.readable(self._spool / code)
-            self._payloads[name] = replace(shipped, libraries=context.libraries_of(subject))
+            self._payloads[name] = replace(
+                shipped, libraries=context.libraries_of(subject), network=self._networked(subject)
+            )
         return self._payloads[name]
 
     def report(self, done: int, total: int, seconds_left: float) -> None:

@@ -5,6 +5,8 @@ from privgate.training.box import bubblewrap
 
 #: training code runs as the user who checks
 NONE = "none"
+#: what is said of a box whose code shares the host's network, because its recipe declares that it needs it
+NETWORKED = "with network"
 WAYS = ("auto", "bubblewrap", NONE)
 
 
@@ -20,7 +22,7 @@ def why(wanted: str, *, cluster: bool = False) -> str:
     return "as asked for" if wanted == NONE else bubblewrap.found().why or "bubblewrap is there"
 
 
-def of(wanted: str, *, cluster: bool = False) -> str:
+def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
     Parameters
@@ -29,6 +31,8 @@ def of(wanted: str, *, cluster: bool = False) -> str:
         A box where one can be made; a box or an error; no box.
     cluster : bool
         Workers are somebody else's processes, which run as whoever started them.
+    network : bool
+        Training code in a box may use the network.
 
     Raises
     ------
@@ -44,4 +48,6 @@ def of(wanted: str, *, cluster: bool = False) -> str:
     found = bubblewrap.found()
     if not found.version and wanted == "bubblewrap":
         raise UsageError(f"{found.why}; install it, or say isolation none")
-    return f"bubblewrap {found.version}" if found.version else NONE
+    if not found.version:
+        return NONE
+    return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"

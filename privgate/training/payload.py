@@ -45,6 +45,8 @@ class Payload:
         Names the user's code that training runs; empty where it is scikit-learn's and ours alone.
     classes : int
         Labels: columns of every answer.
+    network : bool
+        Whether training may use the network, where it runs in a box.
     """
 
     digest: str
@@ -54,6 +56,7 @@ class Payload:
     owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
     code: str = ""
     classes: int = 0
+    network: bool = False
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""

@@ -54,7 +54,7 @@ class Pool(Protocol):
         """Wait for a chunk and return it with its answers, or None where its worker died."""
         ...
 
-    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
         ...
 
@@ -136,7 +136,7 @@ class LokyPool:
         self._free.append(lane)
         return chunk, answers
 
-    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer; a worker that it kills becomes a problem."""
         from concurrent.futures.process import BrokenProcessPool
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError, UsageError
-from privgate.training import answers, context, environment
+from privgate.training import answers, asking, context, environment
 from privgate.training.fit import Answer, Fit, Float, Index
 from privgate.training.limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 from privgate.training.payload import Opened, Payload
@@ -93,15 +93,18 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
         return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
-def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: bool = False) -> Answer:
-    """Return the stored model's log-probabilities on pool rows; or of what MLflow serves, as ``answers.read`` says."""
+def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:
+    """Return the stored model's log-probabilities on pool rows; or of what MLflow serves, as ``answers.read`` says.
+
+    ``served`` is a way of asking, of ``asking``.
+    """
     _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
         started = time.perf_counter()
         try:
             opened, _ = _open(payload)
             with Clock(limits.seconds) as clock, clock.call(), _one_process():
-                log_p = _served(opened, queries) if served else _evaluate(opened, opened.model, queries)
+                log_p = _served(opened, queries, served) if served else _evaluate(opened, opened.model, queries)
         except OutOfTimeError:
             return Answer(
                 _nothing(), problem=f"the registered model did not answer within {limits.seconds:g} s", lasting=False
@@ -205,11 +208,15 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
         return np.log(p)
 
 
-def _served(opened: Opened, queries: Index) -> Float:
+def _served(opened: Opened, queries: Index, way: str) -> Float:
     from privgate.subject.data import take
 
-    raw = opened.stored.serve(take(opened.X, np.asarray(queries, dtype=np.int64)))
-    return answers.read(raw, opened.classes, len(queries))
+    X = take(opened.X, np.asarray(queries, dtype=np.int64))
+    chosen, sent = zip(*asking.parts(X, len(queries), way), strict=True)
+    found = np.empty((len(queries), len(opened.classes)))
+    for rows, raw in zip(chosen, opened.stored.serve(sent), strict=True):
+        found[rows] = answers.read(raw, opened.classes, len(rows))
+    return found
 
 
 @contextmanager

@@ -1,12 +1,18 @@
 """Every file format that privgate reads, with an honest example, how it is read, and how it is mutated."""
 
+import base64
 import dataclasses
+import hashlib
+import hmac
 import json
 import random
 from collections.abc import Callable
 from datetime import timedelta
 
 from privgate import digest
+from privgate import report as rendering
+from privgate.cli.report import read as report_file
+from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
 from privgate.guard import signing, statement, trust
 from privgate.guard.config import Guard
@@ -17,9 +23,12 @@ from privgate.policy import Policy, fixtures
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
 from privgate.run import suites
+from privgate.serve.request import CheckRequest
+from privgate.serve.webhook import Deliveries
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.training.ledger import Ledger
+from tests.report import real_runs
 
 GUARD = """\
 schema: privgate/guard/v1
@@ -285,7 +294,63 @@ def formats(folder):
         Format("recipe", text["recipe"], world.subject, RECIPE),
         Format("MLmodel", MLMODEL.encode(), stored),
         Format("ledger", segment.read_bytes(), remembering),
+        *_shown(world),
+        *_asked_for(),
     ]  # fmt: skip
+
+
+def _shown(world):
+    """Return what is rendered and compared."""
+    told = {kind: real_runs.document(kind) for kind in ("private", "attacked", "before", "certified")}
+    compared = rendering.compare(told["before"], told["certified"])
+
+    def shown(content):
+        """Read and render in every form what ``privgate report`` is given."""
+        document = report_file(world.write("report.json", content))
+        for form in ("html", "markdown", "junit"):
+            rendering.render(document, form)
+        return False
+
+    def comparing(content):
+        found = rendering.compare(told["before"], report_file(world.write("report.json", content)))
+        rendering.render(found, "markdown")
+        return False
+
+    def comparison(content):
+        document = report_file(world.write("comparison.json", content))
+        for form in ("html", "markdown"):
+            rendering.render(document, form)
+        return False
+
+    reports = [(f"report, to show: {k}", shown, told[k]) for k in ("private", "attacked")]
+    reports += [("report, to compare", comparing, told["certified"]), ("comparison", comparison, compared)]
+    return [Format(name, json.dumps(tree).encode(), read, tree) for name, read, tree in reports]
+
+
+def _asked_for():
+    """Return what anybody may send to ``serve``."""
+
+    def requested(content):
+        """Read the tag that anybody sets; who is said to work on it works on it for a day at most."""
+        asked = CheckRequest.parse(content.decode(errors="replace"))
+        assert CheckRequest.parse(asked.text()).text() == asked.text()
+        return asked.held(1.8e9) and not 1.8e9 < asked.until < 1.8e9 + 86400
+
+    def delivered(content):
+        """Judge a delivery of which headers and body are somebody's; without the secret none counts."""
+        head, _, body = content.partition(b"\n\n")
+        said = {k.lower(): v for k, _, v in (line.partition(": ") for line in head.decode("latin-1").split("\n"))}
+        refusal = Deliveries(b"a secret").refusal(said, body, now=1.8e9)
+        if refusal:
+            raise StatementError(refusal)
+        return (said["x-mlflow-delivery-id"], said["x-mlflow-timestamp"], body) != ("d1", "1800000000", b"{}")
+
+    sign = base64.b64encode(hmac.new(b"a secret", b"d1.1800000000.{}", hashlib.sha256).digest()).decode()
+    delivery = f"x-mlflow-delivery-id: d1\nx-mlflow-timestamp: 1800000000\nx-mlflow-signature: v1,{sign}\n\n{{}}"
+    return [
+        Format("request", b"dp-1,production;host-1;1800000060.000;1799999000", requested),
+        Format("webhook", delivery.encode(), delivered),
+    ]
 
 
 def _pass_of_a_failure(world, payload):

@@ -217,6 +217,12 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_candidates: 1000", {"behind": BehindMembership(shadow_models=64, candidates=990)}, "990 candidates"),
         ("min_isolation: bubblewrap", {}, "ran with isolation none, the policy wants bubblewrap"),
         ("min_isolation: bubblewrap", {"told": RunPart(isolation="bubblewrapped 9")}, "the policy wants bubblewrap"),
+        (
+            "min_isolation: bubblewrap",
+            {"told": RunPart(isolation="bubblewrap 0.8.0 with network")},
+            "isolation bubblewrap 0.8.0 with network, the policy wants bubblewrap",
+        ),
+        ("min_isolation: bubblewrap with network", {}, "ran with isolation none"),
     ],
 )
 def test_less_than_the_audit_minimum_is_inconclusive(load, audit, options, words):
@@ -239,6 +245,11 @@ def test_a_box_of_any_version_is_the_isolation_that_is_wanted(load):
     assert outcome(policy, evidence(policy)) is Outcome.INCONCLUSIVE
     assert outcome(policy, evidence(policy, told=RunPart(isolation="bubblewrap 0.8.0"))) is Outcome.PASSED
     assert outcome(policy, evidence(policy, 3.0)) is Outcome.FAILED
+    networked = load(
+        "audit: {min_isolation: bubblewrap with network}\nrules:\n  - metric: pdtp\n    max: 1.0\n", "networked"
+    )
+    for ran in ("bubblewrap 0.8.0", "bubblewrap 0.8.0 with network"):
+        assert outcome(networked, evidence(networked, told=RunPart(isolation=ran))) is Outcome.PASSED
 
 
 def test_isolation_may_be_demanded_and_never_given_up_by_a_policy_that_extends(load, write):
@@ -248,6 +259,8 @@ def test_isolation_may_be_demanded_and_never_given_up_by_a_policy_that_extends(l
     assert load("extends: base.yaml\n", "same").audit.min_isolation == "bubblewrap"
     with pytest.raises(PolicyError, match="may only be raised"):
         load("extends: base.yaml\naudit: {min_isolation: none}\n", "loose")
+    with pytest.raises(PolicyError, match="may only be raised"):
+        load("extends: base.yaml\naudit: {min_isolation: bubblewrap with network}\n", "networked")
     write(rules, "bare")
     assert load("extends: bare.yaml\naudit: {min_isolation: bubblewrap}\n", "tight").audit.min_isolation == "bubblewrap"
 

@@ -240,6 +240,7 @@ def attacked(request):
 
 
 @boxes
+@pytest.mark.attack("9 training code reads what its parent can", "box", "refused")
 def test_an_adversarial_recipe_finds_nothing_outside_its_box(attacked):
     told, open_ = attacked(boxed=False)
     assert told == "none"
@@ -274,6 +275,74 @@ def subject(training, **params):
 
 def out(*rows):
     return [Fit(1, np.arange(2), left_out=np.array([r])) for r in rows]
+
+
+def calling(X, y, *, seed, port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        print("REACHED", flush=True)
+    return Even()
+
+
+@boxes
+@pytest.mark.parametrize(("declared", "allowed"), [(False, True), (True, False), (True, True)])
+def test_a_box_has_the_network_where_the_recipe_declares_it_and_the_operator_lets_it(tmp_path, declared, allowed):
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        recipe = Recipe(calling, params={"port": outside.getsockname()[1]}, seed=1, network=declared)
+        asked = Subject.local(recipe, TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2))
+        fleet = Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="bubblewrap", network=allowed)
+        fleet.logs = tmp_path / "logs"
+        with fleet:
+            assert not fleet.fits(asked, out(1))[0].problem
+            told = fleet.isolation_of(asked)
+        said = "".join(p.read_text() for p in (tmp_path / "logs").glob("*"))
+    assert ("REACHED" in said) == (declared and allowed)
+    assert told == f"bubblewrap {bubblewrap.found().version}" + (" with network" if declared and allowed else "")
+
+
+class Calling:
+    """A stored model that calls out when it is opened."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def load(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5):
+            print("REACHED", flush=True)
+        return Even()
+
+
+@boxes
+def test_a_stored_model_is_opened_without_the_network_whatever_its_recipe_declares(tmp_path):
+    from dataclasses import replace
+
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        port = outside.getsockname()[1]
+        recipe = Recipe(calling, params={"port": port}, seed=1, network=True)
+        asked = Subject.local(recipe, TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2))
+        asked = replace(asked, model=Calling(port), digests={"model": "m"})
+        fleet = Fleet(jobs=1, ledger="none", isolate="bubblewrap")
+        fleet.logs = tmp_path / "logs"
+        with fleet:
+            assert not fleet.registered(asked, np.arange(2)).problem
+        assert "REACHED" not in "".join(p.read_text() for p in (tmp_path / "logs").glob("*"))
+
+
+def test_declaring_the_network_changes_the_digest_and_nothing_else_of_a_recipe():
+    plain, networked = (Recipe(calling, seed=1, network=n) for n in (False, True))
+    assert "network" not in plain.payload
+    assert plain.digest != networked.digest
+    assert {k: v for k, v in networked.payload.items() if k != "network"} == plain.payload
+    assert Recipe.read(networked.payload, None).network
+    assert not Recipe.read(plain.payload, None).network
+
+
+def test_code_of_scikit_learn_alone_gets_no_network(tmp_path):
+    from sklearn.naive_bayes import GaussianNB
+
+    asked = Subject.local(Recipe(GaussianNB(), network=True), TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2))
+    with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
+        assert fleet.isolation_of(asked) == "none"
+        assert not fleet._ship(asked).network
 
 
 class Bomb:

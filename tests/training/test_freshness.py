@@ -49,6 +49,7 @@ def forge(fleet, subject, fits, answer, secret):
 HARMLESS = Answer(np.log(np.full((2, 2), 0.5)))
 
 
+@pytest.mark.attack("10 a ledger sealed with a public constant", "check", "refused")
 def test_what_was_forged_with_a_public_constant_is_not_read(tmp_path, subject):
     with plain(tmp_path / "ledger") as fleet:
         forge(fleet, subject(), out(1, 2), HARMLESS, b"this user only")
@@ -225,6 +226,7 @@ def approved():
     return Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
 
 
+@pytest.mark.attack("10 a ledger forged with its key", "check", "found")
 def test_a_second_run_to_be_signed_trains_its_controls_again_and_a_forged_ledger_blocks(tmp_path, own_key):
     policy, asked = Policy.load("dtp-1"), approved()
     with plain(tmp_path / "ledger", signable=True) as first:
@@ -262,6 +264,61 @@ def test_a_second_run_to_be_signed_trains_its_controls_again_and_a_forged_ledger
     assert not verdict.approved
     assert said["precondition:remembered"][0] == "failed"
     assert "altered" in said["precondition:remembered"][1]
+
+
+def odd_one_out(X, y, *, seed):
+    """Learn from everybody, and from whoever stands alone above all."""
+    from sklearn.neighbors import KernelDensity
+
+    class Dense:
+        classes_ = np.array([0, 1])
+
+        def predict_proba(self, Q):
+            log = np.column_stack([made.score_samples(Q) for made in each]) + np.log([np.mean(y == k) for k in (0, 1)])
+            log = np.clip(log, -40, None)
+            p = np.exp(log - log.max(axis=1, keepdims=True))
+            return p / p.sum(axis=1, keepdims=True)
+
+    each = [KernelDensity(bandwidth=0.5).fit(X[y == k]) for k in (0, 1)]
+    return Dense()
+
+
+@pytest.mark.attack("10 one forged entry", "check", "found")
+def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, own_key, monkeypatch):
+    """The sample is empty: what is left are those whom a fresh model knows worst, the largest, and the nearest."""
+    monkeypatch.setattr(freshness, "SAMPLE", 0)
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(80, 2)), np.arange(80) % 2
+    X[7], y[7] = [1.5, 1.5], 1 - y[7]
+    asked = Subject.local(Recipe(odd_one_out, seed=1), TrainingData(X, y))
+    policy = tmp_path / "own.yaml"
+    policy.write_text('schema: privgate/policy/v1\nname: own\nversion: "1"\nrules:\n  - metric: pdtp\n    max: 1.0\n')
+    policy = Policy.load(policy)
+    with plain(tmp_path / "ledger", signable=True) as first:
+        verdict = gate.evaluate(policy, asked, fleet=first)
+        true = verdict.evidence.records["pdtp"]
+        worst = int(np.argmax(true))
+        fit = Fit(1, np.array([worst]), left_out=np.array([worst]))
+        (key,) = first.keys(asked, [fit])
+        (whole,) = first.fits(asked, [Fit(1, np.arange(80), left_out=np.zeros(0, dtype=np.int64))])
+    ledger = Ledger(tmp_path / "ledger")
+    keys = [k.tobytes() for segment in ledger._segments for k in segment.keys]
+    bodies = dict(zip(keys, ledger.read(keys), strict=True))
+    assert key in bodies
+    bodies[key] = context.encode(Answer(whole.log_p[[worst]], 0.1))  # as if nothing changed without this person
+    for path in (tmp_path / "ledger").iterdir():
+        path.unlink()
+    name = tmp_path / "ledger" / "00000000000000000001-1-forged.seg"
+    name.write_bytes(build(list(bodies.items()), sealing_key(own_key.read_bytes())))
+    with plain(tmp_path / "ledger", signable=True) as second:
+        verdict = gate.evaluate(policy, asked, fleet=second)
+        trained, remembered = second.calls, second.freshness.recalled
+    assert verdict.evidence.records["pdtp"][worst] == 0.0  # it was believed
+    (found,) = (p for p in verdict.evidence.preconditions if p.name == "remembered")
+    assert (found.outcome, found.detail["different"]) == ("failed", 1), found
+    assert not verdict.approved
+    assert remembered > 40
+    assert trained - found.detail["compared"] < 3 * 6
 
 
 # the key

@@ -22,6 +22,8 @@ _TRY_SECONDS = 60.0
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
+#: how hosts are found and trusted
+_NAMES = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 #: variables that change what training computes or how it prints, and say nothing about who runs it
 _KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8")
 
@@ -67,7 +69,7 @@ def found() -> Found:
     return Found(version=said.stdout.split()[-1])
 
 
-def command(program: str, shown: Sequence[Path]) -> list[str]:
+def command(program: str, shown: Sequence[Path], *, network: bool = False) -> list[str]:
     """Return the command line before the program inside.
 
     Parameters
@@ -76,13 +78,22 @@ def command(program: str, shown: Sequence[Path]) -> list[str]:
         Path of bubblewrap.
     shown : sequence of Path
         Folders that code inside may read, beside Python, its libraries and privgate.
+    network : bool
+        Whether it shares the host's network: everything that the host reaches, its own services included.
 
     Notes
     -----
     Root makes the namespaces itself, and the worker then becomes nobody for good: limits on processes do not bind the
     superuser. Everybody else needs a user namespace, in which no second one can be made.
     """
-    line = [program, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    line = [
+        program,
+        "--unshare-pid",
+        *([] if network else ["--unshare-net"]),
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
     if os.geteuid() == 0:
         line += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
@@ -96,7 +107,8 @@ def command(program: str, shown: Sequence[Path]) -> list[str]:
         elif path.is_dir():
             line += ["--ro-bind", str(path), str(path)]
     line += ["--ro-bind", str(Path(__file__).with_name("passwd")), "/etc/passwd"]
-    bound = [*(Path(p) for p in _SETTINGS if Path(p).exists()), *_libraries(), *shown]
+    settings = (*_SETTINGS, *(_NAMES if network else ()))
+    bound = [*(Path(p) for p in settings if Path(p).exists()), *_libraries(), *shown]
     for folder in sorted({folder for path in bound for folder in path.parents if folder != folder.parent}):
         line += ["--perms", "0755", "--dir", str(folder)]  # left to itself, it makes them for the superuser alone
     for path in bound:

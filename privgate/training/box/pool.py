@@ -56,7 +56,7 @@ class BoxPool:
         self._numbers = itertools.count()
         self._waiting = selectors.DefaultSelector()
 
-    def _lane(self, code: str, payload: Payload) -> _Lane:
+    def _lane(self, code: str, payload: Payload, *, network: bool = False) -> _Lane:
         """Return a lane that has loaded nothing but this code, or nothing at all."""
         for lane in [lane for lane in self._free if not lane.box.alive]:
             self._drop(lane)  # ended while nothing was asked of it: nobody's fault
@@ -67,7 +67,7 @@ class BoxPool:
         if len(self._free) + len(self._flying) >= self.slots and self._free:
             self._drop(self._free[0])
         log = self._logs / f"worker-{next(self._numbers)}.log"
-        return _Lane(Box([Path(payload.folder).parent], memory=self._limits.memory, log=log), code)
+        return _Lane(Box([Path(payload.folder).parent], memory=self._limits.memory, log=log, network=network), code)
 
     def _drop(self, lane: _Lane) -> None:
         lane.box.end()
@@ -76,7 +76,7 @@ class BoxPool:
 
     def submit(self, payload: Payload, chunk: Chunk) -> None:
         """Start a chunk in a box that knows its code, or in a new one."""
-        lane = self._lane(f"train:{payload.code}", payload)
+        lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
         lane.chunk = chunk
         lane.shapes = [(len(fit.queries), payload.classes) for fit in chunk.fits]
         each = self._limits.seconds + GRACE + 1.0
@@ -120,7 +120,7 @@ class BoxPool:
             self._free.append(lane)
         return chunk, answers
 
-    def registered(self, payload: Payload, rows: Index, *, served: bool = False) -> Answer:
+    def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer, from a box that trains nothing."""
         lane = self._lane(f"model:{payload.digest}", payload)
         shapes = [(len(rows), payload.classes)]

@@ -40,9 +40,13 @@ class Box:
         Bytes of private memory; 0 for no limit.
     log : Path, optional
         Where the beginning of what the user's code printed is kept.
+    network : bool
+        Whether it shares the host's network.
     """
 
-    def __init__(self, shown: Sequence[Path], *, memory: int = 0, log: Path | None = None) -> None:
+    def __init__(
+        self, shown: Sequence[Path], *, memory: int = 0, log: Path | None = None, network: bool = False
+    ) -> None:
         program = shutil.which("bwrap")
         if program is None:
             raise UsageError(bubblewrap.found().why)
@@ -50,7 +54,7 @@ class Box:
         with theirs:
             code = f"from privgate.training.box.inside import main; main({theirs.fileno()}, {int(memory)})"
             self._process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
-                [*bubblewrap.command(program, shown), *bubblewrap.python(code)],
+                [*bubblewrap.command(program, shown, network=network), *bubblewrap.python(code)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

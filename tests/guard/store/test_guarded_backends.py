@@ -1,14 +1,8 @@
 """The guard over PostgreSQL, with passwords, workspaces, several workers, webhooks, and when it is itself broken."""
 
 import base64
-import getpass
-import os
-import shutil
-import subprocess
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import mlflow
 import pytest
@@ -18,42 +12,6 @@ from privgate.guard import statement
 from privgate.guard.signing import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory, free_port):
-    """A real PostgreSQL server of our own on a loopback socket; skip, saying why, where it is not installed."""
-    homes = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
-    found = next((str(h / "initdb") for h in homes[::-1]), None) or shutil.which("initdb")
-    if found is None:
-        pytest.skip("PostgreSQL's server programs are not installed (Debian package postgresql)")
-    home = Path(found).parent
-    folder = tmp_path_factory.mktemp("postgres")
-    # PostgreSQL refuses to run as root; an unprivileged user then owns its folder
-    as_user = []
-    if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("running as root without setpriv: PostgreSQL cannot be started")
-        folder = Path(tempfile.mkdtemp(prefix="privgate-postgres-", dir="/var/tmp"))
-        shutil.chown(folder, "nobody")
-        as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-    user = "nobody" if as_user else getpass.getuser()
-    data = folder / "data"
-    subprocess.run(
-        [*as_user, found, "-D", str(data), "-A", "trust", "-U", user], check=True, capture_output=True, cwd="/"
-    )
-    port = free_port()
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    control = [*as_user, str(home / "pg_ctl"), "-D", str(data), "-w"]
-    subprocess.run(
-        [*control, "-o", options, "-l", str(folder / "log"), "start"], check=True, stdout=subprocess.DEVNULL, cwd="/"
-    )
-    try:
-        yield f"postgresql+psycopg2://{user}@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=False, stdout=subprocess.DEVNULL, cwd="/")
-        if as_user:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ import json
 import pickle
 import shutil
 import threading
+import time
+import urllib.request
 from pathlib import Path
 
 import mlflow
@@ -147,6 +149,7 @@ def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company
 # 1: a fragment that MLflow does not parse
 
 
+@pytest.mark.attack("1 a source with a fragment", "check", "refused")
 def test_a_source_with_a_fragment_is_not_taken_for_another_model(company):
     good = company.log("innocent")
     company.log(f"m-{good.removeprefix('m-')}#", company.bad)
@@ -160,6 +163,7 @@ def test_a_source_with_a_fragment_is_not_taken_for_another_model(company):
 # 2: a source that is a name, which means another version later
 
 
+@pytest.mark.attack("2 a source that is a name", "check", "refused")
 def test_a_source_that_names_another_version_by_now_is_refused(company):
     company.log("stage", company.bad)
     company.client.create_registered_model("risk")
@@ -173,6 +177,7 @@ def test_a_source_that_names_another_version_by_now_is_refused(company):
     assert company.release("risk") in {"check exits with 1", "check exits with 5"}
 
 
+@pytest.mark.attack("2 a statement carried to another row", "registry", "refused")
 def test_files_under_an_approved_row_are_not_those_of_another(company):
     """The statement of an honest version is carried to a row whose files lie elsewhere."""
     company.log("credit")
@@ -189,6 +194,7 @@ def test_files_under_an_approved_row_are_not_those_of_another(company):
 
 
 @pytest.mark.parametrize("pattern", ["*", "?redit", "cre*", "[c]redit", "!x"])
+@pytest.mark.attack("3 a model named like a pattern", "check, registry", "refused")
 def test_a_model_named_like_a_pattern_releases_nothing(company, pattern, tmp_path):
     name = pattern
     version = company.registry.log(name)
@@ -212,6 +218,7 @@ def test_a_model_named_like_a_pattern_releases_nothing(company, pattern, tmp_pat
         company.client.set_registered_model_alias("credit", "production", copy.version)
 
 
+@pytest.mark.attack("3 a target that is a pattern", "sign", "refused")
 def test_no_statement_is_signed_for_a_target_that_is_no_name(company, tmp_path):
     company.log("credit")
     assert company.release("credit", alias="staging") == "released"
@@ -224,6 +231,7 @@ def test_no_statement_is_signed_for_a_target_that_is_no_name(company, tmp_path):
 # 4: prompts
 
 
+@pytest.mark.attack("4 a prompt that stops being one", "registry, verify, load", "refused")
 def test_what_takes_an_alias_as_a_prompt_stays_one(company):
     client, name = company.client, "greeting"
     client.create_registered_model(name)
@@ -247,6 +255,7 @@ def test_what_takes_an_alias_as_a_prompt_stays_one(company):
     assert company.wrong() == []
 
 
+@pytest.mark.attack("4 a model that calls itself a prompt", "doctor", "found")
 def test_the_doctor_asks_what_calls_itself_a_prompt_too(company):
     version = company.registry.log("credit")
     database = f"sqlite:///{company.registry.folder}/tracking.db"
@@ -257,6 +266,7 @@ def test_the_doctor_asks_what_calls_itself_a_prompt_too(company):
     ] == [True]
 
 
+@pytest.mark.attack("4 a version that hides others as a prompt", "doctor", "found")
 def test_the_doctor_asks_about_versions_that_mlflow_hides_too(company):
     """A version that calls itself a prompt hides all others of its model from every list, and none from readers."""
     for payload in ("one", "two"):
@@ -287,6 +297,7 @@ def test_the_doctor_asks_about_versions_that_mlflow_hides_too(company):
     ],
     ids=str,
 )
+@pytest.mark.attack("5 served files that nothing covers", "log_recipe, check, load", "refused")
 def test_what_is_served_lies_in_the_covered_files(company, pickles, served):
     """The MLmodel file is changed before the recipe is attached, so that everything is recorded as it is."""
     model_id = company.log("credit")
@@ -310,6 +321,8 @@ def test_what_is_served_lies_in_the_covered_files(company, pickles, served):
     assert company.served("models:/credit@production") is None
 
 
+@pytest.mark.attack("5 files put in after approval", "verify", "refused")
+@pytest.mark.attack("5 files put in after approval", "doctor", "found")
 def test_nothing_in_the_served_folder_may_change_after_approval(company):
     model_id = company.log("credit")
     assert company.release("credit") == "released"
@@ -328,6 +341,7 @@ def test_nothing_in_the_served_folder_may_change_after_approval(company):
 
 
 @pytest.mark.parametrize("declared", ["python_function", "sklearn"])
+@pytest.mark.attack("6 another pickle for one flavor", "check", "refused")
 def test_every_flavor_opens_the_model_that_is_checked(company, pickles, declared):
     model_id = company.log("credit")
     folder = company.artifacts(model_id)
@@ -371,6 +385,8 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("alias", LOOKS)
+@pytest.mark.attack("8 a look-alike alias", "registry", "refused")
+@pytest.mark.attack("8 a look-alike alias past the registry", "doctor", "found")
 def test_no_alias_looks_like_a_protected_one(company, alias, tmp_path):
     version = company.registry.log("credit")
     company.registry.release("credit", version, tmp_path)
@@ -399,6 +415,23 @@ def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monk
     assert "u:p" not in str(caught.value)
 
 
+@pytest.mark.attack("8 a database that takes names for equal", "server start", "refused")
+def test_a_server_on_such_a_database_ends_with_one_sentence(tmp_path, site, running_mlflow):
+    """Nothing listens there: it is refused before anything is opened, and no password is told."""
+    options = ("--registry-store-uri", "privgate:mysql+pymysql://u:of-this-test@127.0.0.1:1/db")
+    log = tmp_path / "server.log"
+    with running_mlflow(tmp_path, *options, env=site.env, wait=False) as address:
+        deadline = time.monotonic() + 200
+        while "supported are SQLite and PostgreSQL" not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        with pytest.raises(OSError, match=r"."):
+            urllib.request.urlopen(f"{address}/health", timeout=5).close()
+    said = log.read_text()
+    assert "the guard cannot answer for a registry of kind 'mysql', which may take different names for equal" in said
+    assert "of-this-test" not in said
+
+
+@pytest.mark.attack("8 a collation that takes names for equal", "server start", "refused")
 def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkeypatch, empty_database, tmp_path):
     import sqlite3
 
@@ -432,6 +465,7 @@ def test_only_plain_names_are_protected(site, tmp_path, alias):
 # 11: renaming races a promotion
 
 
+@pytest.mark.attack("11 renaming races a promotion", "registry, doctor", "refused")
 def test_no_rename_carries_a_promotion_to_another_name(company, tmp_path):
     """Eighty rounds of both at once: whoever holds the alias afterwards, its statement is about that very name."""
     registry, carried = company.registry, []
@@ -467,6 +501,7 @@ def test_no_rename_carries_a_promotion_to_another_name(company, tmp_path):
 # wanted 6: what a released version rests on
 
 
+@pytest.mark.attack("a valid statement over a released version's", "registry", "refused")
 def test_the_statement_of_a_released_version_is_replaced_only_by_one_that_carries_it(company, tmp_path):
     registry, client = company.registry, company.client
     version, other = registry.log("credit"), registry.log("other")
@@ -535,6 +570,7 @@ def test_reports_in_the_served_folder_are_refused(company, tmp_path):
         attached("models:/credit/1", tracking_uri=company.address)
 
 
+@pytest.mark.attack("a version made again between check and sign", "sign", "refused")
 def test_the_signer_signs_only_the_row_that_was_checked(company, tmp_path):
     """The version is deleted and made again of the same files, between check and sign."""
     model_id = company.log("credit")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -24,8 +23,7 @@ from privgate.serve.app import Loop
 from privgate.serve.lease import Lease, read
 from privgate.serve.request import TAG, CheckRequest
 from privgate.serve.webhook import WINDOW, Deliveries
-
-SECRET = b"a secret of this test alone"
+from tests.guard.store.served_process import SECRET, serving, until
 
 
 @pytest.fixture
@@ -185,80 +183,6 @@ def model(registry, name, alpha=5.0):
     recipe = Recipe(CategoricalNB(alpha=alpha, min_categories=3))
     made = log_model(recipe, data, registered_model_name=name, tracking_uri=registry.address)
     return str(made.registered_model_version)
-
-
-class Served:
-    """A running ``privgate serve``."""
-
-    def __init__(self, process, address, log):
-        self.process, self.address, self.log = process, address, log
-
-    def get(self, path, body=None, headers=()):
-        request = urllib.request.Request(self.address + path, data=body, headers=dict(headers))
-        try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as exc:
-            return exc.code, exc.read().decode()
-
-    def kill(self):
-        """Kill the server alone, as kill -9 does; its children must end by themselves."""
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-@contextlib.contextmanager
-def serving(registry, folder, *options, sign=True, wait=True):
-    """Run ``privgate serve`` with a signer command that is another program."""
-    folder.mkdir(exist_ok=True)
-    key = folder / "key.pem"
-    key.write_bytes(registry.site.signer.pem())
-    key.chmod(0o600)
-    secret = folder / "secret"
-    secret.write_bytes(SECRET)
-    secret.chmod(0o600)
-    port = registry.free_port()
-    config, where = str(registry.site.config), registry.address
-    signer = (
-        f"{sys.executable} -m privgate sign {{out}} --model={{uri}} --nonce={{nonce}} "
-        f"--policy {{policy}} --target={{target}} --config {config} "
-        f"--key {key} --checked-elsewhere --tracking-uri {where}"
-    )
-    command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]
-    command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
-    command += ["--webhook-secret-file", str(secret), *(["--sign-command", signer] if sign else []), *options]
-    environment = {**os.environ, "PRIVGATE_SIGNING_KEY": "must not be passed on", "OMP_NUM_THREADS": "1"}
-    log = (folder / f"serve-{port}.log").open("wb")
-    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
-    served = Served(process, f"http://127.0.0.1:{port}", folder / f"serve-{port}.log")
-    try:
-        if wait:
-            until(lambda: _answers(served), served)
-        yield served
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        log.close()
-
-
-def _answers(served):
-    try:
-        return served.get("/health")[0] in {200, 503}
-    except OSError:
-        return False
-
-
-def until(holds, *served, seconds=200):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if holds():
-            return
-        time.sleep(0.3)
-    pytest.fail("it never came:\n" + "\n".join(s.log.read_text(errors="replace")[-3000:] for s in served))
 
 
 def tags(registry, name, version):

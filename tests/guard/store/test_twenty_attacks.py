@@ -4,7 +4,6 @@ The table goes to ``build/released-is-approved.md``: way, path, result.
 """
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 from mlflow.exceptions import MlflowException
@@ -13,10 +12,10 @@ from privgate.errors import PrivgateError
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
 from privgate.guard.verifying import verify
+from tests import attack_table
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
-TABLE = Path(__file__).resolve().parents[2] / "build" / "released-is-approved.md"
 TAG = "privgate.statement"
 
 
@@ -277,12 +276,5 @@ def test_the_verified_files_are_handed_over_to_no_place_that_is_taken(quiet, tmp
 
 
 def _write(rows):
-    """Add rows to the table that the run writes."""
-    TABLE.parent.mkdir(exist_ok=True)
-    lines = (
-        TABLE.read_text(encoding="utf-8").splitlines()
-        if TABLE.exists()
-        else ["| way | path | result |", "| --- | --- | --- |"]
-    )
-    fresh = {f"| {' | '.join(row)} |" for row in rows}
-    TABLE.write_text("\n".join([*lines[:2], *sorted({*lines[2:], *fresh})]) + "\n", encoding="utf-8")
+    for row in rows:
+        attack_table.note(*row)

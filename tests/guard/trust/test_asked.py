@@ -39,6 +39,7 @@ def test_the_report_that_was_asked_for_is_taken():
         ({"outcome": "skipped"}, "without the control"),
     ],
 )
+@pytest.mark.attack("7 a report about another model, or from another check", "sign", "refused")
 def test_another_report_is_refused(changed, words):
     with pytest.raises(StatementError, match=words):
         SigningRequest("models:/credit/1", "n1").refuse_others(report(**changed), releases=True)
