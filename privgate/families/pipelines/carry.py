@@ -203,7 +203,7 @@ def _imputer(step: Any, before: Carried, who: Who) -> Carried:
         elif step.strategy == "median":
             g[:, j] = _median_without(column, held, who)
         elif step.strategy == "most_frequent":
-            otherwise |= _mode_changes(column, held, who)
+            otherwise |= _mode_changes(column, held, who, step.statistics_[j])
         else:
             raise NotCarried("an imputer with a function of its own is not carried along")
     gone = who.sums((~M[: who.n]).astype(np.float64)) >= (~M[: who.n]).sum(axis=0)
@@ -261,16 +261,14 @@ def _nth(removed: Index, k: int) -> int:
     return k
 
 
-def _mode_changes(column: NDArray[Any], held: Flags, who: Who) -> Flags:
-    """Return without whom another value may be the most frequent: wherever the lead is not larger than the unit."""
-    codes, counts = _codes(column, who.n, held)
+def _mode_changes(column: NDArray[Any], held: Flags, who: Who, mode: Any) -> Flags:
+    """Return without whom another value may be the most frequent: who holds no less of it than its lead."""
+    _, counts = _codes(column, who.n, held)
     order = np.sort(counts)
     lead = order[-1] - (order[-2] if len(order) > 1 else 0)
-    top = counts.argmax()
-    unit, record = who.flat
-    lost = np.zeros(len(who.members))
-    np.add.at(lost, unit, codes[record] == top)
-    return np.asarray(lost >= lead) & (lost > 0) if lead else np.array([bool(held[m].any()) for m in who.members])
+    mine = held[: who.n] & np.array([v == mode for v in column[: who.n].tolist()], dtype=bool)
+    lost = who.sums(mine[:, None].astype(np.float64))[:, 0]
+    return np.asarray((lost > 0) & (lost >= lead))
 
 
 def _codes(column: NDArray[Any], n: int, held: Flags | None = None) -> tuple[Index, Index]:
