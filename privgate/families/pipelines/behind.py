@@ -16,6 +16,11 @@ from privgate.training.fleet import Fleet
 
 #: how a theorem's refusal begins where it is about another kind of model
 OTHER_KIND = "the recipe is not "
+#: a function may do on other records what it was not seen to do
+FUNCTION = (
+    "the recipe is a function: it was seen to fit an estimator, and a theorem needs the estimator itself, "
+    "Recipe(LogisticRegression(…)) or a Pipeline in the place of the function"
+)
 
 
 class EngineBehind(Engine):
@@ -29,8 +34,7 @@ class EngineBehind(Engine):
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
-        found = seen(subject)
-        return found.problem or self.engine.supports(found.subject)
+        return self.engine.supports(seen(subject).subject)
 
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``leave_out`` will raise ``Declined``."""
@@ -72,6 +76,8 @@ class CertificateBehind(Certificate):
         """Return why it does not apply; empty if it does."""
         found = seen(subject)
         why = self.certificate.unfit(found.subject)
+        if found.function and not why.startswith(OTHER_KIND):
+            return FUNCTION
         if found.problem and why.startswith(OTHER_KIND) and f"{found.last} " in why:
             return found.problem  # it is about the last step, and would speak if the first steps did not learn
         if found.no_image and why.startswith("no domain is declared"):
@@ -105,4 +111,5 @@ def engines(subject: Subject, catalogue: tuple[Engine, ...]) -> tuple[Engine, ..
 
 def certificates(subject: Subject, catalogue: Mapping[str, Certificate]) -> dict[str, Certificate]:
     """Return the theorems to ask about a subject."""
-    return {n: CertificateBehind(c) for n, c in catalogue.items()} if seen(subject).last else dict(catalogue)
+    found = seen(subject)
+    return {n: CertificateBehind(c) for n, c in catalogue.items()} if found.last or found.function else dict(catalogue)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.pipelines import image, steps
+from privgate.families.pipelines import image, recognised, steps
 from privgate.families.pipelines.image import Image, NoImage
 from privgate.subject.data import length, take
 from privgate.subject.recipe import Recipe
@@ -43,6 +43,8 @@ class Seen:
         The first steps, fitted.
     last : str
         Class of the last step of a pipeline, seen through or not; empty for other recipes.
+    function : bool
+        Whether the recipe is a function that was recognised: engines are re-checked, and no theorem speaks.
     """
 
     subject: Subject
@@ -51,6 +53,7 @@ class Seen:
     no_image: str = ""
     first: Any = None
     last: str = ""
+    function: bool = False
 
     @property
     def words(self) -> str:
@@ -59,9 +62,19 @@ class Seen:
         return f"the first steps ({listed}) do not depend on the data: {SUBSETS} random subsets left them as they are"
 
 
-@lru_cache(maxsize=4)
 def seen(subject: Subject) -> Seen:
     """Return the subject as engines and theorems may see it."""
+    return _seen(subject, recognised.known(subject))
+
+
+@lru_cache(maxsize=4)
+def _seen(given: Subject, function: Recipe | None) -> Seen:
+    subject = given if function is None else recognised.as_estimator(given, function)
+    found = _pipeline(subject)
+    return found if function is None else replace(found, function=True)
+
+
+def _pipeline(subject: Subject) -> Seen:
     estimator = subject.recipe.library_estimator
     if not steps.is_pipeline(estimator):
         return Seen(subject)
