@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from privgate import families
 from privgate.check import plan as planning
 from privgate.check import questions, remedies
 from privgate.errors import MeasurementError, UsageError
@@ -101,6 +102,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     planned = None
     if not stopped:
+        if Need.LEAVE_ONE_OUT in run.asked and (known := families.recognise(run.subject, run.fleet)):
+            run.preconditions.append(known)
         planned, said = planning.make(run)
         for sentence in said:
             tell(sentence)

@@ -2,5 +2,6 @@
 
 from privgate.families.catalogue import ALL, first
 from privgate.families.chain import Answered, answer, subsets
+from privgate.families.pipelines.recognised import recognise
 
-__all__ = ["ALL", "Answered", "answer", "first", "subsets"]
+__all__ = ["ALL", "Answered", "answer", "first", "recognise", "subsets"]

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from privgate.families import certificates
 from privgate.families.certificate import Certificate, Certified
+from privgate.families.pipelines import behind
+from privgate.families.pipelines.behind import OTHER_KIND
+from privgate.families.pipelines.seen_through import seen
 from privgate.families.retrained import Index, Retrained
 from privgate.families.witness import Witness
 from privgate.subject.subject import Subject
-
-#: how ``applies.refusal`` begins where a certificate is about another kind of model
-_OTHER_KIND = "the recipe is not "
 
 
 def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Certificate], list[str]]:
@@ -22,20 +22,33 @@ def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Certifi
     Without an attack rule (``attacked``) those are left out that lower DTP and leave attacks as they were.
     """
     good, notes = [], []
-    for name, certificate in certificates.ALL.items():
+    for name, certificate in behind.certificates(subject, certificates.ALL).items():
         if problem := certificate.applies(subject):
             notes.append(f"{name} {problem}")
         elif not attacked and (problem := certificate.alone(subject)):
             notes.append(f"{name} does not apply, because {problem}")
         else:
             good.append(certificate)
+    if not good and not reasons(notes):
+        notes.append(f"the catalogue does not apply, because {_no_theorem(subject)}")
     return good, notes
+
+
+def _no_theorem(subject: Subject) -> str:
+    """Return why no theorem is about this kind of model at all."""
+    covered = "`privgate list` names those that have one"
+    if not subject.recipe.is_estimator:
+        return f"the recipe is a function, and what it trains is not known; a theorem is about an estimator; {covered}"
+    if subject.recipe.payload["predict"] is not None:
+        return "the recipe releases something else than predict_proba, and no theorem is about that"
+    kind = seen(subject).last or str(subject.recipe.payload["estimator"]["class"]).rpartition(":")[2]
+    return f"no theorem bounds all answers of {kind}; {covered}"
 
 
 def reasons(notes: Iterable[str]) -> list[str]:
     """Return why certificates made for this kind of model do not apply, each reason once; nothing about other kinds."""
     found = (note.partition("because ")[2] for note in notes)
-    return list(dict.fromkeys(why for why in found if why and not why.startswith(_OTHER_KIND)))
+    return list(dict.fromkeys(why for why in found if why and not why.startswith(OTHER_KIND)))
 
 
 def bound(

@@ -7,6 +7,7 @@ from privgate.families.logistic import engine as logistic
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
+from privgate.families.pipelines import behind, carried_logistic
 from privgate.families.trees import decision_tree
 from privgate.subject.subject import Subject
 
@@ -22,11 +23,17 @@ ALL: tuple[Engine, ...] = (
     k_nearest.ENGINE,
     ridge.ENGINE,
     logistic.ENGINE,
+    carried_logistic.ENGINE,
     decision_tree.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,
 )
+
+
+def of(subject: Subject) -> tuple[Engine, ...]:
+    """Return the engines to ask about a subject, in order; a pipeline's fixed first steps are seen through."""
+    return behind.engines(subject, ALL)
 
 
 def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
@@ -36,7 +43,7 @@ def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
     budget must not be spent on a closed form that in the end retrains everybody.
     """
     declined: dict[str, str] = {}
-    for engine in ALL:
+    for engine in of(subject):
         if engine.supports(subject):
             continue
         if why := engine.declines(subject):

@@ -90,7 +90,7 @@ def answer(
     units = np.asarray(units, dtype=np.int64)
     rest, parts = units, list[Retrained]()
     rechecks, declined, shares = list[Precondition](), dict[str, str](), list[EngineShare]()
-    chain = catalogue.ALL if engines is None else engines
+    chain = catalogue.of(subject) if engines is None else engines
     for engine in chain:
         if not len(rest) and parts:
             break
@@ -138,7 +138,7 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fle
     MeasurementError
         No engine answered.
     """
-    for engine in catalogue.ALL:
+    for engine in catalogue.of(subject):
         if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
             return made
     raise MeasurementError("no engine can train on subsets of this pool")

@@ -1,4 +1,4 @@
-"""Models that can be certified: classifiers whose answers one person cannot move far, by a theorem.
+"""Models that can be certified: classifiers that one person cannot move far, and first steps that learn nothing.
 
 They follow scikit-learn's conventions (``fit``, ``predict_proba``, ``get_params``) without importing it, and are
 recipes like any other estimator. Each exists because the library's own version breaks a hypothesis of its theorem: no
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.models.classifier import Classifier
+from privgate.models.fixed import FixedOneHot, FixedScaler
 from privgate.models.sharded import Sharded
 
-__all__ = ["ContingencyTable", "RandomTrees", "Sharded", "SmoothedNeighbors"]
+__all__ = ["ContingencyTable", "FixedOneHot", "FixedScaler", "RandomTrees", "Sharded", "SmoothedNeighbors"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -10,10 +10,8 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-class Parameters:
-    """Parameters in and out, by the names of the constructor; labels out of probabilities."""
-
-    classes_: NDArray[Any]
+class Settings:
+    """Parameters in and out, by the names of the constructor."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
         """Return the constructor's arguments."""
@@ -28,6 +26,12 @@ class Parameters:
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
+
+
+class Parameters(Settings):
+    """Settings, and labels out of probabilities."""
+
+    classes_: NDArray[Any]
 
     def predict_proba(self, X: Any) -> Float:
         """Return probabilities, shape (n, K), in the order of ``classes_``."""

@@ -39,6 +39,15 @@ class ReleaseFacts(EvidenceModel):
     temperature: Number = 1.0
 
 
+class ColumnFacts(EvidenceModel):
+    """What one column of a frame may hold."""
+
+    name: str | int
+    ends: tuple[Number, Number] | None = Field(default=None, description="Of a range of numbers.")
+    values: tuple[str | int | float, ...] | None = Field(default=None, description="Of categories.")
+    missing: bool = Field(default=False, description="Whether a value may be missing.")
+
+
 class DomainFacts(EvidenceModel):
     """Which questions the endpoint accepts."""
 
@@ -46,6 +55,8 @@ class DomainFacts(EvidenceModel):
     box: tuple[tuple[Number, Number], ...] | None = Field(default=None, description="null where it is withheld.")
     max_length: int | None = None
     norm: Number | None = None
+    columns: tuple[ColumnFacts, ...] | None = Field(default=None, description="Columns of a frame by name.")
+    blocks: tuple[tuple[int, ...], ...] = Field(default=(), description="Columns of which at most one is not 0.")
     inferred: bool = Field(default=False, description="Read off the training data, which is a guess.")
     withheld: str = Field(default="", description="What was left out of an inferred domain: values of single people.")
 

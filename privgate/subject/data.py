@@ -185,7 +185,9 @@ class TrainingData:
             object.__setattr__(self, "candidates", (X, y_out))
 
     def _check_features(self) -> None:
-        """Refuse a domain that speaks about another number of features than the data has."""
+        """Refuse a domain that speaks about other features than the data has."""
+        if self.domain is not None and (why := self.domain.misfit(self.X)):
+            raise SubjectError(why)
         shape: tuple[int, ...] = getattr(self.X, "shape", ())
         for name in ("categories", "box"):
             sides = getattr(self.domain, name)

@@ -5,11 +5,19 @@ or inferred from it, and then marked as inferred in every report.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privgate.models.columns import Column, is_missing, split
+
+#: what a proposal says of itself wherever it is shown
+PROPOSED = (
+    "read off data and confirmed by nobody: ranges and categories of private data are themselves private. Widen them "
+    "to what you would have said without looking, then .confirm()"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,12 @@ class Domain:
         Largest Euclidean norm of one (non-negative) document vector.
     inferred : bool
         True if nobody declared this and it was read off the training data.
+    columns : tuple of Column, optional
+        Ranges and categories of a frame's columns by name, in the frame's order; ``box`` follows where all are numbers.
+    blocks : tuple of tuples of int
+        Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
+    proposed : bool
+        True if ``Domain.of`` read this off data and nobody has confirmed it; nothing accepts it.
     """
 
     categories: tuple[int, ...] | None = None
@@ -35,11 +49,18 @@ class Domain:
     max_length: float | None = None
     norm: float | None = None
     inferred: bool = False
+    columns: tuple[Column, ...] | None = None
+    blocks: tuple[tuple[int, ...], ...] = ()
+    proposed: bool = False
 
     def __post_init__(self) -> None:
-        stated = [v for v in (self.categories, self.box, self.max_length, self.norm) if v is not None]
+        if self.columns is not None:
+            if len({c.name for c in self.columns}) != len(self.columns) or not self.columns:
+                raise ValueError("domain: every column needs a name of its own, and there must be one")
+            object.__setattr__(self, "box", _hull(self.columns))
+        stated = [v for v in (self.categories, self.box, self.max_length, self.norm, self.columns) if v is not None]
         if not stated:
-            raise ValueError("a domain needs categories, box, max_length or norm")
+            raise ValueError("a domain needs categories, box, columns, max_length or norm")
         if self.categories is not None and any(int(v) < 1 for v in self.categories):
             raise ValueError("domain: every feature needs at least one category")
         if self.box is not None and any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
@@ -47,16 +68,43 @@ class Domain:
         for name, v in (("max_length", self.max_length), ("norm", self.norm)):
             if v is not None and not (np.isfinite(v) and v > 0):
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
+        self._check_blocks()
+
+    def _check_blocks(self) -> None:
+        inside = [j for block in self.blocks for j in block]
+        sides = self.box or ()
+        if len(set(inside)) != len(inside) or any(not 0 <= j < len(sides) or sides[j] != (0.0, 1.0) for j in inside):
+            raise ValueError("domain: a block names columns of the box that go from 0 to 1, each column once")
+
+    def __repr__(self) -> str:
+        """Return the domain; a proposal says that it is one."""
+        shown = {k: v for k, v in self.payload().items() if v and k != "columns"}
+        if self.columns is not None:
+            shown.pop("box", None)
+            shown["columns"] = {c.name: c.form() for c in self.columns}
+        text = f"Domain({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+        return f"{text}\n  PROPOSED, {PROPOSED}" if self.proposed else text
 
     @classmethod
-    def of(cls, stated: "Domain | Mapping[str, Any] | Sequence[Any]") -> "Domain":
-        """Return a domain from the short forms that people write.
+    def of(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
+        """Return a domain from the short forms that people write, or one proposed from data.
 
         Parameters
         ----------
-        stated : Domain, mapping, or sequence
-            A mapping holds this class's own keywords. A sequence has one item a feature: a whole number is a count of
-            categories, a list or range the category codes themselves, a tuple of two numbers the ends of an interval.
+        stated : Domain, mapping, sequence, frame or table of numbers
+            A mapping holds this class's own keywords, or the columns of a frame: a tuple is a range, ``(17, 90)``, a
+            list the categories, ``["no", "yes"]``; None at the end of either says that values may be missing. A
+            sequence has one item a feature: a whole number is a count of categories, a list or range the category codes
+            themselves, a tuple of two numbers the ends of an interval.
+
+            A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
+            proposal for a person to look at, because ends and rare values are somebody's; nothing accepts it before
+            ``confirm``.
+
+        Raises
+        ------
+        ValueError
+            No such form, or a proposal that nobody has confirmed.
 
         Examples
         --------
@@ -64,14 +112,25 @@ class Domain:
         (3, 2)
         >>> Domain.of([(0.0, 1.0), (-1, 1)]).box
         ((0.0, 1.0), (-1.0, 1.0))
+        >>> Domain.of({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
+        ('private', 'state')
         """
         if isinstance(stated, Domain):
+            if stated.proposed:
+                raise ValueError(f"it was {PROPOSED}")
             return stated
         if isinstance(stated, Mapping):
-            unknown = set(stated) - {"categories", "box", "max_length", "norm"}
+            own = {"categories", "box", "max_length", "norm"}
+            if stated and not own & set(stated):
+                return cls(columns=tuple(Column.of(name, form) for name, form in stated.items()))
+            unknown = set(stated) - own
             if unknown:
-                raise ValueError(f"domain: unknown key {min(unknown)!r}; known: categories, box, max_length, norm")
+                raise ValueError(
+                    f"domain: unknown key {min(map(str, unknown))!r}; known: categories, box, max_length, norm"
+                )
             return cls.from_payload({k: stated.get(k) for k in ("categories", "box", "max_length", "norm")})
+        if len(getattr(stated, "shape", ())) == 2:
+            return cls._proposal(stated)
         items = list(stated)
         if not items:
             raise ValueError("domain: it names no feature")
@@ -94,9 +153,53 @@ class Domain:
             return cls(categories=tuple(int(v) + 1 for v in hi), inferred=True)
         return cls(box=tuple((float(p), float(q)) for p, q in zip(lo, hi, strict=True)), inferred=True)
 
+    @classmethod
+    def _proposal(cls, table: Any) -> "Domain":
+        """Return what a person may confirm: ranges rounded outward and categories, of each column of a table."""
+        names, values = split(table)
+        if not len(values) or not len(values[0]):
+            raise ValueError("domain: there are no records to propose a domain from; write it down")
+        proposed = tuple(_proposed(name, column) for name, column in zip(names, values, strict=True))
+        if hasattr(table, "columns"):
+            return cls(columns=proposed, proposed=True)
+        if any(c.ends is None or c.missing for c in proposed):
+            raise ValueError("domain: an array of numbers without missing values is needed, or a DataFrame")
+        return cls(box=tuple(c.ends for c in proposed if c.ends is not None), proposed=True)
+
+    def confirm(self) -> "Domain":
+        """Return the same domain as declared: a person has looked at it, and it gives nobody away."""
+        return replace(self, proposed=False)
+
+    @property
+    def numeric(self) -> list[str | int]:
+        """Names of the columns that are ranges."""
+        return [c.name for c in self.columns or () if c.ends is not None]
+
+    @property
+    def categorical(self) -> list[str | int]:
+        """Names of the columns that are lists of values."""
+        return [c.name for c in self.columns or () if c.values is not None]
+
+    def misfit(self, X: Any) -> str:
+        """Return how named columns differ from those of the data; empty where they are the same in the same order."""
+        if self.columns is None:
+            return ""
+        if not hasattr(X, "columns"):
+            return "the domain declares columns by name but X is no DataFrame"
+        declared, held = [c.name for c in self.columns], list(X.columns)
+        if declared == held:
+            return ""
+        odd = [n for n in (*held, *declared) if (n in held) != (n in declared)]
+        how = f"{odd[0]!r} is in one of them only" if odd else "their order differs"
+        return f"the domain's columns are not those of X: {how}"
+
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
+        named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}
+        blocks = {"blocks": [list(b) for b in self.blocks]} if self.blocks else {}
         return {
+            **named,
+            **blocks,
             "categories": [int(v) for v in self.categories] if self.categories is not None else None,
             "box": [list(side) for side in self.box] if self.box is not None else None,
             "max_length": self.max_length,
@@ -109,12 +212,16 @@ class Domain:
         """Return the domain that ``payload`` describes."""
         box = payload.get("box")
         cats = payload.get("categories")
+        columns = payload.get("columns")
         return cls(
+            columns=None if columns is None else tuple(Column.from_payload(c) for c in columns),
+            blocks=tuple(tuple(int(j) for j in block) for block in payload.get("blocks", ())),
             categories=None if cats is None else tuple(int(v) for v in cats),
             box=None if box is None else tuple((float(a), float(b)) for a, b in box),
             max_length=payload.get("max_length"),
             norm=payload.get("norm"),
             inferred=bool(payload.get("inferred", False)),
+            proposed=bool(payload.get("proposed", False)),
         )
 
 
@@ -126,3 +233,36 @@ def _count(values: Any) -> int:
     if codes != list(range(len(codes))):
         raise ValueError(f"domain: category codes must be 0 .. V-1 without gaps, not {codes[:6]}")
     return len(codes)
+
+
+def _hull(columns: tuple[Column, ...]) -> tuple[tuple[float, float], ...] | None:
+    """Return the smallest box around columns of numbers; None where a column holds text or may be missing."""
+    sides = []
+    for column in columns:
+        numbers = column.values if column.ends is None else column.ends
+        if column.missing or not numbers or not all(isinstance(v, int | float) for v in numbers):
+            return None
+        sides.append((float(min(numbers)), float(max(numbers))))
+    return tuple(sides)
+
+
+def _proposed(name: Any, values: NDArray[Any]) -> Column:
+    """Return what a column's values suggest: a range rounded outward to a tenth of its width, or the values."""
+    held = [v for v in values.tolist() if not is_missing(v)]
+    missing = len(held) < len(values)
+    if values.dtype.kind in "iuf":
+        if not held:
+            raise ValueError(f"domain: column {name!r} holds nothing; write its range down")
+        low, high = min(held), max(held)
+        width = high - low or abs(high) or 1.0
+        digits = int(np.floor(np.log10(width) - 0.3))
+        step = 10.0**digits
+        ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+        short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
+        ends = short if short[0] <= low and high <= short[1] else ends
+        if not (np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]):
+            raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
+        return Column(name, ends, missing=missing)
+    if not all(isinstance(v, str | int | float) for v in held):
+        raise ValueError(f"domain: column {name!r} holds neither numbers nor text; write it down")
+    return Column(name, values=tuple(sorted(set(held), key=lambda v: (str(type(v)), v))), missing=missing)

@@ -10,6 +10,7 @@ import numpy as np
 
 from privgate.errors import SubjectError
 from privgate.subject import sources
+from privgate.subject.domain import Domain
 
 Resolve = Callable[[str], Any]
 
@@ -94,6 +95,8 @@ def _container(value: Any) -> dict[str, Any] | None:
         return {"!": "tuple", "value": [encode(v) for v in value]}
     if isinstance(value, set | frozenset):
         return {"!": "set", "value": sorted((encode(v) for v in value), key=repr)}
+    if isinstance(value, Domain):
+        return {"!": "domain", "value": {**value.payload(), "proposed": value.proposed}}
     if isinstance(value, slice):
         return {"!": "slice", "value": [value.start, value.stop, value.step]}
     if isinstance(value, Mapping):
@@ -103,7 +106,7 @@ def _container(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def decode(value: Any, resolve: Resolve) -> Any:
+def decode(value: Any, resolve: Resolve) -> Any:  # noqa: PLR0912  one branch a tag
     """Return what ``encode`` recorded.
 
     Parameters
@@ -128,6 +131,8 @@ def decode(value: Any, resolve: Resolve) -> Any:
         return set(decode(value["value"], resolve))
     if kind == "slice":
         return slice(*value["value"])
+    if kind == "domain":
+        return Domain.from_payload(value["value"])
     if kind == "dtype":
         return np.dtype(value["value"])
     if kind == "partial":
@@ -151,6 +156,8 @@ def references(value: Any) -> list[str]:
         return []
     own = [value["class"]] if value.get("!") == "estimator" else []
     own += [value["value"]] if value.get("!") == "import" else []
+    if value.get("!") == "domain":
+        return []
     inner = value.get("params", {}).values() if value.get("!") == "estimator" else value.get("value", [])
     return own + [r for v in (inner if not isinstance(inner, str) else []) for r in references(v)]
 

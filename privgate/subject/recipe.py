@@ -178,7 +178,7 @@ class Recipe:
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             named = estimators.references(self.payload["estimator"])
-        if not all(r.startswith(homes) for r in named):
+        if not all(r.startswith(homes) or _is_number_type(r) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
@@ -187,7 +187,7 @@ class Recipe:
         if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(_is_class_of(homes, thing) for thing in classes.values()):
+        if not all(_is_number_type(ref) or _is_class_of(homes, thing) for ref, thing in classes.items()):
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
@@ -258,6 +258,13 @@ def _is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
     home = str(getattr(thing, "__module__", ""))
     keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
     return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
+
+
+def _is_number_type(ref: str) -> bool:
+    """Whether a reference names a number type or an elementwise function of numpy, which parameters of steps are."""
+    home, _, name = ref.partition(":")
+    thing = getattr(np, name, None) if home == "numpy" else None
+    return isinstance(thing, np.ufunc) or (isinstance(thing, type) and issubclass(thing, np.number | np.bool_))
 
 
 def _configured(estimator: Any, params: Mapping[str, Any]) -> Any:

@@ -135,6 +135,10 @@ class DaskPool:
                 raise UsageError("the Dask client lost its scheduler; pass its address to connect again")
             time.sleep(0.5)
 
+    def recognised(self, payload: Payload, seed: int) -> Any:
+        """Return nothing: workers of a cluster do not watch training functions."""
+        del payload, seed
+
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
         from distributed import KilledWorker
@@ -210,6 +214,10 @@ class JoblibPool:
             self._ready.extend((c, answers) for (_, c), answers in zip(self._waiting, found, strict=True))
             self._waiting = []
         return self._ready.popleft()
+
+    def recognised(self, payload: Payload, seed: int) -> Any:
+        """Return nothing: workers of a cluster do not watch training functions."""
+        del payload, seed
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import context, isolation, payload
+from privgate.training import context, isolation, payload, recognition
 from privgate.training.batch import Batch
 from privgate.training.box.pool import BoxPool
 from privgate.training.fit import Answer, Fit, Index
@@ -247,6 +247,14 @@ class Fleet:
             self.ledger.write([(key, context.encode(answer))])
             self.ledger.flush()
         return answer
+
+    def recognised(self, subject: Subject) -> dict[str, Any]:
+        """Return which estimator the training function was seen to fit, or why none; see ``recognition``."""
+        self.activity = "watching the training function"
+        seed = int(subject.generator("recognition").integers(2**32))
+        found = self.pool.recognised(self._ship(subject), seed)
+        self.calls += recognition.TRAININGS
+        return found if isinstance(found, dict) else {}
 
     # -- workers ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privgate.training import environment, worker
+from privgate.training import environment, recognition, worker
 from privgate.training.fit import Answer, Fit, Index
 from privgate.training.limits import TaskLimits
 from privgate.training.payload import Payload
@@ -56,6 +56,10 @@ class Pool(Protocol):
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
+        ...
+
+    def recognised(self, payload: Payload, seed: int) -> Any:
+        """Return what ``recognition.recognised`` says, or None where its worker died or lied."""
         ...
 
     def peak_memory(self) -> int:
@@ -148,6 +152,19 @@ class LokyPool:
             return died_on_model()
         self._free.append(lane)
         return answer
+
+    def recognised(self, payload: Payload, seed: int) -> Any:
+        """Return what is recognised; a worker that dies of it says nothing."""
+        from concurrent.futures.process import BrokenProcessPool
+
+        lane = self._lane()
+        try:
+            found = lane.submit(recognition.recognised, payload, self._limits, seed).result()
+        except BrokenProcessPool:
+            self._drop(lane)
+            return None
+        self._free.append(lane)
+        return found
 
     def peak_memory(self) -> int:
         """Return the largest resident memory of an idle worker's past."""

@@ -48,7 +48,7 @@ class Logistic(Engine):
 
     def declines(self, subject: Subject) -> str:
         """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
-        return _declines(subject)
+        return declined(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of four sweeps over all units; for two classes and ``mode="max"``, over 64 of them."""
@@ -71,7 +71,7 @@ class Logistic(Engine):
         """
         subject, units, mode, (row_unit, row_query) = asked.subject, asked.units, asked.mode, asked.rows
         problem = objective.objective(subject)
-        solver, stops, whole = _solved(subject, problem)
+        solver, stops, whole = solved(subject, problem)
         full = log_softmax(problem, problem.X @ solver.u.T)
         reach = np.full(len(units), 1e-300)
         np.maximum.at(reach, row_unit, solver.reach[row_query])
@@ -122,7 +122,7 @@ class Logistic(Engine):
         may be for any training on these records that ends by its gradient; ``seen`` how many refits were seen to.
         """
         problem = objective.objective(subject)
-        solver, stops, whole = _solved(subject, problem)
+        solver, stops, whole = solved(subject, problem)
         theirs, ours = (log_softmax(problem, problem.X @ u.T) for u in (stops.u, solver.u))
         gradient = objective.gradient(problem, stops.u)
         return {
@@ -133,7 +133,7 @@ class Logistic(Engine):
         }
 
 
-def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, float]:
+def solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, float]:
     """Return the exact minimiser, where trainings stop, and how far from it one on all records may, in its norm."""
     from privgate.families.logistic.binary import Binary
     from privgate.families.logistic.softmax import Softmax
@@ -156,9 +156,10 @@ def _solved(subject: Subject, problem: Objective) -> tuple[Solver, Stopping, flo
 
 
 @lru_cache(maxsize=4)
-def _declines(subject: Subject) -> str:
+def declined(subject: Subject) -> str:
+    """Return why a supported subject is declined; empty if it is answered."""
     try:
-        _solved(subject, objective.objective(subject))
+        solved(subject, objective.objective(subject))
     except Declined as exc:
         return str(exc)
     return ""

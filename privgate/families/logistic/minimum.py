@@ -172,8 +172,8 @@ def refusal(subject: Subject) -> str:
     made = applies.declared(
         subject,
         X,
-        "for queries without limits DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
-        "endpoint refuse anything else",
+        "for queries without limits DTP is infinite; declare the range of every feature, TrainingData(X, y, "
+        "domain=Domain(box=[(low, high), …])), and let the endpoint refuse anything else",
     )
     return made if isinstance(made, str) else ""
 

@@ -60,7 +60,9 @@ def _domain(domain: DomainFacts | None) -> list[tuple[str, str]]:
     kinds = []
     if domain.categories:
         kinds.append(f"{len(domain.categories)} categorical features")
-    if domain.box:
+    if domain.columns:
+        kinds.append(f"{len(domain.columns)} columns, each with its range or its categories")
+    elif domain.box:
         kinds.append(f"{len(domain.box)} features with a range each")
     if domain.withheld:
         kinds.append(plain(domain.withheld, 80))

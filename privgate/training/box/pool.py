@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.training import worker
+from privgate.training import recognition, worker
 from privgate.training.box import wire
 from privgate.training.box.process import Box, GoneError
 from privgate.training.fit import Answer, Index
@@ -134,6 +134,21 @@ class BoxPool:
             return died_on_model()
         self._free.append(lane)
         return answer
+
+    def recognised(self, payload: Payload, seed: int) -> Any:
+        """Return what is recognised, as the box says: nothing of it is believed before refits agree."""
+        lane = self._lane(f"train:{payload.code}", payload)
+        each = self._limits.seconds + GRACE + 1.0
+        seconds = worker.LOADING_SECONDS + each * recognition.TRAININGS + _BEYOND_SECONDS
+        try:
+            body = ask(lane.box, recognition.recognised, payload, self._limits, seed, most=wire.MOST_JSON,
+                       seconds=seconds)  # fmt: skip
+            found = wire.json_value(body, lane.box.nonce)
+        except (GoneError, wire.LieError):
+            self._drop(lane)
+            return None
+        self._free.append(lane)
+        return found
 
     def peak_memory(self) -> int:
         """Return the largest resident memory of an idle worker's past, as it says."""

@@ -1,0 +1,1 @@
+"""Pipelines: first steps that do not depend on the data are seen through, those that do are carried along."""

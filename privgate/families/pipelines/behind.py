@@ -1,0 +1,115 @@
+"""Engines and theorems behind first steps that are seen through: asked about the last step on transformed records."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.pipelines.seen_through import seen
+from privgate.families.retrained import Index, Retrained, Seeds, Shadows
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+#: how a theorem's refusal begins where it is about another kind of model
+OTHER_KIND = "the recipe is not "
+#: a function may do on other records what it was not seen to do
+FUNCTION = (
+    "the recipe is a function: it was seen to fit an estimator, and a theorem needs the estimator itself, "
+    "Recipe(LogisticRegression(…)) or a Pipeline in the place of the function"
+)
+
+
+class EngineBehind(Engine):
+    """A catalogued engine that answers for the last step of a pipeline; the re-check refits the whole pipeline."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
+        self.modes, self.precisions, self.hands_on = engine.modes, engine.precisions, engine.hands_on
+        self.single_records, self.complements = engine.single_records, engine.complements
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        return self.engine.supports(seen(subject).subject)
+
+    def declines(self, subject: Subject) -> str:
+        """Return beforehand why ``leave_out`` will raise ``Declined``."""
+        return self.engine.declines(seen(subject).subject)
+
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
+        """Return what ``leave_out`` would take."""
+        return self.engine.cost(seen(subject).subject, units, seeds, mode=mode)
+
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return what it can answer, and the units handed on."""
+        return self.engine.answers(replace(asked, subject=seen(asked.subject).subject))
+
+    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
+        """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""
+        return self.engine.subsets(seen(subject).subject, masks, seeds, fleet)
+
+    def drawn(self, subject: Subject) -> Index:
+        """Return units whose refit the seed decides."""
+        return self.engine.drawn(seen(subject).subject)
+
+    def notes(self, subject: Subject) -> Mapping[str, Any]:
+        """Return JSON values for the report."""
+        return self.engine.notes(seen(subject).subject)
+
+
+class CertificateBehind(Certificate):
+    """A catalogued theorem about the last step, over everything that the first steps make of a query.
+
+    The image of the declared domain may hold more than real queries lead to, so that nothing it finds counts as seen.
+    """
+
+    def __init__(self, certificate: Certificate) -> None:
+        self.certificate = certificate
+        self.name, self.source = certificate.name, certificate.source
+        self.needs_retrained = certificate.needs_retrained
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        found = seen(subject)
+        why = self.certificate.unfit(found.subject)
+        if found.function and not why.startswith(OTHER_KIND):
+            return FUNCTION
+        if found.problem and why.startswith(OTHER_KIND) and f"{found.last} " in why:
+            return found.problem  # it is about the last step, and would speak if the first steps did not learn
+        if found.no_image and why.startswith("no domain is declared"):
+            return found.no_image
+        return why
+
+    def alone(self, subject: Subject) -> str:
+        """Return why its bounds count only beside an attack rule; empty where they count by themselves."""
+        return self.certificate.alone(seen(subject).subject)
+
+    def certify(self, about: Units) -> Certified:
+        """Return the bound for each of the units."""
+        found = seen(about.subject)
+        made = self.certificate.certify(replace(about, subject=found.subject))
+        lower = np.where(np.isinf(made.lower), np.inf, 0.0)
+        return replace(
+            made,
+            lower=lower,
+            exact=attained(lower, made.upper),
+            assumptions=(found.words, *made.assumptions),
+        )
+
+
+def engines(subject: Subject, catalogue: tuple[Engine, ...]) -> tuple[Engine, ...]:
+    """Return the engines to ask about a subject, in order: those behind fixed first steps where there are any."""
+    found = seen(subject)
+    if found.subject is subject:
+        return catalogue
+    return tuple(e if e.name == "refit" else EngineBehind(e) for e in catalogue)
+
+
+def certificates(subject: Subject, catalogue: Mapping[str, Certificate]) -> dict[str, Certificate]:
+    """Return the theorems to ask about a subject."""
+    found = seen(subject)
+    return {n: CertificateBehind(c) for n, c in catalogue.items()} if found.last or found.function else dict(catalogue)

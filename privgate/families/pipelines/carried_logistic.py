@@ -1,0 +1,231 @@
+"""Logistic regression behind scalers, imputers and encoders that learn something else without each unit."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.logistic import objective
+from privgate.families.logistic.answers import TOLERANCE, Solver, log_softmax
+from privgate.families.logistic.engine import STOPPED_SHORT, declined, solved
+from privgate.families.logistic.objective import Float, Objective
+from privgate.families.pipelines import carry, steps
+from privgate.families.pipelines.carried_sweeps import Moved, Sweeps
+from privgate.families.pipelines.carry import Carried, NotCarried, Who
+from privgate.families.pipelines.seen_through import seen
+from privgate.families.removal import VANISHED, vanishing
+from privgate.families.retrained import Index, Retrained, Seeds, Status
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A pipeline as its last step on transformed records, and how these move without each unit.
+
+    Parameters
+    ----------
+    subject : Subject
+        The last step on what the first steps, fitted on everybody, make of the records.
+    carried : Carried
+    """
+
+    subject: Subject
+    carried: Carried
+
+    def moved(self, problem: Objective, units: Index) -> Moved:
+        """Return what leaving units out does to the last step's problem."""
+        found, p = self.carried, problem.X.shape[1]
+        a, holes = found.a[units], np.flatnonzero(found.g.any(axis=0))
+        ease = np.ones((len(units), p))
+        ease[:, : a.shape[1]] = 1.0 / a**2
+        return Moved(ease, (found.g[units] / a)[:, holes], holes, found.M[:, holes].astype(np.float64))
+
+    def allowed(self, allowed: Float, units: Index) -> Float:
+        """Return at most which gradient, by v, is left where a refit stops, shape (U, p); docs, section 17.2."""
+        a, b, g = (getattr(self.carried, name)[units] for name in "abg")
+        d = a.shape[1]
+        made = np.repeat(allowed[None], len(units), axis=0)
+        made[:, :d] = (allowed[:d] + np.abs(b) * (allowed[d] if len(allowed) > d else 0.0)) / a
+        return np.asarray(made * (1 + (np.abs(a - 1) + np.abs(b) + np.abs(g)).max(axis=1, keepdims=True)))
+
+
+@lru_cache(maxsize=4)
+def view(subject: Subject) -> View | str:
+    """Return the pipeline as engines see it, or why what its first steps learn is not carried."""
+    from sklearn.linear_model import LogisticRegression
+
+    estimator = subject.recipe.library_estimator
+    if not steps.is_pipeline(estimator) or type(estimator[-1]) is not LogisticRegression:
+        return "the recipe is no pipeline that ends in scikit-learn's LogisticRegression"
+    if not seen(subject).problem:
+        return "its first steps do not depend on the data"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = _carried(subject, estimator[:-1])
+    except NotCarried as exc:
+        return str(exc)
+    except Exception as exc:  # noqa: BLE001  whatever the library makes of somebody's data: refits will say it
+        return f"its first steps cannot be applied to these records ({type(exc).__name__})"
+    if not estimator[-1].fit_intercept and found.b.any():
+        return "without an intercept, features that move move every score; set fit_intercept=True"
+    data, table = subject.data, carry.numbers(found)
+    candidates = None if data.candidates is None else (table[data.n :], data.candidates[1])
+    inner = replace(data, X=table[: data.n], candidates=candidates, domain=None, sensitive=())
+    recipe = Recipe(estimator[-1], seed=subject.recipe.seed)
+    made = View(replace(Subject.local(recipe, inner), release=subject.release), found)
+    if why := objective.refusal(made.subject):
+        return why
+    if estimator[-1].solver not in objective.PROMISING:
+        return f"a refit by {estimator[-1].solver} may stop before its gradient is small; {objective.ADVICE}"
+    return made
+
+
+def _carried(subject: Subject, first: Any) -> Carried:
+    from sklearn.base import clone
+
+    data = subject.data
+    if not hasattr(data.X, "shape") or len(data.X.shape) != 2 or hasattr(data.X, "nnz"):
+        raise NotCarried("records are no table")
+    fitted = clone(first).fit(data.X, data.y)
+    return carry.carry(fitted, carry.given(data.pool()[0], len(data.units)), Who(data.n, data.units))
+
+
+def agreed(subject: Subject) -> View:
+    """Return the view of a subject that is supported."""
+    found = view(subject)
+    if isinstance(found, str):
+        raise TypeError(f"answers() without supports(): {found}")
+    return found
+
+
+class CarriedLogistic(Engine):
+    """Leave-one-out for ``LogisticRegression`` behind scalers, imputers and encoders that are fitted with it.
+
+    Means, spreads, medians and categories without each unit follow from those of everybody (docs/mathematics.md,
+    section 17.2); the last step is then minimised on exactly what a refit of the whole pipeline would see, to a
+    certified radius. Units without whom a category vanishes, a fill value changes its kind or a spread changes by half
+    are refitted.
+    """
+
+    name = "logistic_carried"
+    hands_on = "a first step learns something else without them, or no sweep and no Newton step could certify them"
+    complements = True
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        found = view(subject)
+        return found if isinstance(found, str) else ""
+
+    def declines(self, subject: Subject) -> str:
+        """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
+        return declined(agreed(subject).subject)
+
+    def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
+        """Return the cost of five sweeps over all units."""
+        n, d = agreed(subject).subject.data.X.shape
+        K = len(subject.classes)
+        width = d * (1 if K == 2 else K)
+        flops = 20 * n * width * len(units) + 20 * n * width**2
+        return Cost(0, flops / 1e10 + 1e-7 * n * len(units) * K, 24 * n * width + 32 * d * len(subject.data.units))
+
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return every unit that can be certified; the others are handed on.
+
+        Raises
+        ------
+        Declined
+            The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
+        """
+        subject, units = asked.subject, asked.units
+        found = agreed(subject)
+        problem = objective.objective(found.subject)
+        solver, stops, whole = solved(found.subject, problem)
+        row_unit, row_query = asked.rows
+        gone, work = vanishing(subject, units), _Work(found, solver, units, stops.allowed, (row_unit, row_query))
+        todo = np.flatnonzero(~gone & ~found.carried.otherwise[units])
+        single = np.array([len(subject.data.units[int(units[k])]) == 1 for k in todo], dtype=bool)
+        work.sweep(todo[single], np.array([subject.data.units[int(units[k])][0] for k in todo[single]], dtype=np.int64))
+        for k in todo[~(work.missed[todo] <= TOLERANCE) | ~(work.error[todo] <= STOPPED_SHORT)]:
+            work.minimise(int(k), subject.data.units[int(units[k])])
+        reach = np.full(len(units), 1e-300)
+        np.maximum.at(reach, row_unit, solver.reach[row_query])
+        error = work.error + whole * reach
+        full = log_softmax(problem, problem.X @ solver.u.T)
+        made = Retrained.of(
+            self.name,
+            units,
+            asked.seeds[:1],
+            asked.rows,
+            full[row_query][None],
+            work.log_without[None],
+            status=Status.CONVERGED,
+            error=np.where(gone, 0.0, error),
+            undefined={int(k): VANISHED for k in np.flatnonzero(gone)},
+        )
+        kept = gone | (error <= STOPPED_SHORT)
+        return (made, units[:0]) if kept.all() else (made.select(kept), units[~kept])
+
+    def notes(self, subject: Subject) -> dict[str, Any]:
+        """Return which first steps are carried, and how many units are refitted because a step does something else."""
+        found = agreed(subject)
+        return {
+            "first_steps": ", ".join(dict.fromkeys(steps.names(subject.recipe.library_estimator[:-1]))),
+            "refitted": int(found.carried.otherwise.sum()),
+        }
+
+
+class _Work:
+    """The answers of some units, filled in."""
+
+    def __init__(self, found: View, solver: Solver, units: Index, allowed: Float, rows: tuple[Index, Index]) -> None:
+        self.solver, self.rows = solver, rows
+        self.moved = found.moved(solver.problem, units)
+        self.allowed = found.allowed(allowed, units)
+        self.error, self.missed = np.full(len(units), np.inf), np.full(len(units), np.inf)
+        self.log_without = np.full((len(rows[1]), solver.problem.K), -np.inf)
+        self.bounds = np.searchsorted(rows[0], np.arange(len(units) + 1))
+
+    def sweep(self, todo: Index, records: Index) -> None:
+        """Answer units of one record, many at a time."""
+        if not len(todo):
+            return
+        every = np.zeros(len(self.error), dtype=np.int64)
+        every[todo] = records
+        work = Sweeps(self.solver, self.moved, every)
+        step = max(1, 4_000_000 // self.solver.u.size)
+        for begin in range(0, len(todo), step):
+            part = todo[begin : begin + step]
+            row = np.concatenate([np.arange(self.bounds[k], self.bounds[k + 1]) for k in part])
+            at, query = self.rows[0][row], self.rows[1][row]
+            reach = np.zeros(len(self.error))
+            np.maximum.at(reach, at, work.reach(at, query))
+            delta, error = work.run(part, TOLERANCE / 10 / np.maximum(reach[part], 1e-300))
+            length = self.solver.length(delta) + error
+            stop = work.stops(part, self.allowed[part].max(axis=0), length)
+            self.error[part], self.missed[part] = (error + stop) * reach[part], error * reach[part]
+            place = np.searchsorted(part, at)
+            V, holes = self.solver.u + delta[place], self.moved.holes
+            logits = np.einsum("rp,rcp->rc", self.solver.problem.X[query], V)
+            logits += np.einsum("rm,rcm->rc", self.moved.M[query] * self.moved.fill[at], V[:, :, holes])
+            self.log_without[row] = log_softmax(self.solver.problem, logits)
+
+    def minimise(self, k: int, rows: Index) -> None:
+        """Answer one unit by Newton's method on what a refit would see."""
+        whole = self.solver.problem
+        problem = replace(whole, X=self.moved.design(whole.X, k), lam=whole.lam * self.moved.ease[k])
+        found = type(self.solver)(problem, self.solver.S).without(rows, self.allowed[k])
+        if found is None:
+            return
+        u, error, _ = found
+        mine = np.arange(self.bounds[k], self.bounds[k + 1])
+        query = self.rows[1][mine]
+        self.log_without[mine] = log_softmax(problem, problem.X[query] @ u.T)
+        self.error[k] = error[query].max(initial=0.0)
+
+
+ENGINE = CarriedLogistic()

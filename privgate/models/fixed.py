@@ -1,0 +1,174 @@
+"""First steps of a pipeline that learn nothing: what they make of a record depends on the declared domain alone.
+
+scikit-learn's ``StandardScaler`` and ``OneHotEncoder`` read means, spreads and categories off the training data, so
+that leaving a person out changes everybody's features. With these two in their place only the last step is trained, and
+its engine and its theorem speak about the whole pipeline.
+"""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.models.classifier import Settings
+from privgate.models.columns import Column, columns_of, is_missing, split
+
+Float = NDArray[np.float64]
+
+
+class Fixed(Settings):
+    """A transformer that knows its columns from the declared domain; ``fit`` checks, and learns nothing."""
+
+    domain: Any
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find each column of ``X`` in the domain.
+
+        Raises
+        ------
+        ValueError
+            A column is not declared, or as something else, or nobody confirmed the domain.
+        """
+        del y
+        declared = {c.name: c for c in columns_of(self.domain)}
+        names, _ = split(X[:0])
+        if not hasattr(X, "columns") and len(declared) != len(names):
+            raise ValueError(
+                f"X is an array of {len(names)} columns, the domain declares {len(declared)}; pass a frame"
+            )
+        by_position = list(declared.values()) if not hasattr(X, "columns") else []
+        found = []
+        for k, name in enumerate(names):
+            column = by_position[k] if by_position else declared.get(name)
+            if column is None:
+                raise ValueError(f"column {name!r} is not in the declared domain; it has {list(declared)}")
+            if problem := self._misfit(column):
+                raise ValueError(f"column {name!r} {problem}")
+            found.append(column)
+        self.columns_ = tuple(found)
+        self.n_features_in_ = len(names)
+        if by_position:
+            return self
+        self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Float:
+        """Return what ``fit`` and then ``transform`` do."""
+        return self.fit(X, y).transform(X)
+
+    def transform(self, X: Any) -> Float:
+        """Return a table of numbers between 0 and 1, whatever the records hold.
+
+        Raises
+        ------
+        ValueError
+            Other columns than those of ``fit``, or a value missing that the domain does not allow to be.
+        """
+        names, values = split(X)
+        if len(names) != self.n_features_in_ or (
+            hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != list(self.feature_names_in_)
+        ):
+            raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")
+        made = [self._encoded(column, v) for column, v in zip(self.columns_, values, strict=True)]
+        return np.column_stack(made) if made else np.zeros((len(X), 0))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return one name for each column of ``transform``."""
+        names = [c.name for c in self.columns_] if input_features is None else list(input_features)
+        return np.array(
+            [f"{n}{s}" for n, c in zip(names, self.columns_, strict=True) for s in self._suffixes(c)], object
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether ``fit`` was called."""
+        return hasattr(self, "columns_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn from 1.6 asks of an estimator before it pipes it."""
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(allow_nan=True, string=True, categorical=True),
+        )
+
+    def _misfit(self, column: Column) -> str:
+        raise NotImplementedError
+
+    def _encoded(self, column: Column, values: NDArray[Any]) -> Float:
+        raise NotImplementedError
+
+    def _suffixes(self, column: Column) -> list[str]:
+        raise NotImplementedError
+
+
+class FixedScaler(Fixed):
+    """Numbers to [0, 1] by declared ranges; what lies beyond an end counts as that end.
+
+    Parameters
+    ----------
+    domain : Domain, or mapping from column to (low, high)
+        A range whose values may be missing, ``(low, high, None)``, gets a second column: 1 where the value is missing,
+        and the value then counts as low.
+    """
+
+    __module__ = "privgate.models"  # the name that recipes keep
+
+    def __init__(self, domain: Any) -> None:
+        self.domain = domain
+
+    def _misfit(self, column: Column) -> str:
+        return "" if column.ends is not None else "is declared as categories; it belongs to FixedOneHot"
+
+    def _encoded(self, column: Column, values: NDArray[Any]) -> Float:
+        low, high = column.ends or (0.0, 0.0)
+        if values.dtype.kind == "O":
+            values = np.array([np.nan if is_missing(v) else float(v) for v in values.tolist()], dtype=np.float64)
+        x = values.astype(np.float64)
+        gone = np.isnan(x)
+        if gone.any() and not column.missing:
+            raise ValueError(f"column {column.name!r} has missing values; declare them: (low, high, None)")
+        inside = np.clip(np.where(gone, low, x), low, high)
+        scaled = (inside - low) / (high - low) if high > low else np.zeros(len(x))
+        return np.column_stack([scaled, gone]) if column.missing else scaled[:, None]
+
+    def _suffixes(self, column: Column) -> list[str]:
+        return ["", "_missing"] if column.missing else [""]
+
+
+class FixedOneHot(Fixed):
+    """Categories to one column each, by declared values; at most one of a feature's columns is 1, the others are 0.
+
+    Parameters
+    ----------
+    domain : Domain, or mapping from column to list of values
+        A list with None in it has a column of its own for values that are missing.
+    unknown : {"ignore", "error"}
+        A value that is not declared becomes zeros everywhere, or is refused.
+    """
+
+    __module__ = "privgate.models"  # the name that recipes keep
+
+    def __init__(self, domain: Any, unknown: Literal["ignore", "error"] = "ignore") -> None:
+        self.domain = domain
+        self.unknown = unknown
+
+    def _misfit(self, column: Column) -> str:
+        if self.unknown not in ("ignore", "error"):
+            raise ValueError(f"unknown must be 'ignore' or 'error', not {self.unknown!r}")
+        return "" if column.values is not None else "is declared as a range; it belongs to FixedScaler"
+
+    def _encoded(self, column: Column, values: NDArray[Any]) -> Float:
+        place = {v: k for k, v in enumerate(column.values or ())}
+        nobody, last = -1, len(place) if column.missing else -2
+        codes = np.array([last if is_missing(v) else place.get(v, nobody) for v in values.tolist()], dtype=np.int64)
+        if (codes == -2).any():
+            raise ValueError(f"column {column.name!r} has missing values; declare them: put None among its values")
+        if self.unknown == "error" and (codes == nobody).any():
+            raise ValueError(f"column {column.name!r} holds a value that is not declared")
+        return np.asarray(codes[:, None] == np.arange(len(place) + column.missing), dtype=np.float64)
+
+    def _suffixes(self, column: Column) -> list[str]:
+        return [f"_{v}" for v in column.values or ()] + (["_missing"] if column.missing else [])

@@ -1,0 +1,167 @@
+"""First steps that learn nothing: they do what scikit-learn's would with the declared ranges and categories."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+
+from privgate import Domain, Recipe, TrainingData
+from privgate.errors import SubjectError
+from privgate.models import FixedOneHot, FixedScaler
+from privgate.models.columns import Column
+
+FRAME = pd.DataFrame(
+    {
+        "age": [17, 90, 41, 55],
+        "work": ["private", "state", "private", None],
+        "pay": [0.5, np.nan, 2.5, 1.0],
+        "member": [True, False, True, True],
+    }
+)
+DOMAIN = Domain.of(
+    {
+        "age": (17, 90),
+        "work": ["private", "state", "none", None],
+        "pay": (0, 4, None),
+        "member": [False, True],
+    }
+)
+
+
+def pipeline(domain=DOMAIN):
+    steps = make_column_transformer((FixedOneHot(domain), ["work", "member"]), (FixedScaler(domain), ["age", "pay"]))
+    return make_pipeline(steps, LogisticRegression())
+
+
+def test_they_do_what_the_library_does_with_the_same_ranges_and_categories():
+    known = FRAME[["work", "member"]].iloc[:3]
+    theirs = OneHotEncoder(categories=[["private", "state", "none"], [False, True]], sparse_output=False)
+    ours = FixedOneHot({"work": ["private", "state", "none"], "member": [False, True]})
+    np.testing.assert_array_equal(ours.fit(known).transform(known), theirs.fit(known).transform(known))
+    ends = MinMaxScaler().fit(pd.DataFrame({"age": [17, 90]}))
+    scaled = FixedScaler(DOMAIN).fit_transform(FRAME[["age"]])
+    np.testing.assert_allclose(scaled, ends.transform(FRAME[["age"]]), rtol=0, atol=1e-15)
+
+
+def test_they_are_cloned_piped_and_name_their_columns():
+    made = clone(pipeline()).fit(FRAME, [0, 1, 0, 1])
+    assert made[:-1].get_feature_names_out().tolist() == [
+        *(
+            "fixedonehot__work_private",
+            "fixedonehot__work_state",
+            "fixedonehot__work_none",
+            "fixedonehot__work_missing",
+        ),
+        *("fixedonehot__member_False", "fixedonehot__member_True"),
+        *("fixedscaler__age", "fixedscaler__pay", "fixedscaler__pay_missing"),
+    ]
+    table = made[:-1].transform(FRAME)
+    np.testing.assert_array_equal(table[3], [0, 0, 0, 1, 0, 1, 38 / 73, 0.25, 0])
+    np.testing.assert_array_equal(table[1, 6:], [1, 0, 1])
+
+
+def test_what_lies_outside_the_declaration_is_that_end_zeros_or_refused():
+    assert FixedScaler(DOMAIN).fit(FRAME[["age"]]).transform(pd.DataFrame({"age": [-5, 1e9]})).tolist() == [
+        [0.0],
+        [1.0],
+    ]
+    odd = pd.DataFrame({"work": ["astronaut"]})
+    assert not FixedOneHot(DOMAIN).fit(FRAME[["work"]]).transform(odd).any()
+    with pytest.raises(ValueError, match="not declared"):
+        FixedOneHot(DOMAIN, unknown="error").fit(FRAME[["work"]]).transform(odd)
+    with pytest.raises(ValueError, match="missing values; declare them"):
+        FixedScaler({"age": (0, 9)}).fit(FRAME[["age"]]).transform(pd.DataFrame({"age": [np.nan]}))
+    with pytest.raises(ValueError, match="put None"):
+        FixedOneHot({"work": ["private"]}).fit(FRAME[["work"]]).transform(FRAME[["work"]])
+
+
+@pytest.mark.parametrize(
+    ("step", "columns", "said"),
+    [
+        (FixedScaler(DOMAIN), ["work"], "belongs to FixedOneHot"),
+        (FixedOneHot(DOMAIN), ["age"], "belongs to FixedScaler"),
+        (FixedScaler({"age": (0, 1)}), ["age", "pay"], "'pay' is not in the declared domain"),
+        (FixedScaler({"age": 3}), ["age"], "give \\(low, high\\)"),
+        (FixedScaler(Domain(norm=3.0)), ["age"], "no column is declared"),
+        (FixedOneHot({"work": ["a", "a"]}), ["work"], "twice"),
+    ],
+)
+def test_a_wrong_declaration_is_one_sentence(step, columns, said):
+    with pytest.raises(ValueError, match=said):
+        step.fit(FRAME[columns])
+
+
+def test_missing_values_of_every_kind_are_one_category():
+    held = pd.DataFrame({"work": pd.Series(["a", None, np.nan, pd.NA], dtype=object)})
+    made = FixedOneHot({"work": ["a", None]}).fit_transform(held)
+    np.testing.assert_array_equal(made, [[1, 0], [0, 1], [0, 1], [0, 1]])
+    for kind in ("string", "category"):
+        np.testing.assert_array_equal(FixedOneHot({"work": ["a", None]}).fit_transform(held.astype(kind)), made)
+
+
+def test_a_recorded_recipe_gives_the_same_steps_back():
+    recipe = Recipe(pipeline())
+    again = Recipe.read(json.loads(json.dumps(dict(recipe.payload))), None)
+    assert again.digest == recipe.digest
+    steps = again.library_estimator[0].transformers
+    assert steps[0][1].domain == DOMAIN
+    y = [0, 1, 0, 1]
+    np.testing.assert_array_equal(
+        again.library_estimator.fit(FRAME, y).predict_proba(FRAME), pipeline().fit(FRAME, y).predict_proba(FRAME)
+    )
+
+
+def test_a_proposal_is_for_a_person_to_confirm():
+    proposal = Domain.of(FRAME)
+    assert "PROPOSED" in repr(proposal)
+    assert "confirm()" in repr(proposal)
+    assert "PROPOSED" not in repr(proposal.confirm())
+    for use in (
+        lambda: TrainingData(FRAME, [0, 1, 0, 1], domain=proposal),
+        lambda: FixedScaler(proposal).fit(FRAME[["age"]]),
+        lambda: Recipe.read(dict(Recipe(FixedScaler(proposal)).payload), None).estimator.fit(FRAME[["age"]]),
+    ):
+        with pytest.raises((SubjectError, ValueError), match="confirm"):
+            use()
+    domain = TrainingData(FRAME, [0, 1, 0, 1], domain=proposal.confirm()).domain
+    assert domain.columns[0] == Column("age", (10.0, 90.0))
+    assert domain.columns[1] == Column("work", values=("private", "state"), missing=True)
+    assert domain.numeric == ["age", "pay"]
+    assert Domain.of(np.array([[0.2, 5.0], [0.7, 5.0]])).confirm().box == ((0.2, 0.7), (5.0, 5.0))
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8))
+def test_a_proposed_range_holds_the_data_and_does_not_end_at_a_record_by_its_digits(values):
+    low, high = Domain.of(pd.DataFrame({"x": values})).columns[0].ends
+    assert low <= min(values) <= max(values) <= high
+    width = max(values) - min(values) or abs(values[0]) or 1.0
+    assert high - low <= 2.1 * width + 1e-300
+
+
+def test_named_columns_are_those_of_the_frame():
+    with pytest.raises(SubjectError, match="'pay' is in one of them only"):
+        TrainingData(FRAME[["age"]], [0, 1, 0, 1], domain={"age": (0, 9), "pay": (0, 1)})
+    with pytest.raises(SubjectError, match="order differs"):
+        TrainingData(FRAME[["age", "pay"]], [0, 1, 0, 1], domain={"pay": (0, 9), "age": (0, 1)})
+    with pytest.raises(SubjectError, match="no DataFrame"):
+        TrainingData(np.zeros((4, 1)), [0, 1, 0, 1], domain={"age": (0, 9)})
+    data = TrainingData(FRAME, [0, 1, 0, 1], domain=DOMAIN)
+    assert Domain.from_payload(json.loads(json.dumps(data.domain.payload()))) == DOMAIN
+    numbers = TrainingData(FRAME[["age"]], [0, 1, 0, 1], domain={"age": (17, 90)})
+    assert numbers.domain.box == ((17.0, 90.0),)
+
+
+def test_scikit_learn_s_own_checks_of_a_step_warn_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline().fit(FRAME, [0, 1, 0, 1]).predict_proba(FRAME)
+        repr(pipeline())
