@@ -45,6 +45,8 @@ class Payload:
         Names the user's code that training runs; empty where it is scikit-learn's and ours alone.
     classes : int
         Labels: columns of every answer.
+    at_once : int
+        Calls that may run at the same time; 0 for no limit.
     """
 
     digest: str
@@ -54,6 +56,7 @@ class Payload:
     owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
     code: str = ""
     classes: int = 0
+    at_once: int = 0
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""
@@ -94,7 +97,16 @@ def write(subject: Subject, folder: Path) -> Payload:
         (folder / "model.pkl").write_bytes(pickled(_brought(subject.model, folder)))
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
-    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes))
+    at_once = int(_wants_gpu(subject.recipe))
+    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes), at_once=at_once)
+
+
+def _wants_gpu(recipe: Recipe) -> bool:
+    """Whether training asks for a GPU: several processes would share its memory, and wait for one another."""
+    spec = recipe.payload.get("estimator")
+    params = spec.get("params", {}) if isinstance(spec, Mapping) else recipe.payload["params"]
+    device = str(params.get("device", "cpu")) if isinstance(params, Mapping) else "cpu"
+    return device.startswith("cuda") or (device == "auto" and Path("/dev/nvidiactl").exists())
 
 
 def code_of(subject: Subject) -> str:
@@ -170,6 +182,8 @@ class Opened:
             raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
         self.root = Path(payload.folder)
         self.folder: Any = None
+        #: what engines have made of it, for as long as it is open
+        self.prepared: dict[Any, Any] = {}
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
         self.y = data.load(self.root / index["y"])

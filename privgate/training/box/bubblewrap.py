@@ -23,7 +23,8 @@ _TRY_SECONDS = 60.0
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
 #: variables that change what training computes or how it prints, and say nothing about who runs it
-_KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8")
+_KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8", "CUDA_VISIBLE_DEVICES",
+         "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip
 
 
 @dataclass(frozen=True)
