@@ -26,7 +26,10 @@ class InProcess(Fleet):
 
     def _fit(self, subject, fit):
         if isinstance(fit, Block):
-            return Answer(worker.made_together(self._opened(subject), fit))
+            try:
+                return Answer(worker.made_together(self._opened(subject), fit))
+            except SubjectError as exc:
+                return Answer(np.zeros((0, 0)), problem=str(exc))
         self.calls += 1
         self.asked.append(fit)
         if self.calls in self.fail:

@@ -17,6 +17,8 @@ Index = NDArray[np.int64]
 
 #: option of a block: differences in bfloat16 where they cover the recipe and pay
 MIXED = "mixed"
+#: records on which a module is tried
+_TRIED = 5
 
 
 def trained(opened: Opened, block: Block) -> Float:
@@ -49,7 +51,10 @@ class _Job:
         self.content, self.keys = record_keys(pool[: self.size], y)
         self.X = torch.from_numpy(pool).to(self.device)
         self.labels = torch.from_numpy(np.searchsorted(opened.classes, y)).to(self.device)
-        self.by_differences = mixed and not perceptron_differences.refusal(recipe, self.size, pool.shape[1])
+        self.own = recipe.module is not None or recipe.loss is not None
+        self.most = self._look_at() if self.own else 0
+        fits_differences = not self.own and not perceptron_differences.refusal(recipe, self.size, pool.shape[1])
+        self.by_differences = mixed and fits_differences
 
     def answers(self, fits: tuple[Fit, ...]) -> Float:
         """Return log-probabilities (rows, K) of each model at its queries."""
@@ -86,22 +91,52 @@ class _Job:
         """Yield (models, trained networks) for groups of models that have the same number of batches."""
         import torch
 
-        from privgate.families.networks.perceptron_differences import Differences
-        from privgate.families.networks.perceptrons import Perceptrons
-
-        X, width = self.X[: self.size], int(self.recipe.hidden[0])
+        X = self.X[: self.size]
         sizes = keep.sum(axis=1)
         counts = np.array([n_batches(int(k), self.recipe.batch_size) for k in sizes])
         low = (sizes == len(X) - 1) & self.by_differences
         for count, by_differences in sorted(set(zip(counts.tolist(), low.tolist(), strict=True))):
             members = np.flatnonzero((counts == count) & (low == by_differences))
-            kind: Any = Differences if by_differences else Perceptrons
-            together = kind.together(len(X) if by_differences else X.shape[1], width)
-            for begin in range(0, len(members), together):
-                part = members[begin : begin + together]
+            kind, most = self._kind(differences=by_differences)
+            for begin in range(0, len(members), most):
+                part = members[begin : begin + most]
                 with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(self.recipe.random_state or 0)
-                    start = self.recipe.network(X.shape[1], self.K)
-                    nets = kind(self.recipe, start, len(part), self.device)
+                    nets = kind(self.recipe, self._start(), len(part), self.device)
                     nets.train(X, self.labels, self.keys, keep[part], count)
                 yield part, nets
+
+    def _start(self) -> Any:
+        """Return the untrained network, from torch's generator as a single training leaves it."""
+        import torch
+
+        torch.manual_seed(self.recipe.random_state or 0)
+        return self.recipe.network(self.X.shape[1], self.K)
+
+    def _kind(self, *, differences: bool) -> tuple[Any, int]:
+        """Return what trains models together, and how many of them at once."""
+        if not self.own:
+            from privgate.families.networks.perceptron_differences import Differences
+            from privgate.families.networks.perceptrons import Perceptrons
+
+            width = int(self.recipe.hidden[0])
+            kind = Differences if differences else Perceptrons
+            return kind, kind.together(self.size if differences else self.X.shape[1], width)
+        from privgate.families.networks.copies import Copies
+
+        return Copies, self.most
+
+    def _look_at(self) -> int:
+        """Return how many copies of somebody's own module or loss to train at once; say why if it is not covered."""
+        import torch
+
+        from privgate.families.networks import copies
+
+        if self.recipe.module is None and self.recipe.dropout:
+            raise SubjectError("the built-in perceptron's dropout beside a loss of the recipe's own is not covered")
+        some = slice(0, min(_TRIED, self.size))
+        with torch.random.fork_rng(devices=[]):
+            start = self._start().to(self.device)
+            why = copies.refusal(self.recipe, start, self.X[some], self.labels[some], self.keys[some])
+            if why:
+                raise SubjectError(why)
+            return copies.together(start, self.X, self.recipe.batch_size)

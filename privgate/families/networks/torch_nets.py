@@ -37,8 +37,10 @@ _NOBODY = np.zeros(0, dtype=np.int64)
 
 
 class TorchNets(Engine):
-    """Leave-one-out for ``privgate.torch_recipe.TorchTraining`` with its built-in perceptron.
+    """Leave-one-out for ``privgate.torch_recipe.TorchTraining``, with its built-in perceptron or anybody's module.
 
+    A module of the user's own is opened in workers only, and trained in copies by ``torch.func`` where that covers its
+    layers and no record's answer depends on another's; what it does not cover is named and refitted (``copies``).
     Equal to training without the unit, but for the order of single-precision sums: 1e-6 to 1e-5 nats were seen, and the
     re-check of every run refuses more than 1e-3. Blocks of models are calls of the fleet like any other: remembered,
     resumed, spread over workers. Same code on a CPU and a GPU (the recipe's ``device``).
@@ -54,8 +56,6 @@ class TorchNets(Engine):
         recipe = recipe_of(subject)
         if recipe is None:
             return "the recipe is not privgate's TorchTraining"
-        if recipe.module is not None:
-            return "the module is the user's own code, which runs in workers only"
         if why := design.refusal(subject):
             return why
         if len(subject.classes) < 2:
@@ -167,7 +167,7 @@ def recipe_of(subject: Subject) -> TorchTraining | None:
 
 
 #: parameters that may name functions of the user's
-OWN_CODE = ("module",)
+OWN_CODE = ("module", "loss", "schedule")
 
 
 def seconds_of_one(subject: Subject) -> float:
@@ -192,8 +192,8 @@ def _no_differences(subject: Subject) -> str:
     from privgate.families.networks import perceptron_differences
 
     recipe = recipe_of(subject)
-    if recipe is None or recipe.module is not None:
-        return "the module is the user's own"
+    if recipe is None or recipe.module is not None or recipe.loss is not None:
+        return "the module or the loss is the user's own"
     return perceptron_differences.refusal(recipe, subject.data.n, int(subject.data.X.shape[1]))
 
 

@@ -37,12 +37,6 @@ def subject_of(recipe, X, y, **kwargs):
     return Subject.local(Recipe(recipe), TrainingData(X, y, **kwargs))
 
 
-def own_module(n_features, n_classes):
-    import torch
-
-    return torch.nn.Linear(n_features, n_classes)
-
-
 RECIPES = {
     "sgd": {},
     "two layers": {"hidden": (8, 6), "activation": "relu"},
@@ -144,14 +138,6 @@ def test_the_recipe_survives_json_and_the_chain_rechecks_it(fleet):
     assert set(got.retrained.engine) == {"torch_nets"}
     assert got.rechecks[0].outcome == "passed"
     assert got.rechecks[0].detail["worst_difference"] < 1e-5
-
-
-def test_a_user_s_module_is_refitted_in_workers():
-    X, y = sample()
-
-    assert "user's own code" in ENGINE.supports(subject_of(TorchTraining(module=own_module), X, y))
-    model = TorchTraining(module=own_module, epochs=2).fit(X, y)
-    assert model.predict_proba(X).shape == (33, 3)
 
 
 def test_shuffled_batches_would_drown_the_record():
