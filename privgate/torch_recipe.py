@@ -131,7 +131,7 @@ class TorchTraining(Parameters):
                         loss = functional.cross_entropy(logits, labels[index])
                     else:
                         loss = self.loss(logits, labels[index]).mean()
-                    loss.backward()
+                    torch.autograd.backward(loss)
                     optimizer.step()
         net.eval()
         self.module_ = net

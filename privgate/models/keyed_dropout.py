@@ -8,7 +8,7 @@ from torch import nn
 from privgate.models.record_keyed import kept_units
 
 #: torch's layers and whether a mask holds for whole channels
-REPLACED = {nn.Dropout: False, nn.Dropout1d: True, nn.Dropout2d: True, nn.Dropout3d: True}
+REPLACED: dict[type, bool] = {nn.Dropout: False, nn.Dropout1d: True, nn.Dropout2d: True, nn.Dropout3d: True}
 
 
 class KeyedDropout(nn.Module):
@@ -50,8 +50,9 @@ def key(net: nn.Module) -> nn.Module:
     depth = 0
     for parent in list(net.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) in REPLACED and child.p < 1:
-                setattr(parent, name, KeyedDropout(child.p, depth, channels=REPLACED[type(child)]))
+            p: Any = getattr(child, "p", 1.0)
+            if type(child) in REPLACED and p < 1:
+                setattr(parent, name, KeyedDropout(p, depth, channels=REPLACED[type(child)]))
                 depth += 1
     return net
 

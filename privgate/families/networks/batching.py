@@ -67,6 +67,11 @@ def _beside_channels(x: torch.Tensor, dim: int) -> torch.Tensor:
     return x.movedim(dim, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last)
 
 
+def _apart(x: torch.Tensor, models: int) -> torch.Tensor:
+    """Return (B, models, channels, …) from images of all models."""
+    return x.view(len(x), models, x.shape[1] // models, *x.shape[2:])
+
+
 def _conv2d(models: int, dims: Any, x: Any, weight: Any, bias: Any, *rest: Any) -> tuple[torch.Tensor, int] | None:
     stride, padding, dilation, groups = rest
     if dims[1] is None or (bias is not None and dims[2] is None) or x.dim() != 4 + (dims[0] is not None):
@@ -85,14 +90,12 @@ def _conv2d(models: int, dims: Any, x: Any, weight: Any, bias: Any, *rest: Any) 
         dilation,
         groups if dims[0] is None else groups * models,
     )
-    return made.contiguous(memory_format=torch.channels_last).unflatten(1, (models, -1)), 1
+    return _apart(made.contiguous(memory_format=torch.channels_last), models), 1
 
 
 def _pooled(function: Callable[..., Any]) -> Many:
     def many(models: int, dims: Any, x: Any, *rest: Any) -> tuple[torch.Tensor, int] | None:
-        if x.dim() != 5:
-            return None
-        return function(_beside_channels(x, dims[0]), *rest).unflatten(1, (models, -1)), 1
+        return None if x.dim() != 5 else (_apart(function(_beside_channels(x, dims[0]), *rest), models), 1)
 
     return many
 
@@ -103,10 +106,13 @@ def _group_norm(
     bias, eps = rest
     if dims[0] is None or (weight is None) != (bias is None):
         return None
-    each = [None if v is None else (v.expand(models, -1) if d is None else v.movedim(d, 0)).flatten()
-            for v, d in ((weight, dims[2]), (bias, dims[3]))]  # fmt: skip
-    made = functional.group_norm(x.movedim(dims[0], 1).flatten(1, 2), groups * models, *each, eps)
-    return made.unflatten(1, (models, -1)), 1
+    scale, shift = (
+        None if v is None else (v.expand(models, -1) if d is None else v.movedim(d, 0)).flatten()
+        for v, d in ((weight, dims[2]), (bias, dims[3]))
+    )
+    return _apart(
+        functional.group_norm(x.movedim(dims[0], 1).flatten(1, 2), groups * models, scale, shift, eps), models
+    ), 1
 
 
 def _looked_up(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

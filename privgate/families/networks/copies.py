@@ -72,7 +72,7 @@ class Copies:
     def train(self, X: torch.Tensor, labels: torch.Tensor, keys: Keys, keep: NDArray[np.bool_], count: int) -> None:
         """Train all copies for all epochs; as ``Perceptrons.train``."""
         recipe, seed = self.recipe, self.recipe.random_state or 0
-        kept = torch.from_numpy(keep).to(X)
+        kept = torch.from_numpy(keep).to(self.device)
         for epoch in range(recipe.epochs):
             self.lr = recipe.rate(epoch)
             for rows in batches(keys, seed, epoch, count):
@@ -81,7 +81,7 @@ class Copies:
                 if not len(rows):
                     continue
                 index = torch.from_numpy(rows).to(self.device)
-                weight = kept[:, index]
+                weight = kept[:, index].double()
                 weight = weight / weight.sum(1, keepdim=True).clamp_min(1)
                 tell(self.net, keys[rows], seed, epoch)
                 self._steps += 1
@@ -93,7 +93,7 @@ class Copies:
         """Return the gradient of every copy's weighted sum of losses, in the shapes of the parameters."""
         with torch.enable_grad():
             each = self.losses(self.logits(x), labels)
-            made = torch.autograd.grad((each * weight).sum(), list(self.state.values()), allow_unused=True)
+            made = torch.autograd.grad((each * weight.to(each)).sum(), list(self.state.values()), allow_unused=True)
         return dict(zip(self.state, made, strict=True))
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
@@ -133,7 +133,7 @@ class Copies:
             size, root = self._by_model(self.lr / first, name), self._by_model(second, name)
             p.sub_(m * size / (v.sqrt() / root + 1e-8))
 
-    def _by_model(self, values: Float, name: str) -> Any:
+    def _by_model(self, values: NDArray[Any], name: str) -> Any:
         """Return one number a copy, shaped to multiply a parameter; a float where all are equal."""
         if (values == values[0]).all():
             return float(values[0])

@@ -1,6 +1,7 @@
 """Networks of the declarative torch recipe without each unit: many models trained in one batch, coupled."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,12 +158,16 @@ def recipe_of(subject: Subject) -> TorchTraining | None:
     spec = payload["estimator"]
     if spec.get("class") != CLASS:
         return None
-    own = {name: str(value) for name, value in spec["params"].items() if name in OWN_CODE and value is not None}
+    own: dict[str, Any] = {
+        name: str(value) for name, value in spec["params"].items() if name in OWN_CODE and value is not None
+    }
     if not own:
         made = subject.recipe.estimator_of(CLASS)
         return made if type(made) is TorchTraining else None
     with door.reading("the recipe's estimator cannot be made", SubjectError):
-        rest = {name: estimators.decode(v, str) for name, v in spec["params"].items() if name not in own}
+        rest: dict[str, Any] = {
+            name: estimators.decode(v, str) for name, v in spec["params"].items() if name not in own
+        }
         return TorchTraining(**rest, **own)
 
 
@@ -179,7 +184,7 @@ def seconds_of_one(subject: Subject) -> float:
     if recipe.module is not None:
         return OWN_STEP * recipe.epochs * -(-n // recipe.batch_size)
     sizes = (d, *recipe.hidden, len(subject.classes))
-    return 6.0 * n * recipe.epochs * sum(a * b for a, b in pairwise(sizes)) / SPEED
+    return float(6.0 * n * recipe.epochs * sum(a * b for a, b in pairwise(sizes)) / SPEED)
 
 
 def block_size(subject: Subject, models: int) -> int:

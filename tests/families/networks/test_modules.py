@@ -16,21 +16,28 @@ torch = pytest.importorskip("torch")
 nn, functional = torch.nn, torch.nn.functional
 
 
+class InDouble(nn.Module):
+    def forward(self, x):
+        return x.double()
+
+
 def convolutions(n_features, n_classes):
+    """In double precision: what is left is what the copies do otherwise, not what a norm makes of rounding."""
     return nn.Sequential(
+        InDouble(),
         nn.Unflatten(1, (1, 8, 8)),
         nn.Conv2d(1, 4, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Dropout2d(0.2),
-        nn.Conv2d(4, 6, 3, padding="same", groups=2, bias=False),  # 0 before a norm: Adam would step on its rounding
+        nn.Conv2d(4, 6, 3, padding="same", groups=2, bias=False),
         nn.GroupNorm(3, 6),
         nn.GELU(),
+        nn.Dropout2d(0.2),
         nn.AvgPool2d(2),
         nn.Flatten(),
         nn.Dropout(0.3),
         nn.Linear(24, n_classes),
-    )
+    ).double()
 
 
 class Words(nn.Module):
@@ -168,6 +175,7 @@ OPTIMIZERS = {
 )
 def test_equals_training_again_without_the_unit(module, data, settings):
     X, y = data()
+    allowed = 1e-9 if module is convolutions else 1e-5
     X[10], y[10] = X[9], y[9]
     recipe = {"module": module, "epochs": 3, "lr": 0.05, "hidden": (5,), **settings}
     groups = np.arange(len(y)) // 2 if module is bag else None
@@ -180,12 +188,12 @@ def test_equals_training_again_without_the_unit(module, data, settings):
     assert len(handed_on) == 0
     for s, seed in enumerate((7, 8)):
         whole = TorchTraining(**recipe, random_state=seed).fit(X, y)
-        assert np.abs(np.log(whole.predict_proba(X[few[1]])) - made.log_with[s]).max() < 1e-5
+        assert np.abs(np.log(whole.predict_proba(X[few[1]])) - made.log_with[s]).max() < allowed
         for k, unit in enumerate(units):
             rows, asked = subject.data.units[unit], few[1][few[0] == k]
             alone = TorchTraining(**recipe, random_state=seed).fit(np.delete(X, rows, axis=0), np.delete(y, rows))
             expected = np.log(alone.predict_proba(X[asked]))
-            assert np.abs(made.log_without[s, made.row_unit == k] - expected).max() < 1e-5
+            assert np.abs(made.log_without[s, made.row_unit == k] - expected).max() < allowed
     assert np.abs(made.log_with - made.log_without).max() > 1e-4
 
 
