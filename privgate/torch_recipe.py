@@ -29,7 +29,12 @@ class TorchTraining(Parameters):
         Share of hidden units dropped in training; which ones depends on record, epoch and seed.
     module : callable, optional
         ``module(n_features, n_classes) -> torch.nn.Module`` returning logits, importable; replaces the perceptron. Its
-        own random layers draw from torch's generator, not keyed by record, and it is trained one model at a time.
+        dropout layers are keyed by record; other random numbers come from torch's generator. Records reach it as rows
+        of 32-bit floats: images are reshaped and tokens made whole numbers in its ``forward``.
+    loss : callable, optional
+        ``loss(logits, labels) -> (B,)``, importable, of each record; cross-entropy if absent.
+    schedule : callable, optional
+        ``schedule(epoch, epochs) -> factor`` of the learning rate in an epoch counted from 0, importable; 1 if absent.
     optimizer : {"sgd", "adam"}
     lr, momentum, weight_decay : float
         Learning rate; momentum of SGD; L2 penalty added to the gradient, as ``torch.optim`` does.
@@ -43,7 +48,7 @@ class TorchTraining(Parameters):
 
     Notes
     -----
-    The loss is the mean cross-entropy of the batch; an empty batch is no step.
+    What is minimized is the mean loss of the batch; an empty batch is no step.
     """
 
     def __init__(
@@ -53,6 +58,8 @@ class TorchTraining(Parameters):
         activation: str = "tanh",
         dropout: float = 0.0,
         module: Any = None,
+        loss: Any = None,
+        schedule: Any = None,
         optimizer: str = "sgd",
         lr: float = 0.01,
         momentum: float = 0.0,
@@ -66,6 +73,8 @@ class TorchTraining(Parameters):
         self.activation = activation
         self.dropout = dropout
         self.module = module
+        self.loss = loss
+        self.schedule = schedule
         self.optimizer = optimizer
         self.lr = lr
         self.momentum = momentum
@@ -94,6 +103,8 @@ class TorchTraining(Parameters):
         import torch
         from torch.nn import functional
 
+        from privgate.models.keyed_dropout import tell
+
         self.check()
         X = np.ascontiguousarray(X, dtype=np.float32)
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
@@ -107,14 +118,20 @@ class TorchTraining(Parameters):
             optimizer = self.make_optimizer(net.parameters())
             net.train()
             for epoch in range(self.epochs):
+                optimizer.param_groups[0]["lr"] = self.rate(epoch)
                 for rows in batches(keys, seed, epoch, n_batches(len(X), self.batch_size)):
                     if not len(rows):
                         continue
                     optimizer.zero_grad()
                     index = torch.from_numpy(rows).to(device)
+                    tell(net, keys[rows], seed, epoch)
                     drop = {"keys": keys[rows], "seed": seed, "epoch": epoch} if self.module is None else {}
-                    loss = functional.cross_entropy(net(data[index], **drop), labels[index])
-                    loss.backward()  # type: ignore[no-untyped-call]  # torch's
+                    logits = net(data[index], **drop)
+                    if self.loss is None:
+                        loss = functional.cross_entropy(logits, labels[index])
+                    else:
+                        loss = self.loss(logits, labels[index]).mean()
+                    torch.autograd.backward(loss)
                     optimizer.step()
         net.eval()
         self.module_ = net
@@ -132,8 +149,14 @@ class TorchTraining(Parameters):
     def network(self, n_features: int, n_classes: int) -> Any:
         """Return an untrained module; weights come from torch's current seed."""
         if self.module is not None:
-            return self.module(n_features, n_classes)
+            from privgate.models import keyed_dropout
+
+            return keyed_dropout.key(self.module(n_features, n_classes))
         return perceptron((n_features, *self.hidden, n_classes), self.activation, float(self.dropout))
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch."""
+        return self.lr if self.schedule is None else float(self.lr * self.schedule(epoch, self.epochs))
 
     def make_optimizer(self, parameters: Any) -> Any:
         """Return the torch optimizer."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from privgate.training import context
-from privgate.training.fit import Answer, Fit
+from privgate.training.fit import Answer, Call, Fit
 from privgate.training.freshness import Freshness
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
@@ -48,34 +48,35 @@ class Batch:
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
     """
 
-    def __init__(self, fleet: Owner, shipped: Payload, keys: list[bytes], fits: list[Fit]) -> None:
+    def __init__(self, fleet: Owner, shipped: Payload, keys: list[bytes], fits: list[Call]) -> None:
         self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
         self._todo = deque(range(len(fits)))
         self._suspects: deque[int] = deque()
         self._accused: deque[int] = deque()
         self._answers: dict[bytes, Answer] = {}
+        self._trained = 0
         self._flying = 0
         self._seconds = 0.0  # of one call, estimated from those that came back
         self._deaths = 0
 
     def all(self) -> dict[bytes, Answer]:
         """Return key -> answer for every fit."""
-        pool, total = self._fleet.pool, len(self._fits)
+        pool, total = self._fleet.pool, sum(fit.trainings for fit in self._fits)
         started = told = time.monotonic()
         self._fleet.report(0, total, float("nan"))
-        while len(self._answers) < total:
+        while len(self._answers) < len(self._fits):
             while chunk := self._next_chunk(pool):
                 pool.submit(self._shipped, chunk)
                 self._flying += 1
             self._arrived(*pool.next())
             now = time.monotonic()
-            if now - told > 0.1 or len(self._answers) == total:
-                told, done = now, len(self._answers)
+            if now - told > 0.1 or len(self._answers) == len(self._fits):
+                told, done = now, self._trained
                 self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
         return self._answers
 
     def _next_chunk(self, pool: Pool) -> Chunk | None:
-        if self._flying >= pool.slots:
+        if self._flying >= self._slots(pool):
             return None
         if self._todo:
             picked = [self._todo.popleft() for _ in range(self._size(pool))]
@@ -88,11 +89,14 @@ class Batch:
             return None
         return Chunk(picked, [self._fits[i] for i in picked])
 
+    def _slots(self, pool: Pool) -> int:
+        return min(pool.slots, self._shipped.at_once or pool.slots)
+
     def _size(self, pool: Pool) -> int:
         if not self._seconds:
             return 1
         # smaller chunks towards the end, so that no worker is left alone with a large one, but never tiny ones
-        fair = -(-len(self._todo) // (2 * pool.slots))
+        fair = -(-len(self._todo) // (2 * self._slots(pool)))
         least = int(LEAST_CHUNK_SECONDS / self._seconds)
         size = max(1, least, min(int(pool.chunk_seconds / self._seconds), fair))
         return min(size, len(self._todo))
@@ -103,11 +107,14 @@ class Batch:
             self._died(chunk)
             return
         self._deaths = 0
-        self._fleet.calls += len(answers)
+        self._fleet.calls += sum(isinstance(self._fits[i], Fit) for i in chunk.positions)
         took = max(1e-6, float(np.mean([a.seconds for a in answers])))
         self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
         found = {self._keys[i]: a for i, a in zip(chunk.positions, answers, strict=True)}
         self._answers.update(found)
+        trained = sum(self._fits[i].trainings for i in chunk.positions)
+        self._trained += trained
+        self._fleet.freshness.trained += trained
         self._fleet.freshness.fresh.update(found)
         lasting = [k for k, a in found.items() if a.lasting]
         new = zip(lasting, self._fleet.ledger.find(lasting).tolist(), strict=True)
@@ -129,4 +136,5 @@ class Batch:
 
     def _fail(self, positions: Sequence[int], problem: str) -> None:
         for i in positions:
+            self._trained += self._fits[i].trainings
             self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 #: the only names that reach training code; everything else (registry credentials, cloud keys, tokens) stays outside
-ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
+ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV",
+           "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip  # whose GPU, and whether it repeats itself
 ALLOWED_PREFIXES = ("LC_", "PYTHON", "COVERAGE_PROCESS_")
 #: refused even below an allowed prefix
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")

@@ -1,7 +1,10 @@
 """One call of the training function: what to train on, and where to look at the result."""
 
+import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +12,9 @@ from numpy.typing import NDArray
 from privgate import digest
 
 _HEAD = struct.Struct("<6q")
+
+#: nats; the same call on the same kind of machine agrees to the last bit, and no limit is stated more finely
+TOLERANCE = 1e-6
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -41,9 +47,19 @@ class Fit:
     relabel: tuple[tuple[int, int], ...] = ()
     repeat: int = 0
 
+    #: models that the call trains
+    trainings: ClassVar[int] = 1
+    #: nats by which two answers to it may differ and still be one
+    tolerance: ClassVar[float] = TOLERANCE
+
     def __post_init__(self) -> None:
         if (self.left_out is None) == (self.members is None):
             raise ValueError("a Fit names either the rows left out or the members")
+
+    @property
+    def rows(self) -> int:
+        """Rows of the answer."""
+        return len(self.queries)
 
     @property
     def encoding(self) -> bytes:
@@ -61,6 +77,56 @@ class Fit:
         """Digest of everything here; the ledger adds data, recipe and versions."""
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
         return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat])
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Part of an engine's work: models that it trains together in its own way, remembered like one call.
+
+    Parameters
+    ----------
+    by : str
+        ``"module:function"`` below ``privgate.families``. In a worker ``function(opened, block)`` returns
+        log-probabilities (rows, K): those of the first of ``fits`` at its queries, then of the second, and so on.
+    version : int
+        Of what it computes.
+    fits : tuple of Fit
+        What each model would be as a call of the training function.
+    options : tuple of str
+        What else the function is told.
+    tolerance : float
+        Nats by which two answers may differ and still be one.
+    """
+
+    by: str
+    version: int
+    fits: tuple[Fit, ...]
+    options: tuple[str, ...] = ()
+    tolerance: float = TOLERANCE
+
+    @property
+    def trainings(self) -> int:
+        """Models that it trains."""
+        return len(self.fits)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the answer."""
+        return sum(fit.rows for fit in self.fits)
+
+    @property
+    def encoding(self) -> bytes:
+        """Everything here as bytes, different for different blocks and never that of a ``Fit``."""
+        head = json.dumps(["block", self.by, self.version, *self.options]).encode()
+        return b"".join([head, *(struct.pack("<q", len(e)) + e for e in (fit.encoding for fit in self.fits))])
+
+    def alone(self, position: int) -> Self:
+        """Return a block of one of the models."""
+        return replace(self, fits=self.fits[position : position + 1])
+
+
+#: what a fleet runs and remembers
+Call = Fit | Block
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from privgate.subject.subject import Subject
 from privgate.training import context, isolation, payload, recognition
 from privgate.training.batch import Batch
 from privgate.training.box.pool import BoxPool
-from privgate.training.fit import Answer, Fit, Index
+from privgate.training.fit import Answer, Call, Index
 from privgate.training.freshness import Freshness, Recalled, same
 from privgate.training.ledger import Ledger
 from privgate.training.limits import TaskLimits
@@ -114,7 +114,7 @@ class Fleet:
 
     # -- the map ------------------------------------------------------------------------------------------------------
 
-    def keys(self, subject: Subject, fits: Sequence[Fit]) -> list[bytes]:
+    def keys(self, subject: Subject, fits: Sequence[Call]) -> list[bytes]:
         """Return the ledger key of every fit."""
         own = self.context(subject)
         return [context.key(own, f.encoding) for f in fits]
@@ -125,12 +125,12 @@ class Fleet:
             self._contexts[id(subject)] = (subject, context.of(subject))
         return self._contexts[id(subject)][1]
 
-    def missing(self, subject: Subject, fits: Sequence[Fit]) -> int:
+    def missing(self, subject: Subject, fits: Sequence[Call]) -> int:
         """Return how many different calls would have to be made now."""
         keys = list(dict.fromkeys(self.keys(subject, fits)))
         return int((~self.ledger.find(keys)).sum())
 
-    def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
+    def fits(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
 
         What is remembered is not trained again; what is trained is on disk before the next chunk starts, so that an
@@ -148,7 +148,7 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
-    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Fit]) -> list[Answer | None]:
+    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Call]) -> list[Answer | None]:
         """Return what is remembered and may be used; what has to be trained afresh is, and compared, on the way."""
         known = self._recall(keys)
         # where training never repeats itself a comparison shows nothing, so nothing that was remembered is used
@@ -194,10 +194,10 @@ class Fleet:
             subject = group[0].subject
             now = self._train(subject, [r.key for r in group], [r.fit for r in group])
             found |= now
-            odd = [r for r in group if not same(r.answer, now[r.key])]
+            odd = [r for r in group if not same(r.answer, now[r.key], r.fit.tolerance)]
             self.freshness.instead.update((r.key, now[r.key]) for r in odd)
             again = self._train(subject, [r.key for r in odd], [r.fit for r in odd]) if odd else {}
-            noisy = sum(not same(again[r.key], now[r.key]) for r in odd)
+            noisy = sum(not same(again[r.key], now[r.key], r.fit.tolerance) for r in odd)
             self.freshness.compared += len(group)
             self.freshness.noisy += noisy
             self.freshness.different += len(odd) - noisy
@@ -208,7 +208,7 @@ class Fleet:
         found = [None if body is None else context.decode(body)[0] for body in bodies]
         return [instead.get(k, a) for k, a in zip(keys, found, strict=True)] if instead else found
 
-    def _train(self, subject: Subject, keys: list[bytes], fits: list[Fit]) -> dict[bytes, Answer]:
+    def _train(self, subject: Subject, keys: list[bytes], fits: list[Call]) -> dict[bytes, Answer]:
         run = Batch(self, self._ship(subject), keys, fits)
         try:
             return run.all()
@@ -238,6 +238,7 @@ class Fleet:
             return known
         answer = self.pool.registered(self._ship(subject), rows, served=served)
         seen.fresh.add(key)
+        seen.trained += 1
         if known is not None:
             seen.compared += 1
             if not same(known, answer):

@@ -47,6 +47,8 @@ class Payload:
         Labels: columns of every answer.
     network : bool
         Whether training may use the network, where it runs in a box.
+    at_once : int
+        Calls that may run at the same time; 0 for no limit.
     """
 
     digest: str
@@ -57,6 +59,7 @@ class Payload:
     code: str = ""
     classes: int = 0
     network: bool = False
+    at_once: int = 0
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""
@@ -97,7 +100,16 @@ def write(subject: Subject, folder: Path) -> Payload:
         (folder / "model.pkl").write_bytes(pickled(_brought(subject.model, folder)))
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
-    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes))
+    at_once = int(_wants_gpu(subject.recipe))
+    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes), at_once=at_once)
+
+
+def _wants_gpu(recipe: Recipe) -> bool:
+    """Whether training asks for a GPU: several processes would share its memory, and wait for one another."""
+    spec = recipe.payload.get("estimator")
+    params = spec.get("params", {}) if isinstance(spec, Mapping) else recipe.payload["params"]
+    device = str(params.get("device", "cpu")) if isinstance(params, Mapping) else "cpu"
+    return device.startswith("cuda") or (device == "auto" and Path("/dev/nvidiactl").exists())
 
 
 def code_of(subject: Subject) -> str:
@@ -173,6 +185,8 @@ class Opened:
             raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
         self.root = Path(payload.folder)
         self.folder: Any = None
+        #: what engines have made of it, for as long as it is open
+        self.prepared: dict[Any, Any] = {}
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
         self.y = data.load(self.root / index["y"])

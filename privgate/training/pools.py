@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from privgate.training import environment, recognition, worker
-from privgate.training.fit import Answer, Fit, Index
+from privgate.training.fit import Answer, Call, Index
 from privgate.training.limits import TaskLimits
 from privgate.training.payload import Payload
 
@@ -23,13 +23,13 @@ class Chunk:
     ----------
     positions : sequence of int
         Where the answers belong.
-    fits : sequence of Fit
+    fits : sequence of Fit or Block
     last_try : bool
         Nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
-    fits: Sequence[Fit]
+    fits: Sequence[Call]
     last_try: bool = False
 
 

@@ -43,6 +43,7 @@ class Differences:
 
     def __init__(self, recipe: TorchTraining, start: Any, models: int, device: str) -> None:
         self.recipe, self.models, self.device = recipe, models, device
+        self.lr = recipe.rate(0)
         layers = [(x.weight.detach().to(device), x.bias.detach().to(device)) for x in start.layers]
         self.first = layers[0][0].T.contiguous(), layers[0][1]
         self.width = self.first[0].shape[1]
@@ -67,13 +68,14 @@ class Differences:
         self._start = torch.addmm(self.first[1], X, self.first[0])
         hot = torch.nn.functional.one_hot(labels, self.layers[-1][1].shape[-1]).to(X)
         for epoch in range(self.recipe.epochs):
+            self.lr = self.recipe.rate(epoch)
             for rows in batches(keys, self.recipe.random_state or 0, epoch, count):
                 if len(rows):
                     self._step(rows, hot)
 
     def _step(self, rows: NDArray[np.int64], hot: torch.Tensor) -> None:
         """Make one step of the reference, and of every model as a difference from it."""
-        index, size, lr = torch.from_numpy(rows).to(self.device), len(rows), self.recipe.lr
+        index, size, lr = torch.from_numpy(rows).to(self.device), len(rows), self.lr
         place = np.minimum(np.searchsorted(rows, self.absent), size - 1)
         missing = np.flatnonzero(rows[place] == self.absent)
         model, position = (torch.from_numpy(v).to(self.device) for v in (missing, place[missing]))
@@ -101,8 +103,8 @@ class Differences:
         D = softmax(Z).sub_(hot).mul_(weight[:, :, None])
         for (w, b), H in zip(reversed(layers), reversed(values), strict=True):
             back = torch.bmm(D, w)
-            w.baddbmm_(D.transpose(1, 2), H, alpha=-self.recipe.lr)
-            b.sub_(D.sum(1, keepdim=True), alpha=self.recipe.lr)
+            w.baddbmm_(D.transpose(1, 2), H, alpha=-self.lr)
+            b.sub_(D.sum(1, keepdim=True), alpha=self.lr)
             D = activation_gradient(back, H, None, name)
         return D
 

@@ -45,6 +45,7 @@ class Perceptrons:
 
     def __init__(self, recipe: TorchTraining, start: Any, models: int, device: str) -> None:
         self.recipe, self.models, self.device = recipe, models, device
+        self.lr = recipe.rate(0)
         layers = [(x.weight.detach(), x.bias.detach()) for x in start.layers]
         first, rest = layers[0], layers[1:]
         self.width = first[0].shape[0]
@@ -81,6 +82,7 @@ class Perceptrons:
         hot = torch.nn.functional.one_hot(labels, classes).to(X)
         kept = torch.from_numpy(keep).to(X)
         for epoch in range(recipe.epochs):
+            self.lr = recipe.rate(epoch)
             for rows in batches(keys, seed, epoch, count):
                 here = keep[:, rows]
                 rows = rows[here.any(axis=0)]  # noqa: PLW2901  nobody trains on the others
@@ -119,11 +121,11 @@ class Perceptrons:
         batch = len(x)
         D0 = D.transpose(0, 1).reshape(batch, -1)
         if self._plain:
-            self.state.weights[0].addmm_(x.t(), D0, alpha=-self.recipe.lr)
-            self.state.biases[0].sub_(D0.sum(0), alpha=self.recipe.lr)
+            self.state.weights[0].addmm_(x.t(), D0, alpha=-self.lr)
+            self.state.biases[0].sub_(D0.sum(0), alpha=self.lr)
             for layer, (w, b) in zip(range(len(self.state.weights) - 1, 0, -1), gradients, strict=True):
-                self.state.weights[layer].sub_(w, alpha=self.recipe.lr)
-                self.state.biases[layer].sub_(b, alpha=self.recipe.lr)
+                self.state.weights[layer].sub_(w, alpha=self.lr)
+                self.state.biases[layer].sub_(b, alpha=self.lr)
             return
         gradients.append((x.t() @ D0, D0.sum(0)))
         ordered = gradients[::-1]
@@ -158,13 +160,13 @@ class Perceptrons:
                     m.mul_(recipe.momentum).add_(g)
                 gradients = self._memory[0]
             for p, g in zip(parameters, gradients, strict=True):
-                p.sub_(g, alpha=recipe.lr)
+                p.sub_(g, alpha=self.lr)
             return
         first, second = 1 - 0.9**self._steps, np.sqrt(1 - 0.999**self._steps)
         for k, (p, g, m, v) in enumerate(zip(parameters, gradients, *self._memory, strict=True)):
             m.lerp_(g, 0.1)
             v.mul_(0.999).addcmul_(g, g, value=0.001)
-            size, root = self._by_model(recipe.lr / first, k), self._by_model(second, k)
+            size, root = self._by_model(self.lr / first, k), self._by_model(second, k)
             p.sub_(m * size / (v.sqrt() / root + 1e-8))
 
     def _by_model(self, values: NDArray[Any], k: int) -> Any:

@@ -6,13 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.documents import door
+from privgate.errors import SubjectError
 from privgate.families import design
-from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.engine import Asked, Cost, Declined, Engine
+from privgate.families.networks import together
 from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
-from privgate.models.record_keyed import n_batches, record_keys, stand_ins
+from privgate.subject import estimators
 from privgate.subject.subject import Subject
-from privgate.torch_recipe import NO_GPU, TorchTraining, resolve_device
+from privgate.torch_recipe import NO_GPU, TorchTraining
+from privgate.training.fit import Block, Fit
 from privgate.training.fleet import Fleet
 
 CLASS = "privgate.torch_recipe:TorchTraining"
@@ -21,25 +25,38 @@ ROUNDING = 1e-3
 #: share of the largest change that differences in bfloat16 may be off by: 3e-4 was seen for usual training, 6e-3 where
 #: it is erratic (single records at a high learning rate); the re-check holds every answer to it
 MIXED = 1e-2
+#: floating-point operations a second of one core
+SPEED = 4e10
+#: seconds of a step of one model of somebody's own module, trained with others
+OWN_STEP = 2e-4
+#: what a kill may cost: so many seconds of a worker, or one of so many parts of the whole
+LOST_SECONDS, PARTS = 10.0, 256
+#: models trained together at most
+MOST = 1024
+
+_NOBODY = np.zeros(0, dtype=np.int64)
 
 
 class TorchNets(Engine):
-    """Leave-one-out for ``privgate.torch_recipe.TorchTraining`` with its built-in perceptron.
+    """Leave-one-out for ``privgate.torch_recipe.TorchTraining``, with its built-in perceptron or anybody's module.
 
+    A module of the user's own is opened in workers only, and trained in copies by ``torch.func`` where that covers its
+    layers and no record's answer depends on another's; what it does not cover is named and refitted (``copies``).
     Equal to training without the unit, but for the order of single-precision sums: 1e-6 to 1e-5 nats were seen, and the
-    re-check of every run refuses more than 1e-3. Same code on a CPU and a GPU (the recipe's ``device``).
+    re-check of every run refuses more than 1e-3. Blocks of models are calls of the fleet like any other: remembered,
+    resumed, spread over workers. Same code on a CPU and a GPU (the recipe's ``device``).
     """
 
     name = "torch_nets"
+    version = 2
     precisions = ("mixed",)
+    hands_on = "their block could not be trained"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
         recipe = recipe_of(subject)
         if recipe is None:
             return "the recipe is not privgate's TorchTraining"
-        if recipe.module is not None:
-            return "the module is the user's own code, which runs in workers only"
         if why := design.refusal(subject):
             return why
         if len(subject.classes) < 2:
@@ -54,151 +71,135 @@ class TorchNets(Engine):
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of training one model a unit and seed at the speed of matrix products."""
-        recipe = recipe_of(subject)
-        n, d = subject.data.n, int(subject.data.X.shape[1])
-        sizes = (d, *(recipe.hidden if recipe else ()), len(subject.classes))
-        flops = 6.0 * n * (recipe.epochs if recipe else 1) * sum(a * b for a, b in pairwise(sizes))
-        return Cost(0, flops * len(units) * len(seeds) / 4e10, 400_000_000)
+        each = seconds_of_one(subject)
+        held = design.matrix(subject).nbytes + block_size(subject, len(units)) * subject.data.n * 5
+        return Cost(0, each * len(units) * len(seeds), 400_000_000 + held)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return every unit for every seed; nothing is handed on.
+        """Return every unit for every seed; handed on are those whose block failed (memory, a worker's death).
 
         With ``precision="mixed"`` models that miss one record are trained as differences in bfloat16, where that covers
         the recipe and pays (``perceptron_differences``); their error is then ``MIXED`` of the largest change as well.
         """
         subject, units, seeds, (row_unit, row_query) = asked.subject, asked.units, asked.seeds, asked.rows
-        unit, rows = design.unit_rows(subject, units)
-        gone = vanishing(subject, units)
-        shape = len(seeds), len(row_query), len(subject.classes)
-        with_, without = np.empty(shape), np.full(shape, -np.inf)
-        everyone = np.ones((1, subject.data.n), dtype=bool)
-        for s, seed in enumerate(seeds):
-            job = _Job(subject, seed, mixed=asked.precision == "mixed")
-            with_[s] = job.answers(everyone, np.zeros(len(row_query), dtype=np.int64), row_query)
-            keep = np.ones((len(units), subject.data.n), dtype=bool)
-            keep[unit, rows] = False
-            live = ~gone[row_unit]
-            order = np.cumsum(~gone) - 1
-            without[s, live] = job.answers(keep[~gone], order[row_unit[live]], row_query[live])
-        single = np.bincount(unit, minlength=len(units)) == 1
-        low = np.full(len(units), bool(seeds) and job.by_differences) & single & ~gone
-        change = low * MIXED * _largest_change(with_, without, row_unit, gone)
+        mixed = asked.precision == "mixed" and not _no_differences(subject)
+        gone, options = vanishing(subject, units), (together.MIXED,) if mixed else ()
+        log_p = np.full((len(seeds), len(row_query), len(subject.classes)), -np.inf)
+        every, place = np.unique(row_query, return_inverse=True)
+        whole = [_block((Fit(seed, every, left_out=_NOBODY),), options) for seed in seeds]
+        full = asked.fleet.fits(subject, whole, label="training one network on all records")
+        if bad := [a.problem for a in full if a.problem]:
+            raise Declined(f"networks cannot be trained together: {bad[0]}")
+        with_ = np.stack([a.log_p[place] for a in full]) if seeds else log_p.copy()
+        members, bounds = subject.data.units, np.searchsorted(row_unit, np.arange(len(units) + 1))
+        tried, size = np.flatnonzero(~gone), block_size(subject, len(units))
+        parts = [(s, tried[k : k + size]) for s in range(len(seeds)) for k in range(0, len(tried), size)]
+        blocks = [
+            _block(
+                tuple(Fit(seeds[s], row_query[bounds[u] : bounds[u + 1]], left_out=members[units[u]]) for u in part),
+                options,
+            )
+            for s, part in parts
+        ]
+        lost = np.zeros(len(units), dtype=bool)
+        for (s, part), answer in zip(parts, asked.fleet.fits(subject, blocks, label=_LABEL), strict=True):
+            rows = np.concatenate([np.arange(bounds[u], bounds[u + 1]) for u in part])
+            if answer.problem:
+                lost[part] = True
+            else:
+                log_p[s, rows] = answer.log_p
+        single = np.bincount(design.unit_rows(subject, units)[0], minlength=len(units)) == 1
+        low = mixed & single & ~gone
+        change = low * MIXED * _largest_change(with_, log_p, row_unit, gone | lost)
         made = Retrained.of(
             np.where(low, f"{self.name}, mixed precision", self.name).astype(object),
             units,
             seeds,
             asked.rows,
             with_,
-            without,
+            log_p,
             error=np.where(gone, 0.0, np.maximum(ROUNDING, change)),
             undefined={int(k): VANISHED for k in np.flatnonzero(gone)},
         )
-        return made, units[:0]
+        return (made.select(~lost), units[lost]) if lost.any() else (made, units[:0])
 
     def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models on subsets of the pool if one seed serves all: models of different seeds share no batches."""
         each = tuple(seeds) * len(masks) if len(seeds) == 1 else tuple(seeds)
-        X, y = design.matrix(subject), subject.data.pool()[1]
+        y = subject.data.pool()[1]
         if len(set(each)) != 1 or not np.isin(y, subject.classes).all():
             return None
         codes = np.searchsorted(subject.classes, y)
         if any(len(np.unique(codes[mask])) < len(subject.classes) for mask in masks):
             return None
-        log_p = _Job(subject, each[0]).everywhere(X, codes, masks)
+        pool, size = np.arange(len(y), dtype=np.int64), block_size(subject, len(masks))
+        fits = [Fit(each[0], pool, members=np.flatnonzero(mask)) for mask in masks]
+        blocks = [_block(tuple(fits[k : k + size])) for k in range(0, len(fits), size)]
+        answers = fleet.fits(subject, blocks, label="training shadow networks in blocks")
+        if any(a.problem for a in answers):
+            return None
+        log_p = np.concatenate([a.log_p for a in answers]).reshape(len(masks), len(y), -1)
         status = np.full(len(masks), Status.EXACT, dtype=object)
         return Shadows(masks, log_p, each, status, self.name)
 
 
+_LABEL = "training networks without single units, in blocks"
+
+
+def _block(fits: tuple[Fit, ...], options: tuple[str, ...] = ()) -> Block:
+    return Block(f"{together.__name__}:trained", TorchNets.version, fits, options, ROUNDING)
+
+
 def recipe_of(subject: Subject) -> TorchTraining | None:
-    """Return the declarative recipe, or None; nothing of the user's is imported."""
+    """Return the declarative recipe, or None; what names the user's code is its name, and nothing is imported."""
     payload = subject.recipe.payload
     if payload["kind"] != "estimator" or payload["predict"] is not None:
         return None
-    estimator = payload["estimator"]
-    if estimator.get("class") != CLASS:
+    spec = payload["estimator"]
+    if spec.get("class") != CLASS:
         return None
-    if estimator["params"].get("module") is not None:
-        return TorchTraining(module=str(estimator["params"]["module"]))
-    made = subject.recipe.estimator_of(CLASS)
-    return made if type(made) is TorchTraining else None
+    own: dict[str, Any] = {
+        name: str(value) for name, value in spec["params"].items() if name in OWN_CODE and value is not None
+    }
+    if not own:
+        made = subject.recipe.estimator_of(CLASS)
+        return made if type(made) is TorchTraining else None
+    with door.reading("the recipe's estimator cannot be made", SubjectError):
+        rest: dict[str, Any] = {
+            name: estimators.decode(v, str) for name, v in spec["params"].items() if name not in own
+        }
+        return TorchTraining(**rest, **own)
 
 
-class _Job:
-    """One seed of one recipe: trains any number of models on subsets of records, some at a time."""
+#: parameters that may name functions of the user's
+OWN_CODE = ("module", "loss", "schedule")
 
-    def __init__(self, subject: Subject, seed: int | None, *, mixed: bool = False) -> None:
-        import torch
 
-        from privgate.families.networks import perceptron_differences
+def seconds_of_one(subject: Subject) -> float:
+    """Return about how long one model takes among others, seconds of one core."""
+    recipe = recipe_of(subject)
+    if recipe is None:
+        return float("nan")
+    n, d = subject.data.n, int(subject.data.X.shape[1])
+    if recipe.module is not None:
+        return OWN_STEP * recipe.epochs * -(-n // recipe.batch_size)
+    sizes = (d, *recipe.hidden, len(subject.classes))
+    return float(6.0 * n * recipe.epochs * sum(a * b for a, b in pairwise(sizes)) / SPEED)
 
-        recipe = recipe_of(subject)
-        if recipe is None:
-            raise TypeError("supports() refuses this recipe")
-        recipe.check()
-        self.recipe = recipe if seed is None else recipe.set_params(random_state=seed)
-        self.device = resolve_device(recipe.device)
-        self.n, self.K = subject.data.n, len(subject.classes)
-        self.pool = np.ascontiguousarray(design.matrix(subject), dtype=np.float32)
-        self.labels = subject.label_codes
-        self.content, self.keys = record_keys(self.pool[: self.n], subject.data.y)
-        self.y = subject.data.pool()[1] if subject.data.candidates is not None else subject.data.y
-        self.X = torch.from_numpy(self.pool).to(self.device)
-        self.by_differences = mixed and not perceptron_differences.refusal(recipe, self.n, self.pool.shape[1])
 
-    def _batchwise(self, keep: NDArray[np.bool_], X: Any, labels: Any, keys: Any) -> Any:
-        """Yield (models, trained perceptrons) for groups of models that have the same number of batches."""
-        import torch
+def block_size(subject: Subject, models: int) -> int:
+    """Return how many models a block holds: so few that a kill costs little, and no more than train well together."""
+    wanted = max(LOST_SECONDS / max(seconds_of_one(subject), 1e-9), models / PARTS)
+    return int(np.clip(wanted, 1, MOST))
 
-        from privgate.families.networks.perceptron_differences import Differences
-        from privgate.families.networks.perceptrons import Perceptrons
 
-        keep, width = stand_ins(keep, keys[0]), int(self.recipe.hidden[0])
-        sizes = keep.sum(axis=1)
-        counts = np.array([n_batches(int(k), self.recipe.batch_size) for k in sizes])
-        low = (sizes == len(X) - 1) & self.by_differences
-        for count, by_differences in sorted(set(zip(counts.tolist(), low.tolist(), strict=True))):
-            members = np.flatnonzero((counts == count) & (low == by_differences))
-            kind: Any = Differences if by_differences else Perceptrons
-            together = kind.together(len(X) if by_differences else X.shape[1], width)
-            for begin in range(0, len(members), together):
-                part = members[begin : begin + together]
-                with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(self.recipe.random_state or 0)
-                    start = self.recipe.network(X.shape[1], self.K)
-                    nets = kind(self.recipe, start, len(part), self.device)
-                    nets.train(X, labels, keys[1], keep[part], count)
-                    yield part, nets
+def _no_differences(subject: Subject) -> str:
+    from privgate.families.networks import perceptron_differences
 
-    def answers(self, keep: NDArray[np.bool_], model: Index, query: Index) -> NDArray[np.float64]:
-        """Return log-probabilities (R, K) of model ``model[r]``, trained on ``keep[model[r]]``, at pool rows."""
-        import torch
-
-        labels = torch.from_numpy(self.labels).to(self.device)
-        out = np.empty((len(query), self.K))
-        for part, nets in self._batchwise(keep, self.X[: self.n], labels, (self.content, self.keys)):
-            place = np.full(len(keep), -1)
-            place[part] = np.arange(len(part))
-            rows = np.flatnonzero(place[model] >= 0)
-            with torch.no_grad():
-                if len(rows) > 8 * len(part) and len(np.unique(query[rows])) < len(rows):
-                    unique, inverse = np.unique(query[rows], return_inverse=True)
-                    out[rows] = nets.log_probabilities_of_all(self.X[torch.from_numpy(unique)])[
-                        place[model[rows]], inverse
-                    ]
-                else:
-                    out[rows] = nets.log_probabilities(self.X, place[model[rows]], query[rows])
-        return out
-
-    def everywhere(self, X: Any, codes: Index, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return log-probabilities (N, P, K) of models trained on subsets of the pool, at all of it."""
-        import torch
-
-        keys, labels = record_keys(self.pool, self.y), torch.from_numpy(codes.astype(np.int64)).to(self.device)
-        out = np.empty((len(masks), len(X), self.K))
-        for part, nets in self._batchwise(np.asarray(masks), self.X, labels, keys):
-            with torch.no_grad():
-                out[part] = nets.log_probabilities_of_all(self.X)
-        return out
+    recipe = recipe_of(subject)
+    if recipe is None or recipe.module is not None or recipe.loss is not None:
+        return "the module or the loss is the user's own"
+    return perceptron_differences.refusal(recipe, subject.data.n, int(subject.data.X.shape[1]))
 
 
 def _largest_change(

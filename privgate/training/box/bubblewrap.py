@@ -25,7 +25,8 @@ _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/l
 #: how hosts are found and trusted
 _NAMES = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 #: variables that change what training computes or how it prints, and say nothing about who runs it
-_KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8")
+_KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8", "CUDA_VISIBLE_DEVICES",
+         "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip
 
 
 @dataclass(frozen=True)

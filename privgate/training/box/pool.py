@@ -78,9 +78,10 @@ class BoxPool:
         """Start a chunk in a box that knows its code, or in a new one."""
         lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
         lane.chunk = chunk
-        lane.shapes = [(len(fit.queries), payload.classes) for fit in chunk.fits]
+        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
         each = self._limits.seconds + GRACE + 1.0
-        seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * len(chunk.fits) + _BEYOND_SECONDS
+        trainings = sum(fit.trainings for fit in chunk.fits)
+        seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
         self._flying.append(lane)
         most = wire.most_bytes(lane.shapes)
         try:

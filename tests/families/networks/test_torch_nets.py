@@ -16,8 +16,11 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.torch_recipe import TorchTraining
+from tests.in_process import InProcess
 
 pytest.importorskip("torch")
+
+FLEET = InProcess()
 
 
 def sample(n=33, d=5, K=3, seed=0):
@@ -32,12 +35,6 @@ def sample(n=33, d=5, K=3, seed=0):
 
 def subject_of(recipe, X, y, **kwargs):
     return Subject.local(Recipe(recipe), TrainingData(X, y, **kwargs))
-
-
-def own_module(n_features, n_classes):
-    import torch
-
-    return torch.nn.Linear(n_features, n_classes)
 
 
 RECIPES = {
@@ -63,7 +60,7 @@ def test_equals_training_again_without_the_unit(settings, grouped):
     recipe = {"hidden": (8,), "lr": 0.1, "batch_size": 4, "epochs": 4, **settings}
     subject = subject_of(TorchTraining(**recipe), X, y, groups=groups)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(len(subject.data.units)), (7, 8), None)
+    made, handed_on = ENGINE.leave_out(subject, np.arange(len(subject.data.units)), (7, 8), FLEET)
 
     assert len(handed_on) == 0
     assert made.log_without.shape[0] == 2
@@ -119,8 +116,8 @@ def test_other_queries_and_one_seed_of_subsets_agree_with_direct_training():
     pool, labels = subject.data.pool()
     queries = np.repeat(np.arange(3), 70), np.tile(np.arange(70), 3)
 
-    made, _ = ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), None, queries=queries)
-    shadows = ENGINE.subsets(subject, masks, (4,), None)
+    made, _ = ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), FLEET, queries=queries)
+    shadows = ENGINE.subsets(subject, masks, (4,), FLEET)
 
     for k, u in enumerate((5, 10, 20)):
         model = TorchTraining(**recipe, random_state=1).fit(np.delete(X, u, axis=0), np.delete(y, u))
@@ -128,7 +125,7 @@ def test_other_queries_and_one_seed_of_subsets_agree_with_direct_training():
     for k, mask in enumerate(masks):
         model = TorchTraining(**recipe, random_state=4).fit(pool[mask], labels[mask])
         assert np.abs(shadows.log_p[k] - np.log(model.predict_proba(pool))).max() < 1e-5
-    assert ENGINE.subsets(subject, masks, (1, 2, 3, 4, 5), None) is None
+    assert ENGINE.subsets(subject, masks, (1, 2, 3, 4, 5), FLEET) is None
 
 
 def test_the_recipe_survives_json_and_the_chain_rechecks_it(fleet):
@@ -141,14 +138,6 @@ def test_the_recipe_survives_json_and_the_chain_rechecks_it(fleet):
     assert set(got.retrained.engine) == {"torch_nets"}
     assert got.rechecks[0].outcome == "passed"
     assert got.rechecks[0].detail["worst_difference"] < 1e-5
-
-
-def test_a_user_s_module_is_refitted_in_workers():
-    X, y = sample()
-
-    assert "user's own code" in ENGINE.supports(subject_of(TorchTraining(module=own_module), X, y))
-    model = TorchTraining(module=own_module, epochs=2).fit(X, y)
-    assert model.predict_proba(X).shape == (33, 3)
 
 
 def test_shuffled_batches_would_drown_the_record():
@@ -166,7 +155,7 @@ def test_shuffled_batches_would_drown_the_record():
 def test_a_class_of_one_is_undefined():
     X, y = sample()
     y[4] = 9
-    made, _ = ENGINE.leave_out(subject_of(TorchTraining(epochs=1), X, y), np.arange(33), (1,), None)
+    made, _ = ENGINE.leave_out(subject_of(TorchTraining(epochs=1), X, y), np.arange(33), (1,), FLEET)
 
     assert made.status[4] == "undefined"
     assert np.isneginf(made.log_without[0, 4]).all()
@@ -193,7 +182,7 @@ def test_differences_in_bfloat16_are_within_a_thousandth_and_within_their_stated
     y[4] = 9
     subject = subject_of(TorchTraining(**{**MIXED, **settings}), X, y)
 
-    full, mixed = (ENGINE.leave_out(subject, np.arange(64), (7,), None, precision=p)[0] for p in ("full", "mixed"))
+    full, mixed = (ENGINE.leave_out(subject, np.arange(64), (7,), FLEET, precision=p)[0] for p in ("full", "mixed"))
 
     assert set(mixed.engine) == {"torch_nets", "torch_nets, mixed precision"}
     assert np.flatnonzero(mixed.engine == "torch_nets").tolist() == [4]  # a class of one has no model
@@ -210,7 +199,7 @@ def test_erratic_training_stays_within_the_stated_error_if_not_within_a_thousand
     X, y = wide()
     subject = subject_of(TorchTraining(**{**MIXED, "batch_size": 1, "epochs": 3}), X, y)
 
-    full, mixed = (ENGINE.leave_out(subject, np.arange(64), (7,), None, precision=p)[0] for p in ("full", "mixed"))
+    full, mixed = (ENGINE.leave_out(subject, np.arange(64), (7,), FLEET, precision=p)[0] for p in ("full", "mixed"))
 
     gap = np.abs(full.log_without - mixed.log_without).max(axis=(0, 2))
     assert np.abs(full.log_with - full.log_without).max() > 2
@@ -225,7 +214,7 @@ def test_differences_are_told_about_other_questions_too():
 
     for queries in (few, many):
         full, mixed = (
-            ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), None, queries=queries, precision=p)[0]
+            ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), FLEET, queries=queries, precision=p)[0]
             for p in ("full", "mixed")
         )
         assert np.abs(full.log_without - mixed.log_without).max() < 1e-3
@@ -240,7 +229,7 @@ def test_what_differences_do_not_cover_is_trained_in_full(settings, grouped):
     groups = np.arange(64) // 2 if grouped else None
     subject = subject_of(TorchTraining(**{**MIXED, "epochs": 2, **settings}), X, y, groups=groups)
 
-    full, mixed = (ENGINE.leave_out(subject, np.arange(5), (1,), None, precision=p)[0] for p in ("full", "mixed"))
+    full, mixed = (ENGINE.leave_out(subject, np.arange(5), (1,), FLEET, precision=p)[0] for p in ("full", "mixed"))
 
     assert set(mixed.engine) == {"torch_nets"}
     assert (full.log_without == mixed.log_without).all()
@@ -280,7 +269,7 @@ def test_a_gpu_answers_as_the_processor_does(precision):
     X, y = wide()
     there, here = (
         ENGINE.leave_out(
-            subject_of(TorchTraining(**MIXED, device=d), X, y), np.arange(64), (7,), None, precision=precision
+            subject_of(TorchTraining(**MIXED, device=d), X, y), np.arange(64), (7,), FLEET, precision=precision
         )[0]
         for d in ("cuda", "cpu")
     )

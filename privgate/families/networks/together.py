@@ -1,0 +1,142 @@
+"""A block of networks in a worker: coupled models of one recipe trained together, each without some records."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import SubjectError
+from privgate.models.record_keyed import n_batches, record_keys, stand_ins
+from privgate.torch_recipe import TorchTraining, resolve_device
+from privgate.training.fit import Block, Fit
+from privgate.training.payload import Opened
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+#: option of a block: differences in bfloat16 where they cover the recipe and pay
+MIXED = "mixed"
+#: records on which a module is tried
+_TRIED = 5
+
+
+def trained(opened: Opened, block: Block) -> Float:
+    """Return log-probabilities of the models of a block at their queries, one model after the other, (rows, K)."""
+    seed, on_pool = block.fits[0].seed, block.fits[0].members is not None
+    name = (__name__, seed, on_pool, block.options)
+    if name not in opened.prepared:
+        opened.prepared = {name: _Job(opened, seed, on_pool=on_pool, mixed=MIXED in block.options)}
+    job: _Job = opened.prepared[name]
+    return job.answers(block.fits)
+
+
+class _Job:
+    """One seed of one recipe: trains any number of models on subsets of the same records."""
+
+    def __init__(self, opened: Opened, seed: int | None, *, on_pool: bool, mixed: bool) -> None:
+        import torch
+
+        from privgate.families.networks import perceptron_differences
+
+        recipe = opened.recipe.estimator
+        if type(recipe) is not TorchTraining:
+            raise SubjectError("the recipe is not privgate's TorchTraining")
+        recipe.check()
+        self.recipe = recipe if seed is None else recipe.set_params(random_state=seed)
+        self.device = resolve_device(recipe.device)
+        pool = np.ascontiguousarray(opened.X, dtype=np.float32)
+        self.size, self.K = len(pool) if on_pool else opened.n, len(opened.classes)
+        y = opened.y[: self.size]
+        self.content, self.keys = record_keys(pool[: self.size], y)
+        self.X = torch.from_numpy(pool).to(self.device)
+        self.labels = torch.from_numpy(np.searchsorted(opened.classes, y)).to(self.device)
+        self.own = recipe.module is not None or recipe.loss is not None
+        self.most = self._look_at() if self.own else 0
+        fits_differences = not self.own and not perceptron_differences.refusal(recipe, self.size, pool.shape[1])
+        self.by_differences = mixed and fits_differences
+
+    def answers(self, fits: tuple[Fit, ...]) -> Float:
+        """Return log-probabilities (rows, K) of each model at its queries."""
+        import torch
+
+        model = np.repeat(np.arange(len(fits)), [fit.rows for fit in fits])
+        query = np.concatenate([fit.queries for fit in fits])
+        out = np.empty((len(query), self.K))
+        for part, nets in self._trained(self._keep(fits)):
+            place = np.full(len(fits), -1)
+            place[part] = np.arange(len(part))
+            rows = np.flatnonzero(place[model] >= 0)
+            with torch.no_grad():
+                if len(rows) > 8 * len(part) and len(np.unique(query[rows])) < len(rows):
+                    unique, inverse = np.unique(query[rows], return_inverse=True)
+                    everywhere = nets.log_probabilities_of_all(self.X[torch.from_numpy(unique)])
+                    out[rows] = everywhere[place[model[rows]], inverse]
+                else:
+                    out[rows] = nets.log_probabilities(self.X, place[model[rows]], query[rows])
+        return out
+
+    def _keep(self, fits: tuple[Fit, ...]) -> NDArray[np.bool_]:
+        """Return which records each model is trained on, bool array (M, size)."""
+        keep = np.ones((len(fits), self.size), dtype=bool)
+        for row, fit in zip(keep, fits, strict=True):
+            if fit.left_out is not None:
+                row[fit.left_out] = False
+            else:
+                row[:] = False
+                row[fit.members] = True
+        return stand_ins(keep, self.content)
+
+    def _trained(self, keep: NDArray[np.bool_]) -> Iterator[tuple[Index, Any]]:
+        """Yield (models, trained networks) for groups of models that have the same number of batches."""
+        import torch
+
+        X = self.X[: self.size]
+        sizes = keep.sum(axis=1)
+        counts = np.array([n_batches(int(k), self.recipe.batch_size) for k in sizes])
+        low = (sizes == len(X) - 1) & self.by_differences
+        for count, by_differences in sorted(set(zip(counts.tolist(), low.tolist(), strict=True))):
+            members = np.flatnonzero((counts == count) & (low == by_differences))
+            kind, most = self._kind(differences=by_differences)
+            for begin in range(0, len(members), most):
+                part = members[begin : begin + most]
+                with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                    nets = kind(self.recipe, self._start(), len(part), self.device)
+                    nets.train(X, self.labels, self.keys, keep[part], count)
+                yield part, nets
+
+    def _start(self) -> Any:
+        """Return the untrained network, from torch's generator as a single training leaves it."""
+        import torch
+
+        torch.manual_seed(self.recipe.random_state or 0)
+        return self.recipe.network(self.X.shape[1], self.K)
+
+    def _kind(self, *, differences: bool) -> tuple[Any, int]:
+        """Return what trains models together, and how many of them at once."""
+        if not self.own:
+            from privgate.families.networks.perceptron_differences import Differences
+            from privgate.families.networks.perceptrons import Perceptrons
+
+            width = int(self.recipe.hidden[0])
+            kind = Differences if differences else Perceptrons
+            return kind, kind.together(self.size if differences else self.X.shape[1], width)
+        from privgate.families.networks.copies import Copies
+
+        return Copies, self.most
+
+    def _look_at(self) -> int:
+        """Return how many copies of somebody's own module or loss to train at once; say why if it is not covered."""
+        import torch
+
+        from privgate.families.networks import copies
+
+        if self.recipe.module is None and self.recipe.dropout:
+            raise SubjectError("the built-in perceptron's dropout beside a loss of the recipe's own is not covered")
+        some = slice(0, min(_TRIED, self.size))
+        with torch.random.fork_rng(devices=[]):
+            start = self._start().to(self.device)
+            why = copies.refusal(self.recipe, start, self.X[some], self.labels[some], self.keys[some])
+            if why:
+                raise SubjectError(why)
+            return copies.together(start, self.X, self.recipe.batch_size)
