@@ -71,8 +71,31 @@ class LeaveOneOutRule(Rule):
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Say how few were trained without, where the verdict was decided before the others."""
+        behind = BehindInfluence.of(measurement.behind)
+        if not behind.not_computed:
+            return super().sentence(measurement, outcome)
+        few = f"{measurement.n} of {measurement.n + behind.not_computed} people were trained without"
+        seen = (
+            "a change without limit"
+            if np.isinf(measurement.low)
+            else f"at least {measurement.low:.4g} {measurement.unit}"
+        )
+        if outcome is not Outcome.FAILED:
+            return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
+        where = f" ({measurement.where})" if measurement.where else ""
+        return f"{seen}{where}; allowed is at most {self.limit:.4g}: failed ({few}, the others could change nothing)"
+
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
+        if BehindInfluence.of(measurement.behind).not_computed:
+            least = (
+                f"at least {100 * measurement.low:.3g} % of the people in the data are above {folds(self.threshold)}"
+                if self.threshold is not None
+                else f"without one of the people in the data, an answer's probability changes {folds(measurement.low)}"
+            )
+            return f"{averaged(measurement)}{least}; how far it changes without the others was not measured"
         if self.aggregate != "share_above":
             return self.change(measurement)
         return averaged(measurement) + (
@@ -82,11 +105,14 @@ class LeaveOneOutRule(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what usually lowers the influence of single records."""
+        stopped = BehindInfluence.of(measurement.behind).not_computed
         if outcome is Outcome.FAILED:
             return (
                 "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
-                "table names; then check again"
+                f"table names{' (--full names all of them)' if stopped else ''}; then check again"
             )
+        if stopped:
+            return "check with --full, which measures everybody"
         seeds = BehindInfluence.of(measurement.behind).paired_seeds
         if seeds and np.isinf(measurement.high) and not np.isinf(measurement.low):
             return (
