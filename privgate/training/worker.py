@@ -156,43 +156,42 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
 
 
 def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
-    started = time.perf_counter()
+    started, what = time.perf_counter(), "training"
     try:
         with clock.call():
-            log_p = _train(opened, rows, fit)
+            model = _train(opened, rows, fit)
+            what = "prediction"
+            log_p = _evaluate(opened, model, fit.queries)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
             _nothing(),
             time.perf_counter() - started,
-            f"training did not end within {limits.seconds:g} s",
+            f"{what} did not end within {limits.seconds:g} s",
             lasting=False,
         )
     except MemoryError:
         traceback.print_exc()
         size = f"{limits.memory / 2**30:.3g} GiB" if limits.memory else "the machine has"
         gc.collect()
-        return Answer(
-            _nothing(), time.perf_counter() - started, f"training needs more memory than {size}", lasting=False
-        )
+        return Answer(_nothing(), time.perf_counter() - started, f"{what} needs more memory than {size}", lasting=False)
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
-        return Answer(_nothing(), time.perf_counter() - started, _sentence("training", exc), lasting=not passing)
+        return Answer(_nothing(), time.perf_counter() - started, _sentence(what, exc), lasting=not passing)
     return Answer(log_p, time.perf_counter() - started)
 
 
-def _train(opened: Opened, rows: Rows, fit: Fit) -> Float:
+def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
     X, y = rows.of(fit)
     try:
-        model = opened.recipe.train(X, y, seed=fit.seed)
+        return opened.recipe.train(X, y, seed=fit.seed)
     except ValueError as exc:
         if not rows.trusted or "read-only" not in str(exc):
             raise
         rows.trusted = False  # it writes into its input after all (copy=False)
         X, y = rows.of(fit)
-        model = opened.recipe.train(X, y, seed=fit.seed)
-    return _evaluate(opened, model, fit.queries)
+        return opened.recipe.train(X, y, seed=fit.seed)
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:

@@ -11,6 +11,7 @@ from privgate.evidence import BehindInfluence, Measurement
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule, wrong
+from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
 from privgate.verdict import Outcome
 
 REACHES = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
@@ -113,13 +114,22 @@ class LeaveOneOutRule(Rule):
             )
         if stopped:
             return "check with --full, which measures everybody"
+        if measurement.problem:
+            return ""  # the problem is the cause, and says what to do
         seeds = BehindInfluence.of(measurement.behind).paired_seeds
-        if seeds and np.isinf(measurement.high) and not np.isinf(measurement.low):
+        if 0 < seeds < SEEDS_FOR_A_LIMIT:
             return (
                 f"training depends on its seed, and {seeds} paired seeds give no upper limit: measure every unit on 75 "
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
-        return "measure every unit and, for training that depends on its seed, more seeds; the table names open units"
+        if measurement.n < measurement.population:
+            some = f"{measurement.n} of {measurement.population} people were measured"
+            if self.aggregate == "max":
+                return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
+            return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
+        if seeds:
+            return "the limit lies within the interval over seeds, which more seeds (--seeds) narrow"
+        return "the limit lies within what is known of some people; the per-unit table names their intervals"
 
 
 def averaged(measurement: Measurement) -> str:
