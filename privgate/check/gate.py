@@ -182,7 +182,7 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | 
     thresholds = unit_limits(policy)
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
-    run.breaks = breaks(policy)
+    run.breaks, run.sample = breaks(policy), sample(policy)
     known = facts(subject, attacked=Need.SHADOWS in asked)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
@@ -234,6 +234,13 @@ def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], b
     # two rules may ask the same: the stricter one is broken first
     rules.sort(key=lambda r: r.limit, reverse=True)
     return {r.request(): (r.name, partial(_broken, r)) for r in rules}
+
+
+def sample(policy: Policy) -> int | None:
+    """Return how many random units are enough for every rule on leave-one-out; None where one needs everybody."""
+    rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    asked = [r.request().option("sample") for r in rules]
+    return None if not asked or None in asked else max(asked)
 
 
 def _broken(rule: Rule, measurement: Measurement) -> bool:

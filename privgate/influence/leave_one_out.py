@@ -41,10 +41,11 @@ Index = NDArray[np.int64]
 def selection(run: Run) -> plan.Selection:
     """Return the units to measure: all, or a random sample fixed before anything is looked at.
 
-    A closed form costs no retraining, so a budget of retrains does not cut it.
+    A closed form costs no retraining, so neither a budget of retrains nor a rule's sample cuts it.
     """
     limits = run.limits
-    if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(run):
+    unlimited = limits.max_retrains is None and limits.budget_seconds is None
+    if (unlimited and (run.sample is None or run.sample >= run.n_units)) or costs_no_fits(run):
         return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
     return plan.select(
         run.subject,
@@ -52,6 +53,7 @@ def selection(run: Run) -> plan.Selection:
         run.seeds,
         max_retrains=limits.max_retrains,
         budget_seconds=limits.budget_seconds,
+        sample=run.sample,
     )
 
 

@@ -87,6 +87,8 @@ class Run:
         The rule that was broken when leave-one-out ended early; empty if it did not.
     thresholds : tuple of float
         Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
+    sample : int, optional
+        Random units that are enough for every rule on units; None where a rule needs everybody.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     suites : mapping
@@ -113,6 +115,7 @@ class Run:
     breaks: Mapping[Request, tuple[str, Callable[[Measurement], bool]]] = field(default_factory=dict)
     decided_by: str = ""
     thresholds: tuple[float, ...] = ()
+    sample: int | None = None
     asked: frozenset[Need] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()

@@ -1,22 +1,25 @@
 """What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from privgate.evidence import BehindInfluence, Measurement
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule, wrong
-from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
+from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
 
 REACHES = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
 #: a rule about fewer people than this leaves out more than exceptions
 ALMOST_ALL = 0.9
+#: confidence of limits from a sample
+SURE = 0.95
 
 
 class LeaveOneOutRule(Rule):
@@ -28,6 +31,25 @@ class LeaveOneOutRule(Rule):
     )
     q: OpenFraction | None = Field(default=None, description="Which quantile, for aggregate quantile.")
     threshold: NonNegativeFloat | None = Field(default=None, description="In nats, for aggregate share_above.")
+
+    sample: PositiveInt | None = Field(
+        default=None,
+        description="Random people who are enough where everybody would have to be retrained; not for aggregate max.",
+    )
+
+    @model_validator(mode="after")
+    def _enough_people(self) -> Self:
+        if self.sample is None:
+            return self
+        if self.aggregate == "max":
+            raise wrong("sample", "nothing follows from some people for the largest value; measure everybody")
+        share = 1 - self.covers
+        if unseen(self.sample) > share:
+            least = math.ceil(math.log(1 - SURE) / math.log1p(-share)) if share else math.inf
+            raise wrong(
+                "sample", f"{self.sample} people show nothing about a share of {share:g}; at least {least:g} do"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_aggregate(self) -> Self:
@@ -115,7 +137,7 @@ class LeaveOneOutRule(Rule):
         if stopped:
             return "check with --full, which measures everybody"
         if measurement.problem:
-            return ""  # the problem is the cause, and says what to do
+            return "settle what the message names, then check again"
         seeds = BehindInfluence.of(measurement.behind).paired_seeds
         if 0 < seeds < SEEDS_FOR_A_LIMIT:
             return (

@@ -183,4 +183,4 @@ def test_advice_names_the_cause_and_no_seeds_where_seeds_are_not_the_cause():
     ):
         assert wanted in told
         assert "seed" not in told
-    assert not _advised(largest, problem="X has no predict_proba", n=9, population=9)
+    assert "seed" not in _advised(largest, problem="X has no predict_proba", n=9, population=9)
