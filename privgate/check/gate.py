@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from privgate import families
@@ -31,6 +32,7 @@ from privgate.membership import board as boards
 from privgate.membership import told
 from privgate.policy import Policy
 from privgate.policy.rules import METRICS
+from privgate.policy.rules.base import Rule
 from privgate.run import controls, serving
 from privgate.run.changed import MORE
 from privgate.run.needs import Need
@@ -40,7 +42,7 @@ from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation
 from privgate.training.fleet import Fleet
-from privgate.verdict import Verdict
+from privgate.verdict import Outcome, Verdict
 from privgate.version import __version__
 
 #: preconditions without which no number about the model counts
@@ -186,7 +188,7 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | 
     thresholds = unit_limits(policy)
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
-    run.refuting = refuting(policy)
+    run.breaks, run.sample = breaks(policy), sample(policy)
     known = facts(subject, attacked=Need.SHADOWS in asked)
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
@@ -231,12 +233,24 @@ def unit_limits(policy: Policy) -> tuple[float, ...]:
     return tuple(sorted(limits))
 
 
-def refuting(policy: Policy) -> float:
-    """Return the limit, nats, that blocks once one unit is surely above it; infinite where a waiver may excuse."""
-    if policy.waivers:
-        return float("inf")
-    rules = (r for r in policy.rules if r.about.per_unit and r.mode == "enforce")
-    return min((r.limit for r in rules if r.request().option("aggregate", "max") == "max"), default=float("inf"))
+def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], bool]]]:
+    """Return the rules on units that block once they are broken: enforced ones that no waiver may excuse."""
+    waived = {w.rule for w in policy.waivers}
+    rules = [r for r in policy.rules if r.about.per_unit and r.mode == "enforce" and r.name not in waived]
+    # two rules may ask the same: the stricter one is broken first
+    rules.sort(key=lambda r: r.limit, reverse=True)
+    return {r.request(): (r.name, partial(_broken, r)) for r in rules}
+
+
+def sample(policy: Policy) -> int | None:
+    """Return how many random units are enough for every rule on leave-one-out; None where one needs everybody."""
+    rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    asked = [r.request().option("sample") for r in rules]
+    return None if not asked or None in asked else max(asked)
+
+
+def _broken(rule: Rule, measurement: Measurement) -> bool:
+    return rule.judge(measurement).outcome is Outcome.FAILED
 
 
 def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:

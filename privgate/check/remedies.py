@@ -39,11 +39,12 @@ def _remove(run: Run, over: int) -> NextStep | None:
     if not over:
         return None
     engine, n = first_engine(run), len(run.once(leave_one_out.table)["unit"])
-    each = engine.cost(run.subject, np.arange(n, dtype=np.int64), run.seeds)
+    each = engine.cost(run.subject, np.arange(run.n_units, dtype=np.int64), run.seeds)
+    among = f"{n} who were measured before the verdict was decided" if run.decided_by else f"{n}"
     cost = f"about {max(each.cpu_seconds, 0.1):.1f} s a removal" if not each.fits else f"{each.fits} retrains a removal"
     return NextStep(
         action="remove the riskiest people from the training data (`privgate remove-risky`) and train again",
-        effect=f"{over} of {n} are above the limit now; the largest risk can rise again after a removal, so it is "
+        effect=f"{over} of {among} are above the limit now; the largest risk can rise again after a removal, so it is "
         "recomputed each time",
         cost=cost,
     )
@@ -52,7 +53,7 @@ def _remove(run: Run, over: int) -> NextStep | None:
 def _measure_all(run: Run) -> NextStep | None:
     coverage = leave_one_out.coverage(run)
     missing = coverage.n_units - coverage.n_measured
-    if missing <= 0:
+    if missing <= 0 or run.decided_by:  # nothing that is seen of others takes a violation back
         return None
     everybody = np.arange(run.n_units, dtype=np.int64)
     how = "--mode all" if run.once(modes.used) == "screen" else "no --budget and no --max-retrains"

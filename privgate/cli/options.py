@@ -75,6 +75,9 @@ def run(command: F) -> F:
                 show_default=True,
                 help="Networks: mixed multiplies differences between models in bfloat16; a larger error is stated.",
             ),
+            click.option(
+                "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."
+            ),
             click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True),
             click.option("--seeds", type=click.IntRange(min=1), default=None, help="Paired seeds; chosen if absent."),
             click.option(
@@ -121,6 +124,7 @@ def build(uri: str, settings: dict[str, Any]) -> CheckInputs:
         seeds=settings["seeds"],
         mode=settings["mode"],
         precision=settings["precision"],
+        full=settings["full"],
     )
     memory = settings["memory_limit"]
     fleet = Fleet(

@@ -76,6 +76,10 @@ class BehindInfluence(Behind):
     )
     registered_above: int | None = Field(default=None, description="Units above the limit with that seed alone.")
     why_no_certificate: tuple[str, ...] = Field(default=(), description="Why no theorem bounds every answer.")
+    not_computed: int = Field(
+        default=0, description="Units that nobody was trained without, because the verdict was decided before."
+    )
+    decided_by: str = Field(default="", description="The broken rule that decided it; empty if all were measured.")
     violated: tuple[str, ...] = Field(default=(), description="Expectations of a suite that were not met, in words.")
     expectations: tuple[Expectation, ...] = Field(default=(), description="All expectations of the suite.")
 

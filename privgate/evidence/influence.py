@@ -15,6 +15,8 @@ class UnitCoverage(EvidenceModel):
     n_measured: int = Field(description="Units measured.")
     n_units: int = Field(description="Units there are.")
     claim: str = Field(default="", description="What the sample says about all, one sentence; empty if nothing.")
+    not_computed: int = Field(default=0, description="Units left out of the work, because the verdict was decided.")
+    decided_by: str = Field(default="", description="The broken rule that decided it; empty if none did.")
 
 
 class RecheckRow(EvidenceModel):

@@ -1,6 +1,6 @@
 """The chain: each engine answers the units it covers, the next one gets the rest, the last one refits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,6 +18,10 @@ from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
 Mode = Literal["all", "max", "screen"]
+#: (the last engine, what is left for it, what the others answered) -> answers, and units that nobody needs any more
+Refitting = Callable[[Engine, Asked, Sequence[Retrained]], tuple[Retrained, Index]]
+#: why units were left without an answer
+DECIDED = "the verdict was decided without them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +39,15 @@ class Answered:
         Why an engine was not used.
     shares : tuple of EngineShare
         What each engine that was asked answered and handed on, in the order in which they were asked.
+    left : int64 array
+        Units without an answer, because ``refitting`` needed none; ascending.
     """
 
     retrained: Retrained
     rechecks: tuple[Precondition, ...] = ()
     declined: Mapping[str, str] = field(default_factory=dict)
     shares: tuple[EngineShare, ...] = ()
+    left: Index = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 def answer(
@@ -56,8 +63,9 @@ def answer(
     precision: str = "full",
     engines: tuple[Engine, ...] | None = None,
     asker: Asker | None = None,
+    refitting: Refitting | None = None,
 ) -> Answered:
-    """Return models without each unit from the first engine that covers it; always complete.
+    """Return models without each unit from the first engine that covers it; complete unless ``refitting`` stops.
 
     Parameters
     ----------
@@ -81,6 +89,8 @@ def answer(
         The catalogue if absent; the last one must hand on nothing.
     asker : Asker, optional
         Puts further questions to the models that re-checks train.
+    refitting : callable, optional
+        Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
 
     Raises
     ------
@@ -99,8 +109,7 @@ def answer(
             continue
         asked = Asked(subject, rest, seeds, fleet, _queries_of(queries, units, rest), changes, mode, precision)
         try:
-            by_rank = mode == "screen" and engine.name == "refit"
-            made, handed_on = screened(engine, asked) if by_rank else engine.answers(asked)
+            made, handed_on = _made(engine, asked, parts, refitting)
         except Declined as exc:
             declined[engine.name] = str(exc)
             shares.append(EngineShare.of(engine.name, len(rest), 0, {str(exc): len(rest)}))
@@ -124,10 +133,19 @@ def answer(
             seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
         shares += _shares(engine, subject, rest, made, handed_on=handed_on, rounded=len(rounded))
         rest = np.sort(np.concatenate([handed_on, rounded])) if len(rounded) else handed_on
-    if len(rest):
+    if len(rest) and refitting is None:
         raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
     whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
-    return Answered(whole, tuple(rechecks), declined, tuple(shares))
+    return Answered(whole, tuple(rechecks), declined, tuple(shares), rest)
+
+
+def _made(engine: Engine, asked: Asked, parts: list[Retrained], refitting: Refitting | None) -> tuple[Retrained, Index]:
+    """Return what an engine answers and hands on; refits are ranked by mode "screen", and may end early."""
+    if engine.name == "refit" and asked.mode == "screen":
+        return screened(engine, asked)
+    if engine.name == "refit" and refitting is not None:
+        return refitting(engine, asked, parts)
+    return engine.answers(asked)
 
 
 def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:
@@ -168,7 +186,8 @@ def _why(engine: Engine, subject: Subject, handed_on: Index) -> dict[str, int]:
     several = 0
     if engine.single_records:
         several = sum(len(subject.data.units[int(u)]) > 1 for u in handed_on)
-    counts = {engine.hands_on: len(handed_on) - several, "they have several records": several}
+    why = DECIDED if engine.name == "refit" else engine.hands_on  # refits hand nothing on
+    counts = {why: len(handed_on) - several, "they have several records": several}
     return {reason: count for reason, count in counts.items() if count}
 
 

@@ -120,8 +120,21 @@ def full(subject: Subject, seeds: Seeds, fleet: Fleet) -> Float:
     answers = fleet.fits(subject, full_fits(subject, seeds), label="training on all records")
     bad: list[Answer] = [a for a in answers if a.problem]
     if bad:
-        raise MeasurementError(f"the recipe cannot be trained on its own complete data: {bad[0].problem}")
+        raise MeasurementError(no_answers(bad[0].problem))
     return np.stack([a.log_p for a in answers])
+
+
+def no_answers(problem: str) -> str:
+    """Return what it means that the training on all records ended with a problem; training and asking are two things.
+
+    >>> no_answers("training raised ValueError")
+    'the recipe cannot be trained on its own complete data: training raised ValueError'
+    >>> no_answers("Ridge has no predict_proba")
+    'the model that the recipe gives on its own complete data cannot be asked: Ridge has no predict_proba'
+    """
+    if problem.startswith("training "):
+        return f"the recipe cannot be trained on its own complete data: {problem}"
+    return f"the model that the recipe gives on its own complete data cannot be asked: {problem}"
 
 
 def full_fits(subject: Subject, seeds: Seeds) -> list[Fit]:

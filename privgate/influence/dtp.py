@@ -37,7 +37,8 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, prov
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
-    found = _aggregated(request, value, low, high, run.n_units)
+    left = run.once(leave_one_out.left)
+    found = aggregate.asked(request, *leave_one_out.with_left(len(left), value, low, high), run.n_units)
     where = str(records["unit"][found.where]) if found.where >= 0 else ""
     return Measurement(
         request,
@@ -52,9 +53,10 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, prov
         where=where,
         assumptions=tuple(_assumptions(run, proven=proven)),
         behind=BehindInfluence(
-            claim=found.claim,
+            claim=leave_one_out.stopped(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
+            **({"not_computed": len(left), "decided_by": run.decided_by} if len(left) else {}),
             **({"why_no_certificate": _why_none(run)} if proven else {}),
         ),
     )
@@ -66,17 +68,6 @@ def _why_none(run: Run) -> list[str]:
     if any(n.applies for n in notes):
         return []
     return bounds.reasons(n.because for n in notes)
-
-
-def _aggregated(request: Request, value: Float, low: Float, high: Float, population: int) -> aggregate.Aggregated:
-    how = request.option("aggregate", "max")
-    if how == "max":
-        return aggregate.maximum(value, low, high, population)
-    if how == "quantile":
-        return aggregate.quantile(value, low, high, population, q=float(request.option("q")))
-    if how == "share_above":
-        return aggregate.share_above(value, low, high, population, threshold=float(request.option("threshold")))
-    raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
 
 
 def _paired(run: Run) -> int:

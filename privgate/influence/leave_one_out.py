@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from privgate import families
 from privgate.evidence import (
     CertificateNote,
     IndirectQueries,
+    Kind,
+    Measurement,
     Precondition,
     RecheckRow,
     RegisteredPair,
@@ -23,7 +26,7 @@ from privgate.families.certificate import Certified
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
-from privgate.influence import indirect, modes, on_edges
+from privgate.influence import aggregate, decided, indirect, modes, on_edges
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics import leakage, paired
@@ -38,10 +41,11 @@ Index = NDArray[np.int64]
 def selection(run: Run) -> plan.Selection:
     """Return the units to measure: all, or a random sample fixed before anything is looked at.
 
-    A closed form costs no retraining, so a budget of retrains does not cut it.
+    A closed form costs no retraining, so neither a budget of retrains nor a rule's sample cuts it.
     """
     limits = run.limits
-    if (limits.max_retrains is None and limits.budget_seconds is None) or costs_no_fits(run):
+    unlimited = limits.max_retrains is None and limits.budget_seconds is None
+    if (unlimited and (run.sample is None or run.sample >= run.n_units)) or costs_no_fits(run):
         return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
     return plan.select(
         run.subject,
@@ -49,6 +53,7 @@ def selection(run: Run) -> plan.Selection:
         run.seeds,
         max_retrains=limits.max_retrains,
         budget_seconds=limits.budget_seconds,
+        sample=run.sample,
     )
 
 
@@ -72,8 +77,9 @@ def answered(run: Run) -> families.Answered:
         run.seeds, run.more_seeds = run.more_seeds, ()
         witness = Witness(theorems) if theorems else None
         found = _answered(run, witness)
+    run.decided_by = broken(run, found.retrained) if len(found.left) else ""
     if witness is not None:
-        if not found.rechecks:  # refits answered everybody, and only about their own records
+        if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
             observe(run.subject, found.retrained, run.fleet, witness, limits=run.thresholds or (1.0,))
         failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
         witness.distrusted = failed[0] if failed else ""
@@ -98,6 +104,46 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
         mode=run.once(modes.used),
         precision=run.limits.precision,
         asker=witness,
+        refitting=None if run.limits.full or not run.breaks else decided.until(partial(broken, run)),
+    )
+
+
+def broken(run: Run, found: Retrained) -> str:
+    """Return the name of an enforced rule that these units' models break for certain; empty if they break none.
+
+    Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
+    the report will say, by the rule itself.
+    """
+    people = len(run.once(chosen_units))
+    direct = per_unit(found, run.subject.release, people=people)
+    low = np.where(_without_model(found), np.inf, direct["pdtp_low"])
+    padded = with_left(people - len(found.units), low, low, np.full(len(low), np.inf))
+    for request, (name, breaks) in run.breaks.items():
+        seen = aggregate.asked(request, *padded, run.n_units)
+        kind: Kind = "point" if run.random_training and len(found.seeds) == 1 else "bound"
+        if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
+            return name
+    return ""
+
+
+def left(run: Run) -> Index:
+    """Return the chosen units that nobody was trained without, because the verdict was decided before."""
+    return run.once(answered).left
+
+
+def with_left(count: int, value: Float, low: Float, high: Float) -> tuple[Float, Float, Float]:
+    """Return the columns with so many units more, about whom nothing is known: between no influence and any."""
+    nothing = np.zeros(count)
+    return np.append(value, nothing), np.append(low, nothing), np.append(high, nothing + np.inf)
+
+
+def stopped(run: Run) -> str:
+    """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
+    if not len(missing := run.once(left)):
+        return ""
+    return (
+        f"nobody was trained without {len(missing)} of {len(run.once(chosen_units))} people, because the rule "
+        f"{run.decided_by} was broken before; riskiest first, so that figures over all people are lower limits only"
     )
 
 
@@ -110,10 +156,9 @@ def worth_more_seeds(run: Run) -> bool:
 
 
 def _decided(run: Run, found: Retrained) -> bool:
-    """Return whether a limit is surely exceeded already, so that no further seed can change the verdict."""
-    if len(found.seeds) == 1:
-        return True  # an engine saw that training does not depend on its seed
-    return bool((per_unit(found, run.subject.release)["pdtp_low"] > run.refuting).any())
+    """Return whether a rule is surely broken already, so that no further seed can change the verdict."""
+    # one seed: an engine saw that training does not depend on it
+    return len(found.seeds) == 1 or bool(broken(run, found))
 
 
 def coverage(run: Run) -> UnitCoverage:
@@ -121,8 +166,14 @@ def coverage(run: Run) -> UnitCoverage:
     found = run.once(retrained)
     measured = int((found.status != Status.SCREENED).sum())
     ranked = "the others were ranked by shadow models, which shows nothing about them"
-    claim = run.once(selection).lost or (ranked if measured < len(found.units) else "")
-    return UnitCoverage(n_measured=measured, n_units=run.n_units, claim=claim)
+    claims = (stopped(run), run.once(selection).lost, ranked if measured < len(found.units) else "")
+    return UnitCoverage(
+        n_measured=measured,
+        n_units=run.n_units,
+        claim="; ".join(c for c in claims if c),
+        not_computed=len(run.once(left)),
+        decided_by=run.decided_by,
+    )
 
 
 def recheck_row(checked: Precondition) -> RecheckRow:
@@ -139,7 +190,7 @@ def recheck_row(checked: Precondition) -> RecheckRow:
 
 def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
-    return per_unit(run.once(retrained), run.subject.release)
+    return per_unit(run.once(retrained), run.subject.release, people=len(run.once(chosen_units)))
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
@@ -179,7 +230,7 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
-    if Need.EVERY_QUERY in run.asked:
+    if Need.EVERY_QUERY in run.asked and not run.decided_by:
         lower, searched = indirect.raised(run, found.units, direct["pdtp"], lower, upper)
     return lower, upper, searched
 
@@ -242,9 +293,18 @@ def noise(run: Run) -> SeedNoise | None:
     )
 
 
-def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
+def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str, Float]:
     """Return PDTP of each unit with its limits and noise floor, float64 arrays of shape (U,), nats.
 
+    Parameters
+    ----------
+    found : Retrained
+    release : Release
+    people : int
+        Units that might have been measured: limits over seeds are corrected for all of them, whoever was; at least U.
+
+    Notes
+    -----
     Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean; its
     upper limit counts a changed spread over seeds as well.
     A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
@@ -255,7 +315,8 @@ def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
     live = ~lost[rows]
     change = np.zeros(found.log_with.shape)
     change[:, live] = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
-    estimate = limited(change, n_units)
+    tested = max(people, n_units)
+    estimate = limited(change, tested)
     apart = paired.spread_change(*(np.where(live[None, :, None], v, 0.0) for v in (found.log_with, found.log_without)))
     noise = paired.noise_floor(np.where(live[None, :, None], found.log_with, 0.0))
 
@@ -278,10 +339,10 @@ def per_unit(found: Retrained, release: Release) -> dict[str, Float]:
         low[:, live], high[:, live] = shown.low, shown.high
         exactly = released.changes(found.log_with[:, live], found.log_without[:, live], release)
         nominal[:, live] = np.clip(exactly, shown.low, shown.high)
-        seen = limited(nominal[:, :, None], n_units).value
+        seen = limited(nominal[:, :, None], tested).value
         # a mean of sizes holds training's noise, too: beyond one seed it shows no more than what is infinite
         least = low[0] if len(low) == 1 else np.where(np.isinf(low).any(axis=0), np.inf, 0.0)
-        most = limited(high[:, :, None], n_units).high
+        most = limited(high[:, :, None], tested).high
         for name, figure in (("pdtp", seen), ("pdtp_low", least), ("pdtp_high", most)):
             columns[name] = np.maximum(columns[name], worst(figure))
     return columns

@@ -65,6 +65,9 @@ def _frame(run: Run) -> Any:
     import pandas as pd
 
     frame = pd.DataFrame(dict(run.once(leave_one_out.table)))
+    if run.decided_by:
+        few = f"{len(frame)} of {run.n_units} people were trained without"
+        raise MeasurementError(f"not computed: already blocked by {run.decided_by} ({few}); --full measures everybody")
     if len(frame) != run.n_units:
         raise MeasurementError(f"the per-unit table has {len(frame)} of {run.n_units} units")
     return frame

@@ -81,6 +81,7 @@ class Document(Part):
     name: Name = Field(description="Name of the policy in reports and statements.")
     version: Text = Field(description="Changed whenever a limit changes; text, so write it in quotes.")
     description: str = ""
+    approves: str = Field(default="", description="For which models this policy can approve, and for which never.")
     extends: Text | None = Field(
         default=None, description="A shipped policy, or a file beside this one; may only be tightened."
     )

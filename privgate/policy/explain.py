@@ -36,6 +36,8 @@ def _policy(policy: Policy) -> Iterator[str]:
     yield f"{policy.name} version {policy.version}"
     if policy.description:
         yield f"  {' '.join(policy.description.split())}"
+    if policy.approves:
+        yield f"  {' '.join(policy.approves.split())}"
     for base in policy.resolved["extends"]:
         yield f"  extends {base}"
     yield f"  digest {policy.digest}"

@@ -12,7 +12,7 @@ from privgate.policy.strict_yaml import Place, Tree, dotted
 _MERGED = ("audit", "data")
 _JOINED = ("waivers", "never_waivable")
 #: what a file says about itself; never inherited (conditions are all kept, but beside one another)
-_OWN = ("schema", "name", "version", "description", "extends", "applies_to")
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:

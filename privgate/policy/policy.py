@@ -91,7 +91,10 @@ class Policy(Document):
     def resolved(self) -> dict[str, Any]:
         """JSON values of the policy with everything it extends and every default written out."""
         conditions = [plain(c) for c in dict.fromkeys(self._source.conditions)]
-        return {**plain(self), "extends": list(self._source.chain), "applies_to": conditions}
+        said = plain(self)
+        if not self.approves:  # what says nothing changes no digest
+            del said["approves"]
+        return {**said, "extends": list(self._source.chain), "applies_to": conditions}
 
     @cached_property
     def digest(self) -> str:

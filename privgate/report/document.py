@@ -124,6 +124,9 @@ def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]
 
 def _everybody(evidence: Evidence) -> bool:
     """Return whether every unit was measured by itself, so that there is a distribution to show."""
+    coverage = evidence.influence and evidence.influence.coverage
+    if coverage and coverage.not_computed:  # the riskiest few are no distribution
+        return False
     return evidence.run.mode is None or evidence.run.mode.used == "all"
 
 

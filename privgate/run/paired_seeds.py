@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privgate.errors import MeasurementError
+from privgate.families.refit import no_answers
 from privgate.run import changed
 from privgate.run.recipe_controls import DETERMINISTIC
 from privgate.statistics.leakage import label_changes
@@ -128,7 +129,7 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[in
 
     full = changed.full(subject)
     if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:
-        raise MeasurementError(f"the recipe cannot be trained on its own complete data: {bad}")
+        raise MeasurementError(no_answers(bad))
     moved = 0.0
     for some in ([0], list(range(1, len(others)))):
         moved = max(moved, compare([full] * len(some), [fit(k, None) for k in some]))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from privgate.evidence import Precondition
+from privgate.families.refit import no_answers
 from privgate.run import beyond, changed
 from privgate.run.changed import Probe
 from privgate.subject.subject import Subject
@@ -46,9 +47,11 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
     """
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _reproduces_in_distribution(subject, fleet)
-    answers = fleet.fits(subject, [changed.full(subject), changed.full(subject, repeat=1)], label="checking the recipe")
-    if problem := _problem(answers):
-        return _doubt("reproduces", f"the recipe cannot be trained on its own complete data: {problem}")
+    answers = list[Answer]()
+    for repeat in range(2):  # what cannot be trained or asked says so at the first
+        answers += fleet.fits(subject, [changed.full(subject, repeat=repeat)], label="checking the recipe")
+        if problem := _problem(answers):
+            return _doubt("reproduces", no_answers(problem))
     once, again = (np.exp(a.log_p) for a in answers)
     noise = _gap(once, again)
     detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
@@ -105,9 +108,12 @@ def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
 
 
 def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
-    answers = fleet.fits(subject, [changed.full(subject, repeat=r) for r in range(RUNS)], label="checking the recipe")
+    answers = fleet.fits(subject, [changed.full(subject)], label="checking the recipe")
+    if not answers[0].problem:
+        more = [changed.full(subject, repeat=r) for r in range(1, RUNS)]
+        answers += fleet.fits(subject, more, label="checking the recipe")
     if problem := _problem(answers):
-        return _doubt("reproduces", f"the recipe cannot be trained on its own complete data: {problem}")
+        return _doubt("reproduces", no_answers(problem))
     if subject.model is None:
         return Precondition("reproduces", "passed", "there is no stored model to compare with", {"runs": RUNS})
     rows, which = _compared(subject)
@@ -161,7 +167,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
     first = fleet.fits(subject, [*alike, *plain.values()], label=label)
     if problem := _problem(first[:ALIKE]):
-        return _doubt("depends_on_data", f"the recipe cannot be trained on its own complete data: {problem}")
+        return _doubt("depends_on_data", no_answers(problem))
     known = dict(zip(plain, first[len(alike) :], strict=True))
     noise = max(
         *(_between(first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),

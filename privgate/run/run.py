@@ -8,7 +8,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import UsageError
-from privgate.evidence import Precondition, SeedControl
+from privgate.evidence import Measurement, Precondition, Request, SeedControl
 from privgate.run.needs import Need
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -40,9 +40,10 @@ class Budget:
     mode : {"all", "max", "screen"}
         Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
         models of which the top tenth is retrained, which never approves.
-
     precision : {"full", "mixed"}
         Networks only: whether differences between models may be multiplied in bfloat16, at a larger stated error.
+    full : bool
+        Go on where the verdict is decided: everybody is trained without, though an enforced rule is broken already.
 
     Raises
     ------
@@ -56,6 +57,7 @@ class Budget:
     seeds: int | None = None
     mode: Mode = "all"
     precision: Precision = "full"
+    full: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("mode", get_args(Mode)), ("precision", get_args(Precision))):
@@ -79,10 +81,14 @@ class Run:
         Paired seeds for leave-one-out; set by the controls before anything is measured.
     more_seeds : tuple of (int or None)
         Paired seeds to go on with for an upper limit, where the first ones have not decided; empty if there are none.
-    refuting : float
-        A limit that blocks as soon as one unit is surely above it, nats; infinity if no rule sets one.
+    breaks : mapping of Request to (rule, function)
+        The rules on units that block for certain once the function says of a measurement that they are broken.
+    decided_by : str
+        The rule that was broken when leave-one-out ended early; empty if it did not.
     thresholds : tuple of float
         Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
+    sample : int, optional
+        Random units that are enough for every rule on units; None where a rule needs everybody.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     suites : mapping
@@ -106,8 +112,10 @@ class Run:
     limits: Budget = field(default_factory=Budget)
     seeds: tuple[int | None, ...] = (None,)
     more_seeds: tuple[int | None, ...] = ()
-    refuting: float = float("inf")
+    breaks: Mapping[Request, tuple[str, Callable[[Measurement], bool]]] = field(default_factory=dict)
+    decided_by: str = ""
     thresholds: tuple[float, ...] = ()
+    sample: int | None = None
     asked: frozenset[Need] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """The ledger: answers that are kept, so that nothing is trained twice and nothing finished is lost."""
 
 import hashlib
+import hmac
 import io
 import os
 import secrets
@@ -56,6 +57,10 @@ class Ledger:
         self._pending: dict[bytes, bytes] = {}
         self._written = time.monotonic()
         self._open()
+
+    def drawn(self, *parts: bytes) -> bytes:
+        """Return 32 bytes that are always the same for these parts, and that nobody without the secret can foretell."""
+        return hmac.digest(self._sealing, b"drawn" + b"".join(hashlib.sha256(p).digest() for p in parts), "sha256")
 
     # -- reading --------------------------------------------------------------------------------------------------
 

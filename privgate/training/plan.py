@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privgate import digest
 from privgate.errors import MeasurementError, UsageError
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit, Index
@@ -125,8 +126,9 @@ def select(
     *,
     max_retrains: int | None = None,
     budget_seconds: float | None = None,
+    sample: int | None = None,
 ) -> Selection:
-    """Return the units that a budget allows, drawn uniformly without replacement, fixed by digest before looking.
+    """Return the units that a budget allows, drawn uniformly without replacement, fixed before anything is looked at.
 
     A larger budget keeps every unit of a smaller one, so what is remembered is used again.
 
@@ -138,6 +140,9 @@ def select(
         Calls of the training function for units left out; all seeds of a unit count.
     budget_seconds : float, optional
         Wall time, turned into calls from a timed sample.
+    sample : int, optional
+        Units that are enough. Who trained the model must not choose them: recipes and data can be varied until their
+        digest spares somebody, so the ledger's secret draws them, always the same ones for a subject.
 
     Raises
     ------
@@ -149,10 +154,13 @@ def select(
     docs/mathematics.md, section 9.1: below full coverage nothing can be said about the maximum.
     """
     n = len(subject.data.units)
-    order = subject.generator("units").permutation(n)
-    affordable = n
+    rng = subject.generator("units")
+    if sample is not None:
+        rng = digest.generator(fleet.ledger.drawn(b"units", fleet.context(subject)).hex(), digits=64)
+    order = rng.permutation(n)
+    affordable = n if sample is None else sample
     if max_retrains is not None:
-        affordable = max_retrains // len(seeds)
+        affordable = min(affordable, max_retrains // len(seeds))
     if budget_seconds is not None:
         cost = estimate(subject, leave_out_fits(subject, order[: 4 * TIMED], seeds), fleet)
         each = max(cost.seconds_each, 1e-6) * len(seeds)

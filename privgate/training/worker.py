@@ -21,7 +21,7 @@ import numpy as np
 
 from privgate.errors import SubjectError, UsageError
 from privgate.training import answers, asking, context, environment
-from privgate.training.fit import Answer, Block, Call, Float, Index
+from privgate.training.fit import Answer, Block, Call, Fit, Float, Index
 from privgate.training.limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 from privgate.training.payload import Opened, Payload
 from privgate.training.rows import Rows
@@ -160,45 +160,45 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
 
 
 def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Clock) -> Answer:
-    started = time.perf_counter()
+    started, what = time.perf_counter(), "training"
     try:
         with clock.call(limits.seconds * fit.trainings if fit.trainings > 1 else None):
-            log_p = _train(opened, rows, fit)
+            if isinstance(fit, Block):
+                log_p = made_together(opened, fit)
+            else:
+                model = _train(opened, rows, fit)
+                what = "prediction"
+                log_p = _evaluate(opened, model, fit.queries)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
             _nothing(),
             time.perf_counter() - started,
-            f"training did not end within {limits.seconds * fit.trainings:g} s",
+            f"{what} did not end within {limits.seconds * fit.trainings:g} s",
             lasting=False,
         )
     except MemoryError:
         traceback.print_exc()
         size = f"{limits.memory / 2**30:.3g} GiB" if limits.memory else "the machine has"
         gc.collect()
-        return Answer(
-            _nothing(), time.perf_counter() - started, f"training needs more memory than {size}", lasting=False
-        )
+        return Answer(_nothing(), time.perf_counter() - started, f"{what} needs more memory than {size}", lasting=False)
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
-        return Answer(_nothing(), time.perf_counter() - started, _sentence("training", exc), lasting=not passing)
+        return Answer(_nothing(), time.perf_counter() - started, _sentence(what, exc), lasting=not passing)
     return Answer(log_p, time.perf_counter() - started)
 
 
-def _train(opened: Opened, rows: Rows, fit: Call) -> Float:
-    if isinstance(fit, Block):
-        return made_together(opened, fit)
+def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
     X, y = rows.of(fit)
     try:
-        model = opened.recipe.train(X, y, seed=fit.seed)
+        return opened.recipe.train(X, y, seed=fit.seed)
     except ValueError as exc:
         if not rows.trusted or "read-only" not in str(exc):
             raise
         rows.trusted = False  # it writes into its input after all (copy=False)
         X, y = rows.of(fit)
-        model = opened.recipe.train(X, y, seed=fit.seed)
-    return _evaluate(opened, model, fit.queries)
+        return opened.recipe.train(X, y, seed=fit.seed)
 
 
 def made_together(opened: Opened, block: Block) -> Float:

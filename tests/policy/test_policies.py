@@ -13,13 +13,14 @@ import privgate
 from privgate import Policy
 from privgate.policy import locate, schema, strict_yaml
 from privgate.policy.lint import lint
+from privgate.statistics.intervals import exceeding_limit
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(locate.shipped())
 
 
-def test_the_shipped_policies_are_these_five():
-    assert SHIPPED == ["dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "strict"]
+def test_the_shipped_policies_are_these_seven():
+    assert SHIPPED == ["attacks-1", "dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "share-1", "strict"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -28,6 +29,8 @@ def test_every_shipped_policy_is_named_like_its_file_and_described(name):
 
     assert policy.name == name
     assert policy.description
+    assert policy.approves.startswith("Can approve ")
+    assert policy.approves.count(". ") == 0  # one sentence
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -65,6 +68,23 @@ def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
     assert policy.audit.min_candidates >= rate.least
     facts = {"certificates": ["x"], "candidates": policy.audit.min_candidates}
     assert [r.cannot_conclude(facts) for r in policy.rules] == [""] * len(policy.rules)
+
+
+def test_share_1_says_what_its_sample_shows_at_any_size_of_the_data():
+    (rule,) = Policy.load("share-1").rules
+
+    for n in (300, 1_000, 20_000, 1_000_000):
+        assert exceeding_limit(0, rule.sample, n, alpha=0.05) / n <= rule.limit
+    assert exceeding_limit(0, rule.sample - 1, 10**7, alpha=0.05) / 10**7 > rule.limit
+
+
+def test_attacks_1_has_the_sizes_and_limits_of_dtp_1_attacks_and_concludes():
+    policy, other = Policy.load("attacks-1"), Policy.load("dtp-1-attacks")
+
+    assert [r.judged() for r in policy.rules] == [r.judged() for r in other.rules if r.name != "dtp"]
+    assert policy.audit == other.audit
+    facts = {"certificates": [], "candidates": policy.audit.min_candidates}
+    assert [r.cannot_conclude(facts) for r in policy.rules] == ["", ""]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -1,21 +1,25 @@
 """What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from privgate.evidence import BehindInfluence, Measurement
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import Rule, wrong
+from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
 
 REACHES = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
 #: a rule about fewer people than this leaves out more than exceptions
 ALMOST_ALL = 0.9
+#: confidence of limits from a sample
+SURE = 0.95
 
 
 class LeaveOneOutRule(Rule):
@@ -27,6 +31,25 @@ class LeaveOneOutRule(Rule):
     )
     q: OpenFraction | None = Field(default=None, description="Which quantile, for aggregate quantile.")
     threshold: NonNegativeFloat | None = Field(default=None, description="In nats, for aggregate share_above.")
+
+    sample: PositiveInt | None = Field(
+        default=None,
+        description="Random people who are enough where everybody would have to be retrained; not for aggregate max.",
+    )
+
+    @model_validator(mode="after")
+    def _enough_people(self) -> Self:
+        if self.sample is None:
+            return self
+        if self.aggregate == "max":
+            raise wrong("sample", "nothing follows from some people for the largest value; measure everybody")
+        share = 1 - self.covers
+        if unseen(self.sample) > share:
+            least = math.ceil(math.log(1 - SURE) / math.log1p(-share)) if share else math.inf
+            raise wrong(
+                "sample", f"{self.sample} people show nothing about a share of {share:g}; at least {least:g} do"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_aggregate(self) -> Self:
@@ -71,8 +94,31 @@ class LeaveOneOutRule(Rule):
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Say how few were trained without, where the verdict was decided before the others."""
+        behind = BehindInfluence.of(measurement.behind)
+        if not behind.not_computed:
+            return super().sentence(measurement, outcome)
+        few = f"{measurement.n} of {measurement.n + behind.not_computed} people were trained without"
+        seen = (
+            "a change without limit"
+            if np.isinf(measurement.low)
+            else f"at least {measurement.low:.4g} {measurement.unit}"
+        )
+        if outcome is not Outcome.FAILED:
+            return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
+        where = f" ({measurement.where})" if measurement.where else ""
+        return f"{seen}{where}; allowed is at most {self.limit:.4g}: failed ({few}, the others could change nothing)"
+
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
+        if BehindInfluence.of(measurement.behind).not_computed:
+            least = (
+                f"at least {100 * measurement.low:.3g} % of the people in the data are above {folds(self.threshold)}"
+                if self.threshold is not None
+                else f"without one of the people in the data, an answer's probability changes {folds(measurement.low)}"
+            )
+            return f"{averaged(measurement)}{least}; how far it changes without the others was not measured"
         if self.aggregate != "share_above":
             return self.change(measurement)
         return averaged(measurement) + (
@@ -82,18 +128,30 @@ class LeaveOneOutRule(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what usually lowers the influence of single records."""
+        stopped = BehindInfluence.of(measurement.behind).not_computed
         if outcome is Outcome.FAILED:
             return (
                 "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
-                "table names; then check again"
+                f"table names{' (--full names all of them)' if stopped else ''}; then check again"
             )
+        if stopped:
+            return "check with --full, which measures everybody"
+        if measurement.problem:
+            return "settle what the message names, then check again"
         seeds = BehindInfluence.of(measurement.behind).paired_seeds
-        if seeds and np.isinf(measurement.high) and not np.isinf(measurement.low):
+        if 0 < seeds < SEEDS_FOR_A_LIMIT:
             return (
                 f"training depends on its seed, and {seeds} paired seeds give no upper limit: measure every unit on 75 "
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
-        return "measure every unit and, for training that depends on its seed, more seeds; the table names open units"
+        if measurement.n < measurement.population:
+            some = f"{measurement.n} of {measurement.population} people were measured"
+            if self.aggregate == "max":
+                return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
+            return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
+        if seeds:
+            return "the limit lies within the interval over seeds, which more seeds (--seeds) narrow"
+        return "the limit lies within what is known of some people; the per-unit table names their intervals"
 
 
 def averaged(measurement: Measurement) -> str:

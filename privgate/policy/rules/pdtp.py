@@ -8,9 +8,9 @@ Where training depends on its seed the figure is the mean over paired seeds of t
 what the registered model's own pair shows stands beside it and is judged by no rule (a single pair measures the seed).
 An upper limit, and with it an approval, needs 75 seeds.
 
-Request: ``pdtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile and
-``threshold`` (nats) only with share_above. ``low`` and ``high`` are the aggregate less and plus its error; nats, or a
-fraction for share_above.
+Request: ``pdtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…, sample=…)``; ``q`` only with quantile,
+``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with either. ``low`` and ``high``
+are the aggregate less and plus its error; nats, or a fraction for share_above.
 
     - metric: pdtp
       max: 1.0

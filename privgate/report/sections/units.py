@@ -36,6 +36,11 @@ def section(doc: ReportDocument) -> Section | None:
 
 def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Block]:
     """Return the worst of those measured closely; a distribution over everybody does not exist in this mode."""
+    coverage = doc.evidence.influence and doc.evidence.influence.coverage
+    if coverage and coverage.not_computed:
+        told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
+        first = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
+        return [Text(first), *([_intervals(units.worst, limit), _names(units)] if units.worst else [])]
     screened = words.mode(doc) == "screen"
     told = f"{count_of(units.close, units)} of {number(units.n)} people or records were measured closely"
     rest = "the others were only ranked by shadow models" if screened else "the others are bounded by the largest value"

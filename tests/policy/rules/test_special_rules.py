@@ -159,5 +159,28 @@ def test_an_unlimited_epsilon_is_told_as_such():
 def test_doubt_about_units_asks_for_more_measuring():
     rule = example("dtp")
 
-    assert "more seeds" in rule.judge(measured(rule, 0.5, 2.0)).advice
+    assert "per-unit table" in rule.judge(measured(rule, 0.5, 2.0)).advice
+    assert "everybody" in rule.judge(measured(rule, 0.5, 2.0, n=9)).advice
     assert "without any limit" in rule.judge(measured(rule, math.inf)).meaning
+
+
+def _advised(rule, **measured):
+    behind = BehindInfluence(paired_seeds=measured.pop("seeds", 0))
+    measurement = Measurement(rule.request(), 1.0, behind=behind, **{"low": 0.5, "high": math.inf, **measured})
+    return rule.judge(measurement).advice
+
+
+def test_advice_names_the_cause_and_no_seeds_where_seeds_are_not_the_cause():
+    largest = ALL["pdtp"](max=0.8)
+    share = ALL["pdtp"](max=0.1, aggregate="share_above", threshold=1.0)
+
+    assert "75" in _advised(largest, seeds=12, n=9, population=9, kind="confidence")
+    for told, wanted in (
+        (_advised(largest, n=30, population=90), "everybody"),
+        (_advised(largest, n=30, population=90, seeds=75, kind="confidence"), "everybody"),
+        (_advised(share, low=0.0, high=0.2, n=30, population=90), "30 of 90"),
+        (_advised(largest, high=0.9, n=9, population=9), "per-unit table"),
+    ):
+        assert wanted in told
+        assert "seed" not in told
+    assert "seed" not in _advised(largest, problem="X has no predict_proba", n=9, population=9)

@@ -1,0 +1,248 @@
+"""Leave-one-out ends where the verdict is decided: what was not computed can block, and never approves."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate.check import gate
+from privgate.evidence import Measurement, Request
+from privgate.families.chain import DECIDED
+from privgate.families.retrained import Retrained, Status
+from privgate.influence import aggregate, leave_one_out
+from privgate.report import rendering
+from privgate.run.run import Budget
+from privgate.subject.release import Release
+from privgate.verdict import Outcome
+
+N = 60
+RNG = np.random.default_rng(5)
+Y = np.arange(N) % 2
+X = RNG.normal(size=(N, 2)) + Y[:, None]
+X[17], Y[17] = [6.0, 6.0], 0  # the one who matters
+DATA = TrainingData(X, Y)
+HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nrules:\n'
+LARGEST = "  - metric: pdtp\n    max: {}\n"
+
+
+def fitted(X, y, *, seed, C=10.0):
+    """Logistic regression that only refits cover."""
+    del seed
+    return LogisticRegression(C=C).fit(X, y)
+
+
+def shaken(X, y, *, seed, by):
+    """The same, whose intercept the seed shakes."""
+    model = LogisticRegression(C=10.0).fit(X, y)
+    model.intercept_ = model.intercept_ + by * np.random.default_rng(seed).normal()
+    return model
+
+
+@pytest.fixture
+def policy(tmp_path):
+    def write(*rules, rest=""):
+        (tmp_path / "p.yaml").write_text(HEAD + "".join(rules) + rest)
+        return Policy.load(tmp_path / "p.yaml")
+
+    return write
+
+
+def checked(policy, fleet, recipe=None, data=DATA, **limits):
+    subject = Subject.local(recipe or Recipe(fitted, seed=1), data)
+    return evaluate(policy, subject, fleet=fleet, limits=Budget(**limits))
+
+
+def rule(verdict, name="pdtp"):
+    return next(f for f in verdict.findings if f.rule == name)
+
+
+def covered(verdict):
+    return verdict.evidence.influence.coverage
+
+
+def test_the_riskiest_decide_and_nobody_else_is_trained_without(fleet, policy):
+    mine = policy(LARGEST.format(1))
+    verdict = checked(mine, fleet)
+    trained = fleet.calls
+    everybody = checked(mine, fleet, full=True)
+
+    assert verdict.outcome is everybody.outcome is Outcome.FAILED
+    assert covered(verdict).n_measured <= 4
+    assert covered(verdict).not_computed == N - covered(verdict).n_measured
+    assert covered(verdict).decided_by == "pdtp"
+    assert fleet.calls - trained >= N - 10
+    assert covered(everybody).not_computed == 0
+    assert rule(verdict).low == pytest.approx(rule(everybody).low, abs=1e-12)  # the ranking found the worst
+    assert rule(verdict).high == np.inf
+
+
+def test_the_report_says_what_was_not_computed(fleet, policy):
+    verdict = checked(policy(LARGEST.format(1)), fleet)
+    document = report.document(verdict, hash_key=b"k" * 32)
+
+    few = covered(verdict).n_measured
+    assert f"{few} of {N} people were trained without" in rule(verdict).message
+    assert "was not measured" in rule(verdict).meaning
+    assert "--full" in rule(verdict).advice
+    assert document["units"]["figures"] == {}  # the riskiest few are no distribution
+    for way in ("html", "markdown"):
+        assert "because the rule pdtp was broken before" in rendering.render(document, way)
+    last = verdict.evidence.influence.engines[-1]
+    assert (last.engine, last.why) == ("refit", {DECIDED: N - few})
+    assert not any("measure everybody" in step.action for step in verdict.evidence.run.next_steps)
+
+
+def test_an_approval_has_measured_everybody(fleet, policy):
+    verdict = checked(policy(LARGEST.format(20)), fleet)
+
+    assert verdict.approved
+    assert covered(verdict).n_measured == N
+    assert covered(verdict).decided_by == ""
+
+
+def test_only_enforced_rules_decide_and_the_others_say_that_they_were_not_computed(fleet, policy):
+    warns = LARGEST.format(0.5) + "    id: advice\n    mode: warn\n"
+    advised = checked(policy(LARGEST.format(20), warns), fleet)
+    middle = "  - {metric: pdtp, id: middle, max: 0.2, aggregate: quantile, q: 0.5}\n"
+    blocked = checked(policy(LARGEST.format(1), warns, middle), fleet)
+
+    assert covered(advised).not_computed == 0
+    assert rule(advised, "advice").outcome is Outcome.WARNED
+    assert blocked.outcome is Outcome.FAILED
+    assert rule(blocked, "middle").outcome is Outcome.INCONCLUSIVE
+    assert rule(blocked, "middle").message.startswith("not computed: already blocked by pdtp (")
+
+
+def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):
+    waiver = (
+        f"waivers:\n  - {{rule: pdtp, model: credit, version: 'sha256:{'0' * 64}', ceiling: 3, reason: r, requester: "
+        f"Ada Example, approver: Bob Example, granted: 2026-01-01, expires: 2026-01-31}}\n"
+    )
+    assert list(gate.breaks(policy(LARGEST.format(1)))) == [Request.of("pdtp", aggregate="max")]
+    assert not gate.breaks(policy(LARGEST.format(1), rest=waiver))
+
+
+def test_a_suite_over_everybody_is_not_computed_and_says_why(fleet, tmp_path):
+    (tmp_path / "units.json").write_text(
+        '{"name": "s", "expectations": [{"type": "expect_column_values_to_be_between", '
+        '"kwargs": {"column": "pdtp", "max_value": 9}, "meta": {}}], "meta": {}}'
+    )
+    (tmp_path / "p.yaml").write_text(f"{HEAD}{LARGEST.format(1)}  - metric: table\n    suite: units.json\n")
+    verdict = checked(Policy.load(tmp_path / "p.yaml"), fleet)
+
+    assert rule(verdict, "table").outcome is Outcome.INCONCLUSIVE
+    assert rule(verdict, "table").message.startswith("not computed: already blocked by pdtp")
+
+
+def test_a_share_is_decided_by_counting(fleet, policy):
+    share = policy("  - {metric: pdtp, max: 0.05, aggregate: share_above, threshold: 0.02}\n")
+    verdict, everybody = checked(share, fleet), checked(share, fleet, full=True)
+
+    assert verdict.outcome is everybody.outcome is Outcome.FAILED
+    assert 4 <= covered(verdict).n_measured < N  # 3 of 60 are 5 %
+    assert 0.05 < rule(verdict).low <= rule(everybody).low
+
+
+def test_people_whom_a_fast_engine_answers_decide_for_those_whom_it_hands_on(fleet, policy):
+    rng = np.random.default_rng(1)
+    data = TrainingData(rng.normal(size=(N, 9)), rng.integers(0, 2, N))
+    tree = Recipe(DecisionTreeClassifier(random_state=0), seed=0)
+    verdict = checked(policy(LARGEST.format(1)), fleet, tree, data)
+
+    shares = {s.engine: s for s in verdict.evidence.influence.engines}
+    assert shares["decision_tree"].handed_on > 0
+    assert shares["refit"].answered == 0
+    assert verdict.outcome is Outcome.FAILED
+
+
+def test_a_person_whose_label_vanishes_decides_without_training_anybody(fleet, policy):
+    data = TrainingData(X, np.where(np.arange(N) == 3, 2, Y))
+    verdict = checked(policy(LARGEST.format(20)), fleet, data=data)
+
+    assert verdict.outcome is Outcome.FAILED
+    assert np.isinf(rule(verdict).low)
+    assert covered(verdict).n_measured <= 4
+
+
+def test_the_first_seeds_of_the_riskiest_block(fleet, policy):
+    before = fleet.calls
+    verdict = checked(policy(LARGEST.format(1)), fleet, Recipe(shaken, params={"by": 0.02}, seed=2))
+
+    assert verdict.outcome is Outcome.FAILED
+    assert covered(verdict).n_measured <= 3
+    assert fleet.calls - before < 200  # of 12 x 60, and the controls among them
+
+
+def test_a_sample_stays_the_sample_that_was_drawn(fleet, policy):
+    mine = policy(LARGEST.format(20))
+    drawn = checked(mine, fleet, max_retrains=30)
+    share = policy("  - {metric: pdtp, max: 0.05, aggregate: share_above, threshold: 0.02}\n")
+    verdict = checked(share, fleet, max_retrains=30)
+
+    assert set(verdict.evidence.records["unit"]) < set(drawn.evidence.records["unit"])
+    assert covered(verdict).n_measured + covered(verdict).not_computed == 30
+
+
+# -- the laws -----------------------------------------------------------------------------------------------------
+
+POLICIES = {
+    "largest": LARGEST.format(1),
+    "middle": "  - {metric: pdtp, max: 1, aggregate: quantile, q: 0.6}\n",
+    "share": "  - {metric: pdtp, max: 0.1, aggregate: share_above, threshold: 1.0}\n",
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("population", [40, 400])
+def test_what_some_people_decide_no_value_of_the_others_takes_back(policy, name, population):
+    rng = np.random.default_rng(7)
+    mine = policy(POLICIES[name])
+    ((request, (_, breaks)),) = gate.breaks(mine).items()
+
+    def judged(value, low, high):
+        found = aggregate.asked(request, value, low, high, population)
+        return breaks(Measurement(request, found.value, found.low, found.high, kind="bound"))
+
+    decided = 0
+    for _ in range(300):
+        value = rng.exponential(rng.choice([0.05, 0.2, 4.0]), 40)
+        value[rng.random(40) < 0.01] = np.inf
+        known = np.argsort(-value)[: rng.integers(1, 40)]
+        if judged(*leave_one_out.with_left(40 - len(known), value[known], value[known], value[known])):
+            decided += 1
+            rest = rng.choice([0.0, 0.5, np.inf], 40 - len(known))
+            whole = np.append(value[known], rest)
+            assert judged(whole, whole, whole)
+            assert judged(value, value, value)
+    assert 20 < decided < 290
+
+
+def noisy(rng, mean, seeds, *, spread=0.5):
+    """Return models of people whose mean change is given: normal changes of a log-probability over seeds."""
+    units = np.arange(len(mean))
+    change = mean + spread * rng.normal(size=(seeds, len(mean)))
+    base = np.full((seeds, len(mean), 2), -20.0)
+    without = base - np.stack([change, np.zeros_like(change)], axis=-1)
+    return Retrained.of("refit", units, tuple(range(seeds)), (units, units), base, without, status=Status.EXACT)
+
+
+def test_over_seeds_a_limit_is_the_same_whoever_else_was_measured():
+    found = noisy(np.random.default_rng(0), np.linspace(0, 2, 30), 12)
+    all_of_them = leave_one_out.per_unit(found, Release(), people=30)["pdtp_low"]
+    some = np.isin(found.units, [3, 11, 29])
+    alone = leave_one_out.per_unit(found.select(some), Release(), people=30)["pdtp_low"]
+
+    np.testing.assert_array_equal(alone, all_of_them[some])
+    assert (leave_one_out.per_unit(found.select(some), Release())["pdtp_low"] > alone)[1:].all()
+
+
+def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():
+    """Looking in any order until somebody is above blocks exactly where anybody is, each by the limit that is fixed."""
+    runs, people = 300, 40
+    rng = np.random.default_rng(11)
+    blocked = 0
+    for _ in range(runs):
+        found = noisy(rng, np.full(people, 1.0), 10)
+        blocked += bool((leave_one_out.per_unit(found, Release(), people=people)["pdtp_low"] > 1.0).any())
+    assert blocked / runs <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)

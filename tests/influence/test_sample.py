@@ -1,0 +1,100 @@
+"""A share of people from a random sample: who is in it nobody can choose, and what it shows is stated."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from sklearn.linear_model import LogisticRegression
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.check import gate
+from privgate.influence import leave_one_out
+from privgate.policy.rules import ALL
+from privgate.run.run import Budget
+from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
+from privgate.verdict import Outcome
+
+N = 320
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(N, 2))
+Y = (X[:, 0] + RNG.logistic(size=N) > 0).astype(int)
+SHARE = Policy.load("share-1")
+
+
+def fitted(X, y, *, seed):
+    """Logistic regression that only refits cover."""
+    del seed
+    return LogisticRegression().fit(X, y)
+
+
+def subject(X=X):
+    return Subject.local(Recipe(fitted, seed=1), TrainingData(X, Y))
+
+
+def drawn(secret, made, **limits):
+    with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
+        run = gate.prepare(SHARE, made, fleet=own, limits=Budget(**limits))
+        return leave_one_out.selection(run)
+
+
+def test_299_people_show_that_all_but_one_in_a_hundred_are_below_the_limit(fleet):
+    verdict = evaluate(SHARE, subject(), fleet=fleet)
+
+    (found,) = verdict.evidence.measurements.values()
+    assert verdict.approved, [f.message for f in verdict.findings]
+    assert (found.n, found.population, found.low) == (299, N, 0.0)
+    assert 0 < found.high <= 0.01
+    assert found.confidence == 0.95
+    assert "drawn at random" in verdict.evidence.influence.coverage.claim
+
+
+def test_fewer_people_than_the_rule_wants_approve_nothing(fleet):
+    verdict = evaluate(SHARE, subject(), fleet=fleet, limits=Budget(max_retrains=150))
+
+    finding = next(f for f in verdict.findings if f.rule == "pdtp")
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert "150 of 320" in finding.advice
+
+
+def test_who_is_drawn_follows_from_a_secret_and_not_from_what_its_owner_can_vary():
+    made = subject()
+    one, again, other = (drawn(s, made).units for s in (b"k" * 32, b"k" * 32, b"q" * 32))
+
+    np.testing.assert_array_equal(one, again)
+    assert len(one) == len(set(one.tolist())) == 299
+    assert not np.array_equal(one, other)
+    assert set(drawn(b"k" * 32, made, max_retrains=100).units) < set(one.tolist())
+
+
+def test_every_person_is_as_likely_to_be_drawn():
+    made, counts = subject(), np.zeros(N)
+    for k in range(200):
+        counts[drawn(k.to_bytes(32, "big"), made).units] += 1
+    due = 200 * 299 / N
+    assert abs(counts - due).max() < 5 * np.sqrt(due * (1 - 299 / N))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max": 1.0, "sample": 299}, "measure everybody"),
+        ({"max": 0.01, "aggregate": "share_above", "threshold": 1.0, "sample": 298}, "at least 299 do"),
+        ({"max": 1.0, "aggregate": "quantile", "q": 0.95, "sample": 58}, "at least 59 do"),
+    ],
+)
+def test_a_sample_that_can_show_nothing_is_refused_with_the_policy(options, said):
+    with pytest.raises(ValidationError, match=said):
+        ALL["pdtp"](**options)
+    if said != "measure everybody":
+        assert ALL["pdtp"](**{**options, "sample": options["sample"] + 1}).sample
+
+
+def test_a_rule_that_needs_everybody_is_not_served_by_a_sample(tmp_path):
+    (tmp_path / "p.yaml").write_text(
+        'schema: privgate/policy/v1\nname: mine\nversion: "1"\nextends: share-1\nrules:\n'
+        "  - {metric: pdtp, id: largest, max: 2}\n"
+    )
+    both = Policy.load(tmp_path / "p.yaml")
+
+    assert gate.sample(SHARE) == 299
+    assert gate.sample(both) is None
