@@ -16,7 +16,7 @@ from privgate.demo import adult
 def main(folder: Path) -> int:
     store = registry.local_registry(folder)
     recipe = Recipe(CategoricalNB(alpha=1.0, min_categories=list(adult.SIZES)), seed=7)
-    info = log_model(recipe, adult.load(), registered_model_name="income", tracking_uri=store)
+    info = log_model(recipe, adult.load(), registered_model_name="income", tracking_uri=store, store=folder / "data")
     uri = f"models:/income/{info.registered_model_version}"
     where = ["--tracking-uri", store, "--report-dir", str(folder / "report"), "--ledger", str(folder / "ledger")]
     return run(["promote", uri, "--to", "production", "--policy", "dtp-1", *where])

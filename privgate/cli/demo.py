@@ -57,7 +57,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     verdicts: dict[str, Verdict] = {}
     for name, (what, recipe) in recipes().items():
         click.secho(f"{name}: {what}", bold=True)
-        info = registry.log_model(recipe, data, registered_model_name=name, tracking_uri=store)
+        info = registry.log_model(recipe, data, registered_model_name=name, tracking_uri=store, store=folder / "data")
         uri = f"models:/{name}/{info.registered_model_version}"
         subject = registry.load_subject(uri, tracking_uri=store)
         verdict = gate.evaluate(

@@ -27,12 +27,14 @@ def log_model(
     name: str = "model",
     release: Release | None = None,
     tracking_uri: str | None = None,
+    store: str | Path | None = None,
     data_uri: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Any:
-    """Train once, here, and log model, recipe and data reference; then register.
+    """Store the data, train once, here, on what is read back, log model, recipe and data reference; then register.
 
-    The version is registered last, so that no version exists without its recipe.
+    Training has one thread, as every training of a check has. The version is registered last, so that no version exists
+    without its recipe.
 
     Parameters
     ----------
@@ -46,8 +48,12 @@ def log_model(
         What the deployed model will return; exact probabilities if absent. MLflow is set to serve it.
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
+    store : str or Path, optional
+        Folder or URI below which the training data are kept, and which the gate may read. ``"artifacts"`` uploads them
+        with the run: whoever may read the artifacts of its experiment then reads them in clear. Not needed for data
+        that have a source (``TrainingData.from_file``, ``from_dataset``, ``from_loader``) or a ``data_uri``.
     data_uri : str, optional
-        Folder written by ``data.save`` that MLflow can download from; the data is uploaded as a run artifact if absent.
+        Folder written by ``data.save`` that MLflow can download from; nothing is stored then.
     tags : mapping, optional
         Tags of the new version.
 
@@ -58,29 +64,36 @@ def log_model(
 
     Raises
     ------
+    UsageError
+        Nobody said where the data may be kept.
     SubjectError
-        The recipe cannot be imported again, or the model cannot be stored.
+        The recipe cannot be imported again, or data or model cannot be stored; nothing was trained but for the last.
     RegistryError
         MLflow refused or did not answer.
     """
     import mlflow
 
     packages = _environment(recipe)
-    model = recipe.train(data.X, data.y, seed=recipe.seed)
-    with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
-        info = native.log(
-            model,
-            name=name,
-            example=take(data.X, _first_rows(data)),
-            asked=take(data.pool()[0], _first_rows(data)),
-            requirements=environment.requirements(packages),
-            own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
-            serving=native.Serving(recipe, release or Release(), data.classes()),
-        )
-        log_recipe(info, recipe, data, release=release, tracking_uri=tracking_uri, data_uri=data_uri, run_id=run_id)
-        if registered_model_name is not None:
-            made = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
-            info.registered_model_version = int(made.version)
+    training_data.refuse_new_labels(data)
+    with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
+        data = kept.data
+        with _as_checked():
+            model = recipe.train(data.X, data.y, seed=recipe.seed)
+        _try(recipe, model, data)
+        with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
+            info = native.log(
+                model,
+                name=name,
+                example=take(data.X, _first_rows(data)),
+                asked=take(data.pool()[0], _first_rows(data)),
+                requirements=environment.requirements(packages),
+                own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
+                serving=native.Serving(recipe, release or Release(), data.classes()),
+            )
+            _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
+            if registered_model_name is not None:
+                made = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
+                info.registered_model_version = int(made.version)
     return info
 
 
@@ -91,6 +104,7 @@ def log_recipe(
     *,
     release: Release | None = None,
     tracking_uri: str | None = None,
+    store: str | Path | None = None,
     data_uri: str | None = None,
     run_id: str | None = None,
 ) -> str:
@@ -103,8 +117,8 @@ def log_recipe(
     ----------
     info_or_uri : ModelInfo, LoggedModel or str
         What ``mlflow.<flavor>.log_model`` returned, or ``models:/…``.
-    recipe, data, release, tracking_uri, data_uri
-        As in ``log_model``.
+    recipe, data, release, tracking_uri, store, data_uri
+        As in ``log_model``; data that reading back changes are refused, naming the column.
     run_id : str, optional
         Run that gets the data; the model's own run if absent, or a new one where it has none.
 
@@ -119,6 +133,23 @@ def log_recipe(
         As in ``log_model``.
     """
     packages = _environment(recipe)
+    training_data.refuse_new_labels(data)
+    with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
+        training_data.refuse_changes(data, kept.data)
+        _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
+    return recipe.digest
+
+
+def _attach(
+    info_or_uri: Any,
+    recipe: Recipe,
+    kept: training_data.Kept,
+    packages: Any,
+    *,
+    release: Release | None,
+    tracking_uri: str | None,
+    run_id: str | None,
+) -> None:
     client = connect(tracking_uri)
     model_id = getattr(info_or_uri, "model_id", None)
     present = named(client, f"models:/{model_id}" if model_id else str(info_or_uri))
@@ -129,15 +160,33 @@ def log_recipe(
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
         mlmodel.flavor_of(folder)
         files = layout.model_files(folder)
-        reference = training_data.keep(client, data, run_id=run_id, uri=data_uri, tracking_uri=tracking_uri)
-        document = _document(recipe, files, reference, packages, release or Release())
+        document = _document(recipe, files, kept.with_run(client, run_id), packages, release or Release())
         written = Path(place, "written")
         sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
         written.mkdir(exist_ok=True)
         (written / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
         with answering(f"attaching the recipe to {model_id}"):
             upload(client, model_id, written, layout.FOLDER)
-    return recipe.digest
+
+
+@contextmanager
+def _as_checked() -> Iterator[None]:
+    """Train as every check does: one thread, one process; sums in another order have another last bit."""
+    from joblib import parallel_config
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), parallel_config(backend="sequential"):
+        yield
+
+
+def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
+    """Ask the trained model about a few records, before anything of it is logged."""
+    try:
+        recipe.probabilities(model, take(data.X, _first_rows(data)), data.classes())
+    except SubjectError:
+        raise
+    except Exception as exc:  # the user's code may raise anything
+        raise SubjectError(f"the trained model cannot be asked: prediction raised {type(exc).__name__}: {exc}") from exc
 
 
 def _document(

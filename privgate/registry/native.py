@@ -87,7 +87,8 @@ def _function(model: Any, serving: Serving) -> str:
 def _signature(example: Any) -> Any:
     from mlflow.models import infer_signature
 
-    if isinstance(example, list):  # a schema would turn a list of texts into a frame, which no text pipeline reads
+    # a schema would turn texts into a frame, which no text pipeline reads
+    if isinstance(example, list) or getattr(example, "ndim", 2) == 1:
         return None
     if hasattr(example, "iloc") and not all(_enforceable(dtype) for dtype in example.dtypes):
         return None
@@ -99,7 +100,7 @@ def _signature(example: Any) -> Any:
 
 def _alike(example: Any, asked: Any) -> bool:
     """Return whether columns keep their types beside the candidates; a schema would refuse others."""
-    return not hasattr(example, "iloc") or list(example.dtypes) == list(asked.dtypes)
+    return not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
 
 
 def _enforceable(dtype: Any) -> bool:

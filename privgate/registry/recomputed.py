@@ -47,7 +47,7 @@ def recomputed(
             raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
         found["recipe"] = recipe.digest
         reference = document["data"]
-        if reference.get("kind") in {"run", "uri"}:  # a loader is somebody's code
+        if reference.get("kind") in {"run", "uri", "file"}:  # a loader is somebody's code
             try:
                 read = training_data.read(client, reference, Path(place, "data"), tracking_uri=tracking_uri)
             except DigestMismatchError:

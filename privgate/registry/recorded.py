@@ -32,6 +32,7 @@ class _Data(_Part):
     run_id: str = ""
     path: str = ""
     uri: str = ""
+    source: dict[str, Any] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
 
 
@@ -93,7 +94,12 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
         references = estimators.references([estimator, *document["recipe"]["params"].values()])
     if not all(isinstance(reference, str) for reference in references):
         raise SubjectError(f"{sentence}: recipe: a name is no text; log the recipe again")
-    needed = {"loader": ("reference",), "run": ("run_id", "path", "files"), "uri": ("uri", "files")}
+    needed = {
+        "loader": ("reference",),
+        "run": ("run_id", "path", "files"),
+        "uri": ("uri", "files"),
+        "file": ("source",),
+    }
     for key in needed.get(document["data"]["kind"], ()):
         if not document["data"].get(key):
             raise SubjectError(f"{sentence}: data.{key}: missing; log the recipe again")

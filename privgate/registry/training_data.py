@@ -2,56 +2,183 @@
 
 import importlib
 import json
+import logging
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from privgate import digest
 from privgate.documents import LARGE, door, strict_json
-from privgate.errors import DigestMismatchError, SubjectError
+from privgate.errors import DigestMismatchError, SubjectError, UsageError
 from privgate.registry import layout
 from privgate.registry.client import answering
+from privgate.subject import storing
 from privgate.subject.data import TrainingData
 from privgate.subject.sources import check_path
 
 Reference = dict[str, Any]
 
+#: ``store=``: upload with the run
+ARTIFACTS = "artifacts"
+_READABLE = (
+    "the training data lie in clear with run %s: whoever may read the artifacts of its experiment can read them; "
+    "store='folder or URI that the gate may read' keeps them elsewhere"
+)
 
-def keep(client: Any, data: TrainingData, *, run_id: str, uri: str | None, tracking_uri: str | None) -> Reference:
-    """Store the data, or refer to where it already is, and return the reference.
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Training data as they were read back from where they are kept.
 
     Parameters
     ----------
-    client : MlflowClient
-        See ``connect``.
     data : TrainingData
-        Data with a loader is never uploaded: only its digest leaves.
-    run_id : str
-        The run that gets the artifact.
+        What is trained on, here and by whoever checks.
+    reference : mapping
+        What the recipe records; of files that go with the run, without the run.
+    folder : Path or None
+        Files to upload with the run.
+    """
+
+    data: TrainingData
+    reference: Reference
+    folder: Path | None = None
+
+    def with_run(self, client: Any, run_id: str) -> Reference:
+        """Return the whole reference; upload what goes with the run."""
+        if self.folder is None:
+            return self.reference
+        path = f"{layout.DATA}/{self.data.digest.removeprefix('sha256:')[:16]}"
+        with answering("storing the training data as a run artifact"):
+            client.log_artifacts(run_id, str(self.folder), path)
+            client.set_tag(run_id, "privgate.data", _READABLE % run_id)
+        logger.warning(_READABLE, run_id)
+        return {"kind": "run", "run_id": run_id, "path": path, **self.reference}
+
+
+@contextmanager
+def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
+    """Store the data, or find them where they are, and give what is read back: that is to be trained on.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Data with a source or a loader are never copied anywhere: only a reference and their digest leave.
+    store : str or Path, optional
+        Folder or URI to write them below; "artifacts" uploads them with the run.
     uri : str, optional
         Folder that ``TrainingData.save`` wrote, anywhere MLflow can download from; nothing is uploaded then.
     tracking_uri : str, optional
         Where ``uri`` is resolved.
+
+    Raises
+    ------
+    UsageError
+        Nobody said where they may be kept.
+    DigestMismatchError
+        What lies there is not the data given.
     """
     if data.loader is not None:
-        return {"kind": "loader", **json.loads(data.loader), "digest": data.digest}
+        yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
+        return
+    if data.source is not None:
+        again = TrainingData.from_source(data.source)
+        _compare(data, again, f"the file {data.source['uri']!r}", "read it again with TrainingData.from_file")
+        yield Kept(again, {"kind": "file", "source": dict(data.source), "digest": again.digest})
+        return
+    if store is None and uri is None:
+        raise UsageError(
+            "nobody said where the training data may be kept: give store='a folder or URI that the gate may read', "
+            "store='artifacts' to upload them with the run, in clear for whoever may read its artifacts, or data that "
+            "have a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
+            "logged"
+        )
     with tempfile.TemporaryDirectory() as place:
         if uri is not None:
             folder = _fetch(uri, Path(place), tracking_uri)
             files = layout.all_files(folder)
             stored = _read(folder, files)
-            if stored.digest != data.digest:
-                raise DigestMismatchError(f"the data at {uri!r} is not the data given; save that again with data.save")
-            return {"kind": "uri", "uri": uri, "files": files, "digest": stored.digest}
+            _compare(data, stored, f"the data at {uri!r}", "save that again with data.save")
+            yield Kept(stored, {"kind": "uri", "uri": uri, "files": files, "digest": stored.digest})
+            return
         folder = Path(place, "data")
         files = data.save(folder)
         # what is stored is what is retrained on: a file format may change a dtype, and the digest must be of the file
         stored = _read(folder, files)
-        path = f"{layout.DATA}/{stored.digest.removeprefix('sha256:')[:16]}"
-        with answering("storing the training data as a run artifact"):
-            client.log_artifacts(run_id, str(folder), path)
-    return {"kind": "run", "run_id": run_id, "path": path, "files": files, "digest": stored.digest}
+        reference = {"files": files, "digest": stored.digest}
+        if str(store) == ARTIFACTS:
+            yield Kept(stored, reference, folder)
+        else:
+            yield Kept(stored, {"kind": "uri", "uri": _deposit(folder, str(store), files), **reference})
+
+
+def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:
+    """Copy files below a store, by digest, and return where they lie."""
+    name = digest.of_manifest(files).removeprefix("sha256:")[:16]
+    if "://" in store and not store.startswith("file://"):
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        with answering(f"storing the training data at {store}"):
+            get_artifact_repository(f"{store.rstrip('/')}/{name}").log_artifacts(str(folder))
+        return f"{store.rstrip('/')}/{name}"
+    target = Path(store.removeprefix("file://")).expanduser().resolve() / name
+    try:
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+    except OSError as exc:
+        raise SubjectError(f"the training data cannot be stored below {store!r}: {exc.strerror or exc}") from exc
+    return target.as_uri()
+
+
+def _compare(given: TrainingData, found: TrainingData, what: str, remedy: str) -> None:
+    if found.digest != given.digest:
+        why = storing.difference(given.X, found.X)
+        raise DigestMismatchError(f"{what} is not the data given{': ' if why else ''}{why}; {remedy}")
+
+
+def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
+    """Refuse data that storing changes, for a model that was trained on them before.
+
+    Raises
+    ------
+    SubjectError
+        Names what changed: a recipe could not reproduce such a model.
+    """
+    if why := storing.difference(given.X, stored.X):
+        raise SubjectError(
+            f"the model was trained on data that cannot be stored as they are: {why}; train on what "
+            "TrainingData.save and load give back, or let privgate.log_model train"
+        )
+    if given.order != stored.order:
+        raise SubjectError("the model was trained on records in another memory order than can be stored; copy X first")
+    if given.digest != stored.digest:
+        raise SubjectError("labels, ids, groups or candidates are others when they are read back; pass plain arrays")
+
+
+def refuse_new_labels(data: TrainingData) -> None:
+    """Refuse candidates with labels that nobody in the training data has: no model could give them a probability.
+
+    Raises
+    ------
+    SubjectError
+        There are some.
+    """
+    if data.candidates is None or data.y.dtype.kind == "f":
+        return
+    new = ~np.isin(data.candidates[1], data.classes())
+    if new.any():
+        raise SubjectError(
+            f"{int(new.sum())} candidates have a label that no training record has, first candidate "
+            f"{int(new.argmax())}; remove them, or train on records of that label too"
+        )
 
 
 def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
@@ -67,6 +194,11 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
     kind = reference.get("kind")
     if kind == "loader":
         data = TrainingData.from_loader(_allowed(str(reference["reference"])), **dict(reference.get("options", {})))
+    elif kind == "file":
+        try:
+            data = TrainingData.from_source(reference["source"])
+        except (KeyError, TypeError, ValueError) as exc:
+            raise SubjectError(f"recipe.json does not say how the file of the data is read: {door.why(exc)}") from exc
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
         found = _fetch(_address(client, reference), folder, tracking_uri)
@@ -110,7 +242,10 @@ def _read(folder: Path, files: Mapping[str, str]) -> TrainingData:
     for name in named:
         if name not in files:
             raise SubjectError(f"data.json names {name!r}, which is no recorded file of the training data")
-    return TrainingData.load(folder)
+    try:
+        return TrainingData.load(folder)
+    except (OSError, *door.GARBLED) as exc:
+        raise SubjectError(f"the files of the training data cannot be read: {door.why(exc)}") from exc
 
 
 def _allowed(reference: str) -> str:

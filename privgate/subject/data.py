@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,112 +14,75 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.documents import LARGE, strict_json
 from privgate.errors import SubjectError
+from privgate.subject import containers, files
+from privgate.subject.containers import Index, content_digest, length, stack, take
 from privgate.subject.domain import Domain
+from privgate.subject.storing import load, save
 
-Index = NDArray[np.int64]
-
-
-def _is_frame(X: Any) -> bool:
-    return type(X).__module__.startswith("pandas") and hasattr(X, "iloc")
+__all__ = ["Index", "TrainingData", "content_digest", "length", "load", "save", "stack", "take"]
 
 
-def _is_sparse(X: Any) -> bool:
-    return hasattr(X, "tocsr") and hasattr(X, "nnz")
-
-
-def length(X: Any) -> int:
-    """Return the number of records of an array, DataFrame, sparse matrix or list."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def take(X: Any, rows: Index) -> Any:
-    """Return the given rows of any container, in the given order."""
-    if _is_frame(X):
-        return X.iloc[rows]
-    if hasattr(X, "shape"):
-        return X[rows]
-    return [X[int(i)] for i in rows]
-
-
-def stack(X: Any, other: Any) -> Any:
-    """Return the records of both containers, one after the other; both are of one kind."""
-    if _is_frame(X):
-        import pandas as pd
-
-        return pd.concat([X, other], ignore_index=True)
-    if _is_sparse(X):
-        import scipy.sparse as sp
-
-        return sp.vstack([X, other], format="csr")
-    if hasattr(X, "shape"):
-        return np.concatenate([np.asarray(X), np.asarray(other)])
-    return [*X, *other]
-
-
-def save(X: Any, stem: Path) -> str:
-    """Write a container next to ``stem`` without pickle and return the file's name.
+def _plain(values: Any, what: str) -> NDArray[Any]:
+    """Return an array without objects: text stays text, numbers stay numbers, and nobody is given a label of "None".
 
     Raises
     ------
     SubjectError
-        The container cannot be written without pickle: object arrays, lists of anything but text.
+        Something is missing, or text and numbers are mixed, which as text would be one: 1 and "1".
     """
-    if _is_frame(X):
-        path = stem.with_suffix(".parquet")
-        X.reset_index(drop=True).to_parquet(path)
-    elif _is_sparse(X):
-        import scipy.sparse as sp
-
-        path = stem.with_suffix(".npz")
-        sp.save_npz(path, X.tocsr())
-    elif hasattr(X, "shape"):
-        array = np.asarray(X)
-        if array.dtype == object:
-            raise SubjectError("an object array cannot be stored without pickle; pass numbers, text or a DataFrame")
-        path = stem.with_suffix(".npy")
-        np.save(path, array, allow_pickle=False)
-    elif all(isinstance(v, str) for v in X):
-        path = stem.with_suffix(".json")
-        path.write_text(json.dumps(list(X)), encoding="utf-8")
-    else:
-        raise SubjectError("a list of records must hold text; pass an array or a DataFrame for anything else")
-    return path.name
-
-
-def load(path: Path, *, mmap: bool = False) -> Any:
-    """Read what ``save`` wrote; arrays stay on disk with ``mmap``."""
-    if path.suffix == ".parquet":
-        import pandas as pd
-
-        return pd.read_parquet(path)
-    if path.suffix == ".npz":
-        import scipy.sparse as sp
-
-        return sp.load_npz(path)
-    if path.suffix == ".json":
-        return json.loads(path.read_text(encoding="utf-8"))
-    return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-
-
-def content_digest(X: Any) -> str:
-    """Return the digest of all values of a container, dtypes and column names included."""
-    if _is_frame(X):
-        columns = [(str(c), str(X[c].dtype), [None if v is None else str(v) for v in X[c].tolist()]) for c in X.columns]
-        return digest.of_json(columns)
-    if _is_sparse(X):
-        csr = X.tocsr()
-        return digest.of_json([list(csr.shape), *(digest.of_array(a) for a in (csr.indptr, csr.indices, csr.data))])
-    if hasattr(X, "shape"):
-        return digest.of_array(np.asarray(X))
-    return digest.of_json([str(v) for v in X])
-
-
-def _plain(values: Any) -> NDArray[Any]:
-    """Return an array without objects: text stays text, everything else must be numbers."""
     array = np.asarray(values)
-    if array.dtype == object:
-        array = np.array([str(v) for v in array])
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy has made text of all, None and NaN too
+        array = np.array([*values, None], dtype=object)[:-1]
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype == object and array.ndim == 1:
+        return _of_objects(array, what)
+    if array.dtype.kind == "f" and what != "y":
+        _refuse_missing(np.isnan(array), what)
+    if array.dtype.kind in "Mm":
+        _refuse_missing(np.isnat(array), what)
     return array
+
+
+def _labels_like(others: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of candidates in the type of ``y`` where that changes none of them.
+
+    Raises
+    ------
+    SubjectError
+        One side is text and the other is not.
+    """
+    if (others.dtype.kind in "US") != (y.dtype.kind in "US"):
+        raise SubjectError(f"labels of candidates are {others.dtype} and those of y {y.dtype}; give both one type")
+    if others.dtype != y.dtype and y.dtype.kind in "biu" and others.dtype.kind in "biuf":
+        cast = others.astype(y.dtype)
+        return cast if np.array_equal(cast, others) else others
+    return others
+
+
+def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
+    cells = [containers.cell(v) for v in array.tolist()]
+    kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in cells]
+    _refuse_missing(np.isin(kinds, ["None", "nan", "NA", "NaTType"]), what)
+    found = sorted(set(kinds))
+    if len(found) > 1 and not set(found) <= {"int", "float"}:
+        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        raise SubjectError(
+            f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
+            "give all of them one type"
+        )
+    if set(found) <= {"int", "float", "bool"}:
+        return np.array(array.tolist())
+    return np.array([str(v) for v in array])
+
+
+def _refuse_missing(missing: NDArray[Any], what: str) -> None:
+    if missing.any():
+        meant = {"y": "a label", "groups": "one person", "ids": "a name"}.get(what.rpartition(" ")[2], "a value")
+        raise SubjectError(
+            f"{what} is missing (None or NaN) for {int(missing.sum())} records, first for record "
+            f"{int(missing.argmax())}; nothing is not {meant}: fill it in or remove those records"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +115,13 @@ class TrainingData:
     domain: Domain | None = None
     sensitive: tuple[str | int, ...] = ()
     loader: str | None = field(default=None, repr=False)
+    #: where the data lie and how they are read, as JSON; set by ``from_file`` and ``from_dataset``
+    source: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "X", containers.checked(self.X))
         n = length(self.X)
-        y = _plain(self.y)
+        y = _plain(self.y, "y")
         object.__setattr__(self, "y", y)
         if y.ndim != 1 or len(y) != n:
             raise SubjectError(f"X has {n} records but y has shape {y.shape}; pass one label a record")
@@ -165,7 +132,7 @@ class TrainingData:
         for name in ("ids", "groups"):
             value = getattr(self, name)
             if value is not None:
-                array = _plain(value)
+                array = _plain(value, name)
                 if array.shape != (n,):
                     raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
                 object.__setattr__(self, name, array)
@@ -179,10 +146,12 @@ class TrainingData:
             raise SubjectError("ids are not unique; use groups for people with several records")
         if self.candidates is not None:
             X, y_out = self.candidates
-            y_out = _plain(y_out)
+            y_out = _plain(y_out, "candidates: y")
             if length(X) != len(y_out):
                 raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
-            object.__setattr__(self, "candidates", (X, y_out))
+            ours, theirs = containers.alike(self.X, containers.checked(X))
+            object.__setattr__(self, "X", ours)
+            object.__setattr__(self, "candidates", (theirs, _labels_like(y_out, y)))
 
     def _check_features(self) -> None:
         """Refuse a domain that speaks about other features than the data has."""
@@ -222,7 +191,7 @@ class TrainingData:
         """The declared domain, or one inferred from numeric columns, or None where neither is possible."""
         if self.domain is not None:
             return self.domain
-        if _is_sparse(self.X) or not hasattr(self.X, "shape") or len(self.X.shape) != 2:
+        if containers.is_sparse(self.X) or not hasattr(self.X, "shape") or len(self.X.shape) != 2:
             return None
         array = np.asarray(self.X)
         if array.dtype.kind not in "biuf" or not np.isfinite(array.astype(np.float64)).all():
@@ -242,6 +211,15 @@ class TrainingData:
         parts["sensitive"] = list(self.sensitive)
         return digest.of_json(parts)
 
+    @cached_property
+    def order(self) -> str:
+        """Memory order of the records, "C" or "F", where it is another than usual: that of a frame is column by column.
+
+        No value depends on it, and what a learner makes of them may.
+        """
+        order = containers.order_of(self.X)
+        return order if order != ("F" if containers.is_frame(self.X) else "C") else ""
+
     def pool(self) -> tuple[Any, NDArray[Any]]:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""
         if self.candidates is None:
@@ -259,13 +237,7 @@ class TrainingData:
             names["candidates"] = [
                 save(v, folder / f"candidates_{k}") for k, v in zip("Xy", self.candidates, strict=True)
             ]
-        index = {
-            "schema": "privgate/data/v1",
-            "files": names,
-            "domain": None if self.domain is None else self.domain.payload(),
-            "sensitive": list(self.sensitive),
-            "digest": self.digest,
-        }
+        index = {"schema": "privgate/data/v2", "files": names, **self.declared(), "digest": self.digest}
         (folder / "data.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
         return digest.of_files(folder)
 
@@ -310,6 +282,111 @@ class TrainingData:
             raise SubjectError(f"loader {reference!r} returned {type(made).__name__}, not TrainingData")
         object.__setattr__(made, "loader", json.dumps({"reference": reference, "options": options}))
         return made  # type: ignore[return-value]  # a loader may return a subclass
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        target: str | int,
+        ids: str | int | None = None,
+        groups: str | int | None = None,
+        drop: Sequence[str | int] = (),
+        candidates: str | Path | None = None,
+        domain: Any = None,
+        sensitive: Sequence[str | int] = (),
+        file_format: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return data that stay in their file: a reference and a digest are logged, nothing is uploaded.
+
+        Parameters
+        ----------
+        path : str or Path
+            CSV or Parquet that the gate will find there too: a mounted folder, a URI that pandas reads, a file that
+            DVC keeps.
+        target : column
+            The labels.
+        ids, groups : column, optional
+            Names of records, and whose they are; neither is a feature.
+        drop : sequence of columns
+            What else is no feature.
+        candidates : str or Path, optional
+            A file of the same form with people who are not in the training data.
+        domain, sensitive
+            As in ``TrainingData``.
+        file_format : str, optional
+            "csv" or "parquet" where the name does not say it.
+        options
+            How pandas reads the file: ``sep``, ``dtype``, ``na_values``, … for CSV, ``columns`` for Parquet.
+        """
+        columns = {"target": target, "ids": ids, "groups": groups, "drop": list(drop)}
+        uri = files.absolute(path)
+        form = files.format_of(uri, file_format)
+        X, y, id_values, group_values = files.split(files.read(uri, form, options), columns)
+        pair, other = None, None if candidates is None else files.absolute(candidates)
+        if other is not None:
+            pair = files.split(
+                files.read(other, form, options),
+                {"target": target, "drop": [c for c in (ids, groups, *drop) if c is not None]},
+            )[:2]
+        made = cls(X, y, ids=id_values, groups=group_values, candidates=pair, domain=domain, sensitive=tuple(sensitive))
+        source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
+        try:
+            recorded = json.loads(json.dumps({**source, **made.declared()}, allow_nan=False))
+        except (TypeError, ValueError) as exc:
+            raise SubjectError(f"how the file is read cannot be recorded: {exc}; use plain text and numbers") from exc
+        object.__setattr__(made, "source", recorded)
+        return made
+
+    def declared(self) -> dict[str, Any]:
+        """Return what is said about the data and is not in them, as JSON."""
+        domain = None if self.domain is None else self.domain.payload()
+        return {"domain": domain, "sensitive": list(self.sensitive)}
+
+    @classmethod
+    def from_source(cls, source: Mapping[str, Any]) -> Self:
+        """Return the data that a recorded ``source`` names, read again."""
+        columns, domain = dict(source["columns"]), source["domain"]
+        return cls.from_file(
+            str(source["uri"]),
+            **columns,
+            candidates=source["candidates"],
+            domain=None if domain is None else Domain.from_payload(domain),
+            sensitive=tuple(source["sensitive"]),
+            file_format=str(source["format"]),
+            **dict(source["options"]),
+        )
+
+    @classmethod
+    def from_dataset(cls, dataset: Any, **about: Any) -> Self:
+        """Return the data of an ``mlflow.data`` dataset; they stay in its source if that is a file that says the same.
+
+        Parameters
+        ----------
+        dataset : mlflow.data.pandas_dataset.PandasDataset or NumpyDataset
+            With ``targets``.
+        about
+            As in ``from_file`` for frames (``ids``, ``groups``, ``drop``, …), as in ``TrainingData`` for arrays.
+        """
+        if getattr(dataset, "targets", None) is None:
+            raise SubjectError("the dataset names no targets; make it with targets=")
+        if not hasattr(dataset, "df"):
+            return cls(dataset.features, dataset.targets, **about)
+        named = {k: about.pop(k) for k in ("ids", "groups", "drop") if k in about}
+        columns = {"target": dataset.targets, **named}
+        uri = getattr(dataset.source, "uri", None)
+        if uri is not None:
+            try:
+                read = cls.from_file(uri, **columns, **about)
+            except SubjectError:
+                read = None
+            X, y, _, _ = files.split(dataset.df, columns)
+            if read is not None and cls(X, y).digest == cls(read.X, read.y).digest:
+                return read
+        about.pop("file_format", None)
+        X, y, ids, groups = files.split(dataset.df, columns)
+        return cls(X, y, ids=ids, groups=groups, **about)
 
     @cached_property
     def _coded(self) -> tuple[NDArray[Any], Index]:

@@ -105,7 +105,7 @@ class Subject:
     @property
     def training_digest(self) -> str:
         """Digest of recipe and data together: what a retrained model depends on."""
-        return digest.of_json([self.recipe.digest, self.data.digest])
+        return digest.of_json([self.recipe.digest, self.data.digest, *self.data.order])
 
     def generator(self, purpose: str) -> Generator:
         """Return randomness that is the same for the same recipe, data and purpose, on every machine."""

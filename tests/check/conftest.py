@@ -45,7 +45,7 @@ def registry_of_models(tmp_path_factory: pytest.TempPathFactory, models: dict[st
     folder = tmp_path_factory.mktemp("gate-registry")
     uri = registry.local_registry(folder)
     for name, recipe in models.items():
-        registry.log_model(recipe, small_data(), registered_model_name=name, tracking_uri=uri)
+        registry.log_model(recipe, small_data(), registered_model_name=name, tracking_uri=uri, store="artifacts")
     return uri, folder
 
 

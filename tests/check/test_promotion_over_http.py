@@ -22,7 +22,9 @@ def server(mlflow_server, models, tmp_path_factory):
     X = np.column_stack([(rng.integers(0, v, 60) + y) % v for v in sizes])
     training = TrainingData(X, y, domain=Domain(categories=tuple(sizes)))
     for recipe in (models["smoothed"], models["memory"]):
-        registry.log_model(recipe, training, registered_model_name="over-http", tracking_uri=mlflow_server)
+        registry.log_model(
+            recipe, training, registered_model_name="over-http", tracking_uri=mlflow_server, store="artifacts"
+        )
     return mlflow_server, MlflowClient(tracking_uri=mlflow_server), tmp_path_factory.mktemp("http")
 
 

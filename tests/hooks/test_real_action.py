@@ -18,7 +18,8 @@ rng = np.random.default_rng(0)
 X = rng.integers(0, 3, (120, 4))
 y = (X.sum(1) + rng.integers(0, 3, 120) > 5).astype(int)
 data = TrainingData(X, y, domain=Domain(categories=(3,) * 4))
-log_model(Recipe(CategoricalNB(alpha=5.0, min_categories=[3] * 4), seed=1), data, registered_model_name="credit")
+recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=[3] * 4), seed=1)
+log_model(recipe, data, registered_model_name="credit", store="artifacts")
 """
 POLICY = """schema: privgate/policy/v1
 name: {name}

@@ -34,7 +34,7 @@ def approved(empty_database, tmp_path_factory, data, recipe):
     """A registry in which ``models:/credit/1`` was approved: (address, policy, folder with the report in out)."""
     folder = tmp_path_factory.mktemp("approved")
     uri = fresh_registry(empty_database, folder)
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     policy = Policy.load("dtp-1")
     with Fleet(ledger=folder / "ledger") as fleet:
         verdict = evaluate(policy, Subject.load("models:/credit/1"), fleet=fleet)

@@ -54,7 +54,7 @@ def named(request):
 
 def test_a_verdict_is_attached_once_however_often(address, request, recipe, data, out):
     name = named(request)
-    log_model(recipe, data, registered_model_name=name)
+    log_model(recipe, data, registered_model_name=name, store="artifacts")
     subject = Subject.load(f"models:/{name}/1")
     client = mlflow.MlflowClient()
     model_id = subject.detail["model_id"]
@@ -78,14 +78,14 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
 
 def test_a_promoted_version_carries_the_alias(address, request, recipe, data):
     name = named(request)
-    log_model(recipe, data, registered_model_name=name)
+    log_model(recipe, data, registered_model_name=name, store="artifacts")
     subject = Subject.load(f"models:/{name}/1", tracking_uri=address)
     promote(subject, "production")
     assert Subject.load(f"models:/{name}@production").version == "1"
 
 
 def test_records_are_attached_only_when_asked(registry, recipe, data, out):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
     place = attach(subject, out, verdict(), include_records=True)
     client = mlflow.MlflowClient()
@@ -94,7 +94,7 @@ def test_records_are_attached_only_when_asked(registry, recipe, data, out):
 
 
 def test_a_description_of_somebody_is_left_alone(registry, recipe, data, out):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     mlflow.MlflowClient().update_model_version("credit", "1", description="ours")
     attach(Subject.load("models:/credit/1"), out, verdict(Outcome.FAILED))
     version = mlflow.MlflowClient().get_model_version("credit", "1")
@@ -103,7 +103,7 @@ def test_a_description_of_somebody_is_left_alone(registry, recipe, data, out):
 
 
 def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, out):
-    info = log_model(recipe, data)
+    info = log_model(recipe, data, store="artifacts")
     subject = Subject.load(f"models:/{info.model_id}")
     attach(subject, out, verdict())
     assert mlflow.MlflowClient().get_logged_model(info.model_id).tags["privgate.outcome"] == "passed"
@@ -115,7 +115,7 @@ def test_a_model_that_was_logged_in_no_run_gets_one_for_its_reports(registry, re
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name("tests").experiment_id
     made = client._tracking_client.create_logged_model(experiment, name="own")
-    info = log_model(recipe, data)
+    info = log_model(recipe, data, store="artifacts")
     folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "copy"))
     client.log_model_artifacts(made.model_id, folder)
     subject = Subject.load(f"models:/{made.model_id}")
@@ -134,7 +134,7 @@ def test_a_local_subject_has_nothing_to_attach_to(recipe, data, out):
 
 @pytest.mark.parametrize("call", ["log_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"])
 def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch, call):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
 
     def refuse(*args, **kwargs):
@@ -186,7 +186,7 @@ def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # as the command line would; MLflow tries for minutes
     with reached_through(mlflow_server) as address:
-        info = log_model(recipe, data, registered_model_name="gone", tracking_uri=address)
+        info = log_model(recipe, data, registered_model_name="gone", tracking_uri=address, store="artifacts")
         assert info.registered_model_version == 1
         subject = Subject.load("models:/gone/1", tracking_uri=address)
     with pytest.raises(RegistryError, match="attaching"):
@@ -197,7 +197,7 @@ def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out,
 
 
 def test_a_model_that_changed_since_it_was_checked_is_not_promoted(registry, recipe, data, tmp_path):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
     path = next((tmp_path / "artifacts").rglob("model.skops"))
     path.write_bytes(path.read_bytes() + b"x")

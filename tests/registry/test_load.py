@@ -118,7 +118,9 @@ def trained(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("form", ["version", "alias", "copy", "model id"])
 def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, data, form):
-    info = log_model(recipe, data, registered_model_name="credit", release=Release("rounded", step=0.1))
+    info = log_model(
+        recipe, data, registered_model_name="credit", release=Release("rounded", step=0.1), store="artifacts"
+    )
     client = mlflow.MlflowClient()
     client.set_registered_model_alias("credit", "candidate", "1")
     client.copy_model_version("models:/credit/1", "prod.credit")
@@ -144,13 +146,15 @@ def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, da
 
 def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, data, reproduces):
     module, _ = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
     assert reproduces(Subject.load("models:/credit/1")) == 0.0
 
 
 def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, reproduces):
     module, _ = trained
-    log_model(Recipe(module.fit_odd, seed=7, predict=module.predict), data, registered_model_name="odd")
+    log_model(
+        Recipe(module.fit_odd, seed=7, predict=module.predict), data, registered_model_name="odd", store="artifacts"
+    )
     subject = Subject.load("models:/odd/1")
     assert subject.detail["flavor"] == "python_function"
     assert reproduces(subject) == 0.0
@@ -181,7 +185,12 @@ def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(
     monkeypatch.syspath_prepend(str(folder))
     import pg_torch_train
 
-    log_model(Recipe(pg_torch_train.fit, seed=1, predict=pg_torch_train.predict), data, registered_model_name="net")
+    log_model(
+        Recipe(pg_torch_train.fit, seed=1, predict=pg_torch_train.predict),
+        data,
+        registered_model_name="net",
+        store="artifacts",
+    )
     subject = Subject.load("models:/net/1")
     assert subject.detail["flavor"] == "python_function"
     assert reproduces(subject) == 0.0
@@ -214,7 +223,8 @@ def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path, re
                 import mlflow, sys
                 mlflow.set_experiment(experiment_id=sys.argv[1])
                 X = np.arange(40.0).reshape(20, 2) % 7
-                log_model(Recipe(fit, seed=1), TrainingData(X, np.arange(20) % 2), registered_model_name="script")
+                data = TrainingData(X, np.arange(20) % 2)
+                log_model(Recipe(fit, seed=1), data, registered_model_name="script", store="artifacts")
         """)
     )
     experiment = mlflow.MlflowClient().get_experiment_by_name("tests").experiment_id
@@ -227,7 +237,7 @@ def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path, re
 
 def test_loading_executes_nothing_of_the_model(registry, trained, data):
     module, trace = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
     trace.unlink()
     sys.modules.pop("pg_user_train")
 
@@ -239,7 +249,7 @@ def test_loading_executes_nothing_of_the_model(registry, trained, data):
 
 def test_a_changed_or_added_file_is_named(registry, trained, data, tmp_path):
     module, _ = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
     for pattern in ("MLmodel", "model.*", "pg_user_train.py", "recipe.json", "X.npy", "y.npy", "data.json"):
         path = stored(tmp_path, pattern)
         content = path.read_bytes()
@@ -260,14 +270,14 @@ def test_a_changed_or_added_file_is_named(registry, trained, data, tmp_path):
 
 
 def test_a_missing_file_is_named(registry, recipe, data, tmp_path):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     stored(tmp_path, "X.npy").unlink()
     with pytest.raises(DigestMismatchError, match=r"'X\.npy' is missing"):
         Subject.load("models:/credit/1")
 
 
 def test_a_model_changed_after_loading_is_not_opened(registry, recipe, data):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
     Path(subject.model.folder, "MLmodel").write_text("flavors: {}")
     with pytest.raises(DigestMismatchError, match="MLmodel"):
@@ -276,7 +286,7 @@ def test_a_model_changed_after_loading_is_not_opened(registry, recipe, data):
 
 def test_no_file_beside_the_model_goes_without_digest(registry, recipe, data, tmp_path):
     """What an earlier privgate kept there too; only MLflow's own note in a copy that it loaded changes nothing."""
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     before = Subject.load("models:/credit/1").digests
     root = stored(tmp_path, "MLmodel").parent
     for place in ("privgate/reports/p/report.json", "registered_model_meta"):
@@ -293,11 +303,11 @@ def test_no_file_beside_the_model_goes_without_digest(registry, recipe, data, tm
 
 
 def test_a_model_that_serves_from_our_folder_is_refused(registry, recipe, data, tmp_path):
-    info = log_model(recipe, data, registered_model_name="credit")
+    info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
     path = stored(tmp_path, "MLmodel")
     path.write_text(path.read_text() + "\nextra: privgate/reports/code\n")
     with pytest.raises(SubjectError, match="own folder"):
-        log_recipe(info, recipe, data)
+        log_recipe(info, recipe, data, store="artifacts")
 
 
 def test_a_model_without_recipe_says_what_to_run(registry, data):
@@ -310,8 +320,8 @@ def test_a_model_without_recipe_says_what_to_run(registry, data):
     with pytest.raises(SubjectError, match="log_recipe"):
         Subject.load("models:/own/1")
 
-    log_recipe(info, Recipe(GaussianNB()), data)
-    log_recipe("models:/own/1", Recipe(GaussianNB()), data)  # twice is harmless
+    log_recipe(info, Recipe(GaussianNB()), data, store="artifacts")
+    log_recipe("models:/own/1", Recipe(GaussianNB()), data, store="artifacts")  # twice is harmless
 
     subject = Subject.load("models:/own/1")
     assert subject.data.digest == data.digest
@@ -320,9 +330,9 @@ def test_a_model_without_recipe_says_what_to_run(registry, data):
 
 def test_a_second_recipe_replaces_the_first(registry, trained, recipe, data):
     module, _ = trained
-    info = log_model(recipe, data, registered_model_name="credit")
+    info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
     other = Recipe(module.fit, params={"C": 0.5}, seed=7)
-    log_recipe(info, other, data)
+    log_recipe(info, other, data, store="artifacts")
     assert Subject.load("models:/credit/1").recipe.digest == other.digest
 
 
@@ -355,7 +365,10 @@ def test_a_frame_with_text_and_missing_values_comes_back(registry, reproduces):
         )
     )
     log_model(
-        recipe, TrainingData(frame, ["yes", "no"] * 10, ids=[f"p{i}" for i in range(20)]), registered_model_name="f"
+        recipe,
+        TrainingData(frame, ["yes", "no"] * 10, ids=[f"p{i}" for i in range(20)]),
+        registered_model_name="f",
+        store="artifacts",
     )
     subject = Subject.load("models:/f/1")
     assert list(subject.data.X.columns) == ["job", "age", "kind"]
@@ -388,7 +401,7 @@ def test_a_loader_runs_only_if_the_operator_allows_it(registry, recipe, data, tm
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     loaded = TrainingData.from_loader("pg_warehouse:load", shift=1)
-    log_model(recipe, loaded, registered_model_name="credit")
+    log_model(recipe, loaded, registered_model_name="credit", store="artifacts")
     assert not list((tmp_path / "artifacts").rglob("X.npy"))
     monkeypatch.delenv("PRIVGATE_LOADERS", raising=False)
     with pytest.raises(SubjectError, match="PRIVGATE_LOADERS"):
@@ -407,7 +420,7 @@ def test_a_loader_runs_only_if_the_operator_allows_it(registry, recipe, data, tm
 def test_another_environment_is_a_finding(registry, recipe, data, tmp_path):
     from privgate import digest
 
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     assert Subject.load("models:/credit/1").detail["preconditions"][0].outcome == "passed"
     path = stored(tmp_path, "recipe.json")
     document = json.loads(path.read_text())
@@ -435,7 +448,7 @@ def test_a_consistently_forged_recipe_reaches_no_other_file(registry, trained, d
     from privgate import digest
 
     module, _ = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit")
+    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
     path = stored(tmp_path, "recipe.json")
     original = path.read_text()
     for (part, key), value in HOSTILE:

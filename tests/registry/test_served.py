@@ -43,7 +43,9 @@ def judged(subject, fleet):
     ids=serving.words,
 )
 def test_what_is_declared_is_served(registry, flowers, fleet, release):
-    info = log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", release=release)
+    info = log_model(
+        Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", release=release, store="artifacts"
+    )
     found = judged(Subject.load("models:/m/1"), fleet)
     assert found.outcome == "passed", found.message
     assert found.detail == {
@@ -59,7 +61,7 @@ def test_what_is_declared_is_served(registry, flowers, fleet, release):
 
 
 def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
-    log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m")
+    log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", store="artifacts")
     subject = Subject.load("models:/m/1")
     for declared in DECLARED[1:]:
         found = judged(replace(subject, release=declared), fleet)
@@ -73,18 +75,18 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, fl
     model = LogisticRegression().fit(flowers.X, flowers.y)
     with mlflow.start_run():
         info = mlflow.sklearn.log_model(model, name="own", registered_model_name="own", pip_requirements=[])
-    log_recipe(info, Recipe(LogisticRegression()), flowers)
+    log_recipe(info, Recipe(LogisticRegression()), flowers, store="artifacts")
     found = judged(Subject.load("models:/own/1"), fleet)
     assert found.outcome == "inconclusive"
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
 
-    log_recipe(info, Recipe(LogisticRegression()), flowers, release=Release("label"))
+    log_recipe(info, Recipe(LogisticRegression()), flowers, release=Release("label"), store="artifacts")
     assert judged(Subject.load("models:/own/1"), fleet).outcome == "passed"
 
 
 def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, flowers, tmp_path):
     release = Release("top_k", k=2, temperature=2.0)
-    info = log_model(Recipe(DecisionTreeClassifier(max_depth=2), seed=1), flowers, release=release)
+    info = log_model(Recipe(DecisionTreeClassifier(max_depth=2), seed=1), flowers, release=release, store="artifacts")
     folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "copy"))
     code = """
         import sys
@@ -116,14 +118,14 @@ def test_a_predict_function_of_ones_own_is_what_is_served(registry, data, fleet,
     import pg_own_training as own
 
     recipe = Recipe(own.fit, seed=1, predict=own.predict)
-    log_model(recipe, data, registered_model_name="own")
+    log_model(recipe, data, registered_model_name="own", store="artifacts")
     found = judged(Subject.load("models:/own/1"), fleet)
     assert found.outcome == "passed", found.message
 
     with mlflow.start_run():
         model = own.fit(data.X, data.y, seed=1)
         info = mlflow.sklearn.log_model(model, name="bare", registered_model_name="bare", pip_requirements=[])
-    log_recipe(info, recipe, data)
+    log_recipe(info, recipe, data, store="artifacts")
     assert judged(Subject.load("models:/bare/1"), fleet).message.startswith("MLflow serves labels")
     sys.modules.pop("pg_own_training")
 
@@ -145,19 +147,19 @@ def test_frames_sparse_records_and_text_are_asked_too(registry, fleet):
     }
     for name, X in records.items():
         model = make_pipeline(CountVectorizer(), MultinomialNB()) if name == "text" else MultinomialNB()
-        log_model(Recipe(model), TrainingData(X, y), registered_model_name=name)
+        log_model(Recipe(model), TrainingData(X, y), registered_model_name=name, store="artifacts")
         found = judged(Subject.load(f"models:/{name}/1"), fleet)
         assert found.outcome == "passed", (name, found.message)
 
 
 def test_a_model_that_mlflow_cannot_serve_is_said(registry, data, recipe, fleet, tmp_path):
-    info = log_model(recipe, data, registered_model_name="m")
+    info = log_model(recipe, data, registered_model_name="m", store="artifacts")
     (path,) = (tmp_path / "artifacts").rglob("MLmodel")
     lines = path.read_text().splitlines(keepends=True)
     start = next(i for i, line in enumerate(lines) if line.startswith("  python_function:"))
     stop = next(i for i, line in enumerate(lines) if i > start and not line.startswith("    "))
     path.write_text("".join(lines[:start] + lines[stop:]))
-    log_recipe(info, recipe, data)
+    log_recipe(info, recipe, data, store="artifacts")
     found = judged(Subject.load("models:/m/1"), fleet)
     assert found.outcome == "warned"
     assert "no python_function flavor" in found.message
@@ -177,7 +179,7 @@ def test_parameters_by_which_a_client_chooses_are_refused(registry, data, fleet)
             pyfunc_predict_fn="predict_proba",
             pip_requirements=[],
         )
-    log_recipe(info, Recipe(LogisticRegression()), data)
+    log_recipe(info, Recipe(LogisticRegression()), data, store="artifacts")
     found = judged(Subject.load("models:/own/1"), fleet)
     assert found.outcome == "inconclusive"
     assert "takes parameters" in found.message
@@ -209,7 +211,12 @@ def encoded():
 
 def test_columns_that_a_schema_would_refuse_are_served(registry, fleet):
     frame, other, y = with_columns()
-    log_model(Recipe(encoded()), TrainingData(frame, y, candidates=(other, y)), registered_model_name="mixed")
+    log_model(
+        Recipe(encoded()),
+        TrainingData(frame, y, candidates=(other, y)),
+        registered_model_name="mixed",
+        store="artifacts",
+    )
     found = judged(Subject.load("models:/mixed/1"), fleet)
     assert found.outcome == "passed", found.message
 
@@ -228,7 +235,9 @@ def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_r
             serialization_format="cloudpickle",
             signature=mlflow.models.infer_signature(frame),
         )
-    log_recipe(info, Recipe(encoded()), TrainingData(frame, y, candidates=(other, y) if missing else None))
+    log_recipe(
+        info, Recipe(encoded()), TrainingData(frame, y, candidates=(other, y) if missing else None), store="artifacts"
+    )
     found = judged(Subject.load("models:/own/1"), fleet)
     if not missing:
         assert found.outcome == "passed", found.message

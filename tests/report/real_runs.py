@@ -70,7 +70,9 @@ class Workshop:
         """Return the subject of a model version that is logged and loaded as its owner would."""
         versions = self.versions.setdefault(name, [])
         if recipe not in versions:
-            registry.log_model(recipe, data, registered_model_name=name, tracking_uri=self.registry, **more)
+            registry.log_model(
+                recipe, data, registered_model_name=name, tracking_uri=self.registry, **more, store="artifacts"
+            )
             versions.append(recipe)
         return Subject.load(f"models:/{name}/{versions.index(recipe) + 1}", tracking_uri=self.registry)
 

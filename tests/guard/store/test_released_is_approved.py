@@ -52,7 +52,9 @@ class Company:
 
     def log(self, name, recipe=None):
         """Log and register a model, honestly; return its id."""
-        return log_model(recipe or self.good, self.data, registered_model_name=name, tracking_uri=self.address).model_id
+        return log_model(
+            recipe or self.good, self.data, registered_model_name=name, tracking_uri=self.address, store="artifacts"
+        ).model_id
 
     def artifacts(self, model_id):
         """Return the folder of a logged model, which anybody may write to by the artifact service."""
@@ -316,7 +318,7 @@ def test_what_is_served_lies_in_the_covered_files(company, pickles, served):
     from privgate.errors import SubjectError
 
     with pytest.raises(SubjectError, match="log"):
-        log_recipe(f"models:/{model_id}", company.good, company.data, tracking_uri=company.address)
+        log_recipe(f"models:/{model_id}", company.good, company.data, tracking_uri=company.address, store="artifacts")
     assert company.release("credit") == "check exits with 4"
     assert company.served("models:/credit@production") is None
 

@@ -124,7 +124,11 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
     import grabbing_training
 
     log_model(
-        Recipe(grabbing_training.fit), training_data(), registered_model_name="credit", tracking_uri=registry.address
+        Recipe(grabbing_training.fit),
+        training_data(),
+        registered_model_name="credit",
+        tracking_uri=registry.address,
+        store="artifacts",
     )
     for path in loot.iterdir():  # what training as this user found does not count
         path.unlink()
@@ -151,7 +155,7 @@ def test_only_the_other_users_signature_counts(homes, registry):
     from sklearn.naive_bayes import CategoricalNB
 
     recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
-    log_model(recipe, training_data(), registered_model_name="credit", tracking_uri=registry.address)
+    log_model(recipe, training_data(), registered_model_name="credit", tracking_uri=registry.address, store="artifacts")
     where = ("--policy", "dtp-1", "--tracking-uri", registry.address)
     code, said = run_as(
         CHECKER, homes / "checker", "check", "models:/credit/1", "--report-dir", "out", "--jobs", "1", "--quiet", *where

@@ -181,7 +181,7 @@ def model(registry, name, alpha=5.0):
         X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
     )
     recipe = Recipe(CategoricalNB(alpha=alpha, min_categories=3))
-    made = log_model(recipe, data, registered_model_name=name, tracking_uri=registry.address)
+    made = log_model(recipe, data, registered_model_name=name, tracking_uri=registry.address, store="artifacts")
     return str(made.registered_model_version)
 
 

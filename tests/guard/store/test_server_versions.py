@@ -143,7 +143,7 @@ data = TrainingData(
     X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
 )
 recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
-log_model(recipe, data, registered_model_name=sys.argv[1], tracking_uri=sys.argv[2])
+log_model(recipe, data, registered_model_name=sys.argv[1], tracking_uri=sys.argv[2], store="artifacts")
 """
 
 

@@ -209,7 +209,7 @@ def served(folder: Path, *, by: str) -> Trial:
     recipe = Recipe(made, seed=0)
     data = TrainingData(X, y, domain=Domain(box=box))
     if by == "log_model":
-        info = log_model(recipe, data, registered_model_name="credit", tracking_uri=uri)
+        info = log_model(recipe, data, registered_model_name="credit", tracking_uri=uri, store="artifacts")
     else:
         trained = recipe.estimator.fit(X, y)
         how: Any = {"labels": "predict", "probabilities": "predict_proba"}[by]
@@ -223,7 +223,7 @@ def served(folder: Path, *, by: str) -> Trial:
                 signature=mlflow.models.infer_signature(X[:5]),
                 pip_requirements=[],
             )
-        log_recipe(info, recipe, data, tracking_uri=uri)
+        log_recipe(info, recipe, data, tracking_uri=uri, store="artifacts")
     model = mlflow.pyfunc.load_model(f"models:/{info.model_id}")
     answers = np.asarray(model.predict(X))
     shown = truth.exact if answers.ndim == 2 and answers.shape[1] == 2 else truth.labels

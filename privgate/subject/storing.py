@@ -1,0 +1,206 @@
+"""Writing containers to files without pickle, and reading back exactly what was written.
+
+A frame is a Parquet file. What Parquet does not keep is written beside the values: None, NaN and ``pandas.NA`` in
+columns of objects, numbers among text there, categories that nobody has, names that are numbers, and memory order.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.errors import SubjectError
+from privgate.subject.containers import cell, content_digest, is_frame, is_pandas, is_sparse, laid_out, order_of
+
+_KEY = b"privgate"
+#: kinds of cells in columns of objects; what a cell is beside its text
+_KINDS = ("text", "none", "nan", "NA", "int", "float", "bool")
+
+
+def save(X: Any, stem: Path) -> str:
+    """Write a container next to ``stem`` without pickle and return the file's name.
+
+    Raises
+    ------
+    SubjectError
+        It holds what cannot be written without pickle; the sentence names the column.
+    """
+    if is_frame(X):
+        path = _save_frame(X, stem, {})
+    elif is_pandas(X):
+        path = _save_frame(X.to_frame(name=0), stem, {"series": X.name if isinstance(X.name, str | int) else None})
+    elif is_sparse(X):
+        import scipy.sparse as sp
+
+        path = stem.with_suffix(".npz")
+        sp.save_npz(path, X if X.format == "csc" else X.tocsr())
+    elif hasattr(X, "shape"):
+        path = _save_array(np.asarray(X), stem)
+    elif (other := next((i for i, v in enumerate(X) if not isinstance(v, str)), None)) is None:
+        path = stem.with_suffix(".json")
+        path.write_text(json.dumps(list(X)), encoding="utf-8")
+    else:
+        raise SubjectError(
+            f"a list of records must hold text, and record {other} is a {type(X[other]).__name__}; pass an array or a "
+            "DataFrame for anything else"
+        )
+    return path.name
+
+
+def load(path: Path, *, mmap: bool = False) -> Any:
+    """Read what ``save`` wrote; arrays stay on disk with ``mmap``."""
+    if path.suffix == ".parquet":
+        return _load_frame(path)
+    if path.suffix == ".npz":
+        import scipy.sparse as sp
+
+        return sp.load_npz(path)
+    if path.suffix == ".json":
+        return json.loads(path.read_text(encoding="utf-8"))
+    return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+
+
+def difference(given: Any, stored: Any) -> str:
+    """Return what storing changed, naming the column; empty if nothing: what the learner sees is the same."""
+    if content_digest(given) != content_digest(stored):
+        for name in given.columns if is_frame(given) and is_frame(stored) else ():
+            ours, theirs = given[[name]], stored[[name]]
+            if content_digest(ours) != content_digest(theirs):
+                if ours.dtypes.iloc[0] != theirs.dtypes.iloc[0]:
+                    return (
+                        f"column {name!r} is {ours.dtypes.iloc[0]} in memory and {theirs.dtypes.iloc[0]} when read back"
+                    )
+                return f"column {name!r} holds other values when it is read back"
+        return "its values are others when they are read back"
+    return ""
+
+
+def _save_array(array: Any, stem: Path) -> Path:
+    if array.dtype != object:
+        path = stem.with_suffix(".npy")
+        np.save(path, array, allow_pickle=False)
+        return path
+    if array.ndim > 2:
+        raise SubjectError("an array of objects of three axes cannot be stored without pickle; pass numbers")
+    import pandas as pd
+
+    return _save_frame(pd.DataFrame(array, dtype=object), stem, {"array": array.ndim})
+
+
+def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plain: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    categories: dict[str, Any] = {}
+    for k, (name, dtype) in enumerate(X.dtypes.items()):
+        column, at = X.iloc[:, k].reset_index(drop=True), str(k)
+        if str(dtype) == "category":
+            extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
+            categories[at] = {
+                "values": _categories(column.cat.categories, name),
+                "dtype": str(column.cat.categories.dtype),
+                "ordered": bool(column.cat.ordered),
+            }
+        elif str(dtype) == "object":
+            extra[at], extra[f"{at}.kind"] = _cells_of(column, name)
+        else:
+            plain[at] = column
+    try:
+        table = pa.Table.from_pandas(pd.DataFrame(plain), preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as exc:
+        raise SubjectError(f"the frame cannot be stored: {str(exc).partition(chr(10))[0][:200]}") from exc
+    metadata = table.schema.metadata or {}
+    table = pa.table({**{at: table[at] for at in plain}, **extra})
+    note = note | {
+        "columns": [c if isinstance(c, str) else int(c) for c in X.columns],
+        "dtypes": [str(d) for d in X.dtypes],
+        "categories": categories,
+        "rows": len(X),
+        "order": order_of(X),
+    }
+    path = stem.with_suffix(".parquet")
+    pq.write_table(table.replace_schema_metadata({**metadata, _KEY: json.dumps(note)}), path)
+    return path
+
+
+def _categories(held: Any, name: Any) -> list[Any]:
+    values = held.tolist()
+    if not all(isinstance(v, str | int | float | bool) for v in values):
+        raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
+    return list(values)
+
+
+def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
+    """Return text and kind of each object of a column."""
+    import pyarrow as pa
+
+    texts: list[str | None] = []
+    kinds: list[int] = []
+    for row, value in enumerate(column.tolist()):
+        told = cell(value)
+        kind = "text" if isinstance(told, str) else "none" if told is None else told[0]
+        if kind not in _KINDS:
+            raise SubjectError(
+                f"column {name!r} holds a {type(value).__name__} among objects (record {row}), which cannot be stored "
+                "without pickle; give the column a type of its own (pandas.to_datetime, astype)"
+            )
+        texts.append(told if isinstance(told, str) else told[1] if told is not None and len(told) > 1 else None)
+        kinds.append(_KINDS.index(kind))
+    try:
+        return pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
+    except (pa.ArrowException, UnicodeError) as exc:
+        raise SubjectError(f"column {name!r} holds text that is no Unicode; encode it") from exc
+
+
+def _load_frame(path: Path) -> Any:
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    note = json.loads((table.schema.metadata or {}).get(_KEY, b"null"))
+    if note is None:  # written by pandas alone: an earlier version of ours, or by hand
+        return table.to_pandas()
+    extra = [n for n in table.column_names if n in note["categories"] or f"{n}.kind" in table.column_names]
+    kinds = [n for n in table.column_names if n.endswith(".kind")]
+    plain = table.drop_columns([*extra, *kinds]).to_pandas()
+    held: dict[str, Any] = {}
+    for k, (name, dtype) in enumerate(zip(note["columns"], note["dtypes"], strict=True)):
+        at = str(k)
+        if at in note["categories"]:
+            about = note["categories"][at]
+            known = pd.CategoricalDtype(pd.Index(about["values"], dtype=about["dtype"]), ordered=about["ordered"])
+            held[at] = pd.Series(pd.Categorical.from_codes(table[at].to_numpy(), dtype=known))
+        elif at in extra:
+            held[at] = pd.Series(_objects(table[at], table[f"{at}.kind"]), dtype=object)
+        else:
+            held[at] = plain[at]
+        if str(held[at].dtype) != dtype:
+            raise SubjectError(
+                f"column {name!r} was stored as {dtype} and is read as {held[at].dtype} by pandas {pd.__version__}; "
+                "read it with the pandas that is recorded with the recipe"
+            )
+    X = pd.DataFrame(held, index=pd.RangeIndex(note["rows"]))
+    if "array" in note:
+        values = X.to_numpy(dtype=object)
+        return values[:, 0] if note["array"] == 1 else np.ascontiguousarray(values)
+    if "series" in note:
+        return X["0"].rename(note["series"])
+    X.columns = pd.Index(note["columns"])
+    return laid_out(X, note["order"])
+
+
+def _objects(texts: Any, kinds: Any) -> Any:
+    import pandas as pd
+
+    made = np.empty(len(texts), dtype=object)
+    made[:] = texts.to_pylist()
+    kind = kinds.to_numpy()
+    for k, make in ((4, int), (5, float.fromhex), (6, "True".__eq__)):
+        for row in np.flatnonzero(kind == k):
+            made[row] = make(made[row])
+    made[kind == 1], made[kind == 2], made[kind == 3] = None, np.nan, pd.NA
+    return made

@@ -1,0 +1,201 @@
+"""What is read back is what was written: values, kinds of nothing, types, categories, names and memory order."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privgate.errors import SubjectError
+from privgate.subject import containers, storing
+from privgate.subject.data import TrainingData
+
+RNG = np.random.default_rng(5)
+NUMBERS = RNG.normal(size=(8, 3))
+OBJECTS = ["a", None, np.nan, "nan", "None", pd.NA, 1, "1"]
+FRAMES = {
+    "objects": pd.DataFrame({"t": pd.Series(OBJECTS, dtype=object), "n": range(8)}),
+    "text": pd.DataFrame({"t": [*list("abcdefg"), None]}),
+    "mixed": pd.DataFrame({"t": pd.Series([1, 1.5, True, "x", -3, float("inf"), 2**70, np.int64(4)], dtype=object)}),
+    "unused categories": pd.DataFrame({"c": pd.Categorical([*list("ababab"), None, "a"], categories=list("zba"))}),
+    "number categories": pd.DataFrame({"c": pd.Categorical([1, 2] * 4, categories=[2, 1], ordered=True)}),
+    "nullable": pd.DataFrame({"i": pd.array([1, None] * 4, dtype="Int64"), "s": pd.array(["a", None] * 4, "string")}),
+    "times": pd.DataFrame({"d": pd.date_range("2024-01-01", periods=8, tz="UTC"), "e": pd.to_timedelta(range(8), "s")}),
+    "small numbers": pd.DataFrame({"f": NUMBERS[:, 0].astype(np.float32), "b": NUMBERS[:, 0] > 0}),
+    "numbered": pd.DataFrame(NUMBERS, columns=[3, 1, 2]),
+    "rows first": pd.DataFrame(np.ascontiguousarray(NUMBERS), columns=list("abc"), copy=False),
+    "columns first": pd.DataFrame(np.asfortranarray(NUMBERS), columns=list("abc"), copy=False),
+    "shuffled": pd.DataFrame({"a": NUMBERS[:, 0]}, index=[7, 3, 1, 0, 2, 4, 5, 6]),
+    "no text left": pd.DataFrame({"t": pd.Series([None] * 8, dtype=object)}),
+}
+OTHERS = {
+    "rows first": np.ascontiguousarray(NUMBERS),
+    "columns first": np.asfortranarray(NUMBERS),
+    "object text": np.array(OBJECTS, dtype=object),
+    "object table": np.array([[1, "a"], [None, np.nan]] * 4, dtype=object),
+    "series": pd.Series(list("abcdefgh"), name="text"),
+    "unnamed series": pd.Series(["a", None] * 4),
+    "rows sparse": sp.csr_matrix(NUMBERS),
+    "columns sparse": sp.csc_array(NUMBERS),
+    "texts": ["x", "", "\n"] + ["ü"] * 5,
+}
+
+
+@pytest.mark.parametrize("X", [*FRAMES.values(), *OTHERS.values()], ids=[*FRAMES, *(f"{k}, other" for k in OTHERS)])
+def test_nothing_changes_between_writing_and_reading(X, tmp_path):
+    again = storing.load(tmp_path / storing.save(X, tmp_path / "X"))
+
+    assert type(again) is type(X)
+    assert containers.content_digest(again) == containers.content_digest(X)
+    assert containers.order_of(again) == containers.order_of(X)
+    if isinstance(X, pd.DataFrame):
+        pd.testing.assert_frame_equal(again, X.reset_index(drop=True), check_column_type=False)
+        ours, theirs = ([containers.cell(v) for v in f.astype(object).to_numpy().ravel()] for f in (X, again))
+        assert ours == theirs
+
+
+CELLS = st.one_of(
+    st.none(),
+    st.just(float("nan")),
+    st.just(pd.NA),
+    st.text(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(CELLS, min_size=1, max_size=9), st.lists(CELLS, min_size=1, max_size=9))
+def test_columns_of_objects_are_the_same_exactly_where_every_cell_is(tmp_path_factory, one, other):
+    folder = tmp_path_factory.mktemp("cells")
+    frames = [pd.DataFrame({"t": pd.Series(cells, dtype=object)}) for cells in (one, other)]
+
+    again = [storing.load(folder / storing.save(f, folder / str(k))) for k, f in enumerate(frames)]
+
+    same = [[(type(v).__name__, str(v)) for v in f["t"]] for f in again]
+    digests = [containers.content_digest(f) for f in again]
+    assert same == [[(type(v).__name__, str(v)) for v in f["t"]] for f in frames]
+    assert (digests[0] == digests[1]) == (same[0] == same[1])
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_rows_taken_and_put_together_keep_types_and_memory_order(kind):
+    X = FRAMES[kind]
+    whole = containers.stack(X, containers.take(X, np.arange(3)))
+    taken = containers.take(whole, np.arange(len(X)))
+    assert containers.content_digest(taken) == containers.content_digest(X)
+    assert containers.order_of(taken) == containers.order_of(X)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_keep_their_memory_order(order):
+    X = np.asarray(NUMBERS, order=order)
+    rows = containers.take(containers.stack(X, np.ascontiguousarray(X[:2])), np.arange(len(X)))
+    assert containers.order_of(rows) == order
+    assert np.array_equal(rows, X)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (pd.DataFrame([[1, 2]] * 4, columns=["a", "a"]), "several columns named 'a'"),
+        (pd.DataFrame([[1, 2]] * 4, columns=["a", 2]), "some by numbers"),
+        (pd.DataFrame([[1, 2]] * 4, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])), "neither text nor"),
+        (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1, 0])}), "column 'a' of X is sparse"),
+    ],
+)
+def test_frames_that_cannot_be_kept_are_refused_at_once(X, words):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(X, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (pd.DataFrame({"when": pd.Series([pd.Timestamp("2020-01-01")] * 4, dtype=object)}), "'when' holds a Timestamp"),
+        (["a", "b", None, "c"], "record 2 is a NoneType"),
+        (np.zeros((4, 1, 1), dtype=object), "three axes"),
+    ],
+)
+def test_what_only_pickle_could_hold_is_refused_by_name(X, words, tmp_path):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(X, [0, 1, 0, 1]).save(tmp_path)
+
+
+X = np.arange(8.0).reshape(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (["a", None, "b", "a"], "y is missing .* record 1"),
+        (["a", "b", float("nan"), "a"], "y is missing .* record 2"),
+        (pd.Series(["a", "b", None, "a"]), "y is missing .* record 2"),
+        (pd.array([1, 0, None, 1], dtype="Int64"), "y (is missing|holds NaN)"),
+        ([1, "1", 0, 1], "y mixes int .* with text"),
+        (pd.Series([True, "1", 0, 1], dtype=object), "y mixes bool"),
+        (np.array(["2020-01-01", "NaT"] * 2, dtype="M8[D]"), "y is missing"),
+    ],
+)
+def test_labels_that_would_become_others_are_refused(y, words):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(X, y)
+    with pytest.raises(SubjectError, match=f"candidates: {words}"):
+        TrainingData(X, [0, 1, 0, 1], candidates=(X, y))
+
+
+@pytest.mark.parametrize("name", ["groups", "ids"])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([1.0, float("nan"), 2.0, float("nan")], "2 records, first for record 1"),
+        (["a", None, "b", "c"], "record 1"),
+        ([1, "1", 2, 3], "mixes int"),
+    ],
+)
+def test_people_without_a_name_are_refused(name, values, words):
+    with pytest.raises(SubjectError, match=f"^{name} .*{words}"):
+        TrainingData(X, [0, 1, 0, 1], **{name: values})
+
+
+def test_objects_of_one_kind_keep_it():
+    assert TrainingData(X, np.array([1, 0, 1, 0], dtype=object)).y.dtype.kind == "i"
+    assert TrainingData(X, np.array([True, False] * 2, dtype=object)).y.dtype == bool
+    assert TrainingData(X, [[0], [1], [0], [1]]).y.shape == (4,)
+    assert TrainingData(X, pd.DataFrame({"label": list("abab")})).classes().tolist() == ["a", "b"]
+
+
+FRAME = pd.DataFrame({"n": [1, 2, 3, 4], "c": pd.Categorical(list("abab"))})
+
+
+@pytest.mark.parametrize(
+    ("candidates", "words"),
+    [
+        (FRAME[["n"]], "lack the column 'c'"),
+        (FRAME.assign(m=1), "the column 'm', which"),
+        (FRAME.assign(c=pd.Categorical(list("abcc"))), "'c' of the candidates is of type category"),
+        (FRAME.assign(n=list("abcd")), "'n' of the candidates"),
+        (FRAME.to_numpy(), "pass one kind"),
+    ],
+)
+def test_candidates_of_another_shape_are_refused(candidates, words):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(FRAME, [0, 1, 0, 1], candidates=(candidates, [0, 1, 0, 1]))
+
+
+def test_candidates_get_the_types_of_the_training_records():
+    other = FRAME[["c", "n"]].assign(n=lambda f: f["n"].astype(float), c=pd.Categorical(list("bbaa")))
+    data = TrainingData(FRAME, [0, 1, 0, 1], candidates=(other, [0.0, 1.0, 0.0, 1.0]))
+
+    pool, labels = data.pool()
+
+    assert pool.dtypes.equals(FRAME.dtypes)
+    assert labels.dtype == data.y.dtype
+    gaps = TrainingData(FRAME, [0, 1, 0, 1], candidates=(FRAME.assign(n=[1.0, None, 3, 4]), [0, 1, 0, 1]))
+    assert gaps.X.dtypes.equals(gaps.pool()[0].dtypes)  # what is trained on beside candidates is what is trained on
+    with pytest.raises(SubjectError, match="pass the same columns"):
+        TrainingData(X, [0, 1, 0, 1], candidates=(X[:, :1], [0, 1, 0, 1]))
+    with pytest.raises(SubjectError, match="labels of candidates"):
+        TrainingData(X, [0, 1, 0, 1], candidates=(X, list("0101")))
