@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.models.classifier import Classifier
+from privgate.models.floored import Floored
 from privgate.models.sharded import Sharded
 
-__all__ = ["ContingencyTable", "RandomTrees", "Sharded", "SmoothedNeighbors"]
+__all__ = ["ContingencyTable", "Floored", "RandomTrees", "Sharded", "SmoothedNeighbors"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
