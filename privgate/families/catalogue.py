@@ -8,7 +8,7 @@ from privgate.families.naive_bayes import bernoulli, categorical, complement, ga
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, carried_logistic
-from privgate.families.trees import decision_tree
+from privgate.families.trees import decision_tree, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -25,6 +25,7 @@ ALL: tuple[Engine, ...] = (
     logistic.ENGINE,
     carried_logistic.ENGINE,
     decision_tree.ENGINE,
+    refits.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,

@@ -12,6 +12,7 @@ from privgate.families.naive_bayes.multinomial import MultinomialCertificate
 from privgate.families.neighbours.k_nearest import SmoothedNeighborsCertificate
 from privgate.families.sharded import ShardedMembers
 from privgate.families.trees.random_trees import RandomTreesCertificate
+from privgate.families.trees.tree_cells import TreeCells
 
 ALL: dict[str, Certificate] = {
     c.name: c
@@ -25,6 +26,7 @@ ALL: dict[str, Certificate] = {
         SmoothedNeighborsCertificate(),
         RandomTreesCertificate(),
         ShardedMembers(),
+        TreeCells(),
         LinearSoftmax(),
         Newton(),
         StrongConvexity(),

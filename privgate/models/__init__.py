@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
+from privgate.models.floored import Floored
 from privgate.models.sharded import Sharded
 
-__all__ = ["ContingencyTable", "FixedOneHot", "FixedScaler", "RandomTrees", "Sharded", "SmoothedNeighbors"]
+__all__ = [
+    "ContingencyTable",
+    "FixedOneHot",
+    "FixedScaler",
+    "Floored",
+    "RandomTrees",
+    "Sharded",
+    "SmoothedNeighbors",
+]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]

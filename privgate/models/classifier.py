@@ -67,3 +67,24 @@ class Classifier(Parameters):
         if unknown.any():
             raise ValueError(f"{int(unknown.sum())} labels are none of the {len(self.classes_)} declared classes")
         return np.searchsorted(self.classes_, labels).astype(np.int64)
+
+
+class Wrapping(Classifier):
+    """A classifier around another, ``base``, whose parameters are reached as ``base__name``."""
+
+    base: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
+        """Return the constructor's arguments, and ``base``'s as ``base__name``."""
+        own = super().get_params(deep=False)
+        if deep and hasattr(self.base, "get_params"):
+            own |= {f"base__{name}": value for name, value in self.base.get_params(deep=True).items()}
+        return own
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments, and ``base``'s by ``base__name``."""
+        inner = {name.removeprefix("base__"): v for name, v in params.items() if name.startswith("base__")}
+        super().set_params(**{name: v for name, v in params.items() if not name.startswith("base__")})
+        if inner:
+            self.base.set_params(**inner)
+        return self

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.models.classifier import Classifier
+from privgate.models.classifier import Wrapping
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -54,7 +54,7 @@ def votes_bound(alpha: float, memberships: int) -> float:
     return float(np.log1p(memberships / alpha)) if alpha > 0 else float("inf")
 
 
-class Sharded(Classifier):
+class Sharded(Wrapping):
     """A classifier of members that are strangers to one another, each trained on the records of its own shard.
 
     Parameters
@@ -114,21 +114,6 @@ class Sharded(Classifier):
         self.public = public
         self.key = key
         self.random_state = random_state
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  scikit-learn's signature
-        """Return the constructor's arguments, and ``base``'s as ``base__name``."""
-        own = super().get_params(deep=False)
-        if deep and hasattr(self.base, "get_params"):
-            own |= {f"base__{name}": value for name, value in self.base.get_params(deep=True).items()}
-        return own
-
-    def set_params(self, **params: Any) -> Self:
-        """Set constructor arguments, and ``base``'s by ``base__name``."""
-        inner = {name.removeprefix("base__"): v for name, v in params.items() if name.startswith("base__")}
-        super().set_params(**{name: v for name, v in params.items() if not name.startswith("base__")})
-        if inner:
-            self.base.set_params(**inner)
-        return self
 
     @property
     def clip(self) -> float:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
@@ -21,7 +21,7 @@ import privgate
 from privgate.families import ALL, answer, certificates
 from privgate.families.certificate import Certificate
 from privgate.families.engine import Declined, Engine
-from privgate.models import Sharded
+from privgate.models import Floored, Sharded
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -83,6 +83,8 @@ CASES = [
     ("k_nearest", KNeighborsClassifier(3), spread, 1e-12),
     ("k_nearest", KNeighborsClassifier(2, algorithm="brute"), small_counts, 1e-12),  # nearly everything ties
     ("decision_tree", DecisionTreeClassifier(min_samples_leaf=3, random_state=0), spread, 1e-12),
+    ("tree_ensembles", HistGradientBoostingClassifier(max_iter=5, max_depth=2, random_state=0), spread, 1e-9),
+    ("tree_ensembles", Floored(ExtraTreesClassifier(5, max_depth=3, random_state=0)), spread, 1e-9),
     ("logistic", LogisticRegression(tol=1e-12, solver="newton-cholesky"), spread, 1e-6),
     ("logistic_carried", make_pipeline(StandardScaler(), EXACT), normal, 1e-6),
     ("logistic_carried", make_pipeline(HOLES, SimpleImputer(), StandardScaler(), EXACT), spread, 1e-6),

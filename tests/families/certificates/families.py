@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.models import ContingencyTable, Floored, RandomTrees, Sharded, SmoothedNeighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +199,19 @@ def sharded(rng):
     return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
+def cells(rng):
+    X, y, domain, queries = _numbers(rng)
+    depth, trees, seed = int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(100))
+    estimators = [
+        HistGradientBoostingClassifier(max_iter=trees, max_depth=depth, min_samples_leaf=2, random_state=seed),
+        GradientBoostingClassifier(n_estimators=trees, max_depth=depth, random_state=seed),
+        Floored(RandomForestClassifier(trees, max_depth=depth, random_state=seed), floor=0.05),
+    ]
+    return Instance(
+        subject_of(rng, estimators[int(rng.integers(3))], X, y, domain if rng.random() < 0.7 else None), queries
+    )
+
+
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws
 FAMILIES = {
     "categorical_nb": categorical,
@@ -209,6 +223,7 @@ FAMILIES = {
     "smoothed_neighbors": neighbors,
     "random_trees": trees,
     "sharded": sharded,
+    "tree_cells": cells,
     "newton": logistic,
     "strong_convexity": penalised,
     # these two read parameters that an engine leaves behind

@@ -1,0 +1,157 @@
+"""Which recipes train an ensemble of trees that theorems about cells cover; anything else is refused by name."""
+
+import math
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from privgate.families import design
+from privgate.families.over_all_queries.reach import Reach
+from privgate.subject.subject import Subject
+
+Rule = Callable[[Any], bool]
+
+
+def _among(*values: Any) -> Rule:
+    return lambda v: any(v is a or (type(v) is type(a) and v == a) for a in values)
+
+
+def _off(v: Any) -> bool:
+    return v is False
+
+
+def _tree(v: Any) -> bool:
+    return v is None or (type(v).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier"))
+
+
+#: library -> class -> parameter -> what it may be
+COVERED: Mapping[str, Mapping[str, Mapping[str, Rule]]] = {
+    "lightgbm": {
+        "LGBMClassifier": {
+            "boosting_type": _among("gbdt"),
+            "objective": _among(None, "binary", "multiclass"),
+        }
+    },
+    "xgboost": {
+        "XGBClassifier": {
+            "booster": _among(None, "gbtree"),
+            "objective": _among(None, "binary:logistic", "multi:softprob"),
+            "enable_categorical": _off,
+            "multi_strategy": _among(None, "one_output_per_tree"),
+            "callbacks": _among(None),
+            "early_stopping_rounds": _among(None),
+            "feature_types": _among(None),
+            "missing": lambda v: isinstance(v, float) and math.isnan(v),
+            "device": _among(None, "cpu"),
+        }
+    },
+    "sklearn": {
+        "HistGradientBoostingClassifier": {"warm_start": _off},
+        "GradientBoostingClassifier": {"init": _among(None, "zero"), "warm_start": _off},
+        "RandomForestClassifier": {"warm_start": _off},
+        "ExtraTreesClassifier": {"warm_start": _off},
+        "BaggingClassifier": {"estimator": _tree, "warm_start": _off},
+        "DecisionTreeClassifier": {},
+        "ExtraTreeClassifier": {},
+    },
+    "privgate": {"Floored": {}},
+}
+#: LightGBM takes any keyword, among them names of files and of other computers
+# fmt: off
+LIGHTGBM = frozenset((
+    "boosting_type", "num_leaves", "max_depth", "learning_rate", "n_estimators", "subsample_for_bin", "objective",
+    "class_weight", "min_split_gain", "min_child_weight", "min_child_samples", "subsample", "subsample_freq",
+    "colsample_bytree", "reg_alpha", "reg_lambda", "random_state", "n_jobs", "importance_type", "deterministic",
+    "force_row_wise", "force_col_wise", "verbose", "verbosity", "max_bin", "min_data_in_bin", "feature_pre_filter",
+    "boost_from_average", "lambda_l1", "lambda_l2", "extra_trees", "extra_seed", "path_smooth", "sigmoid",
+    "is_unbalance", "scale_pos_weight", "min_data_in_leaf", "min_sum_hessian_in_leaf", "bin_construct_sample_cnt",
+    "max_delta_step", "feature_fraction", "feature_fraction_bynode", "bagging_fraction", "bagging_freq",
+    "bagging_seed", "num_threads", "seed", "monotone_constraints", "min_gain_to_split"
+))
+# fmt: on
+#: classes whose leaves are distributions that are averaged
+MEANS = (
+    "RandomForestClassifier",
+    "ExtraTreesClassifier",
+    "BaggingClassifier",
+    "DecisionTreeClassifier",
+    "ExtraTreeClassifier",
+)
+OTHER = "the recipe is not an ensemble of trees of scikit-learn, LightGBM or XGBoost released by predict_proba"
+
+
+def estimator_of(subject: Subject) -> Any:
+    """Return the recipe's estimator if it is of a covered class and nothing beside it answers; else None."""
+    payload = subject.recipe.payload
+    spec = payload.get("estimator")
+    if payload["predict"] is not None or not isinstance(spec, Mapping):
+        return None
+    home, _, name = str(spec.get("class")).partition(":")
+    library = home.split(".")[0]
+    if name not in COVERED.get(library, {}) or find_spec(library) is None:
+        return None
+    if library == "privgate" and home != "privgate.models":
+        return None
+    brought = {part.split("/")[0].split(".")[0] for part in subject.recipe.snapshot}
+    if brought & set(COVERED):  # modules of its own by the names of those that are meant
+        return None
+    return subject.recipe.estimator_of(*(f"{h}." for h in COVERED if h != "privgate"), "privgate.models:")
+
+
+def refusal(subject: Subject) -> str:
+    """Return why the recipe, its data or its domain are not covered; empty if they are."""
+    estimator = estimator_of(subject)
+    if estimator is None:
+        return OTHER
+    if not subject.release.exact:
+        return f"the release is {subject.release.form}; the bound is about probabilities"
+    if problem := _parameters(estimator, seeded=subject.recipe.seed is not None) or design.refusal(subject):
+        return problem
+    if len(subject.data.classes()) < 2:
+        return "the training data have one class only"
+    found = reach(subject)
+    return found if isinstance(found, str) else ""
+
+
+def unfit(subject: Subject) -> str:
+    """Return why the theorem about cells bounds nothing here; empty if it may."""
+    if problem := refusal(subject):
+        return problem
+    name = type(estimator_of(subject)).__name__
+    if name in MEANS:
+        return (
+            f"{name} answers 0 where all its leaves hold one label, and a single record may change that, which makes "
+            "DTP infinite; wrap it as privgate.models.Floored(…, floor=0.01)"
+        )
+    return ""
+
+
+def reach(subject: Subject) -> Reach | str | None:
+    """Return the declared domain, None where none is declared (any question is allowed), or why it is unusable."""
+    if subject.data.domain is None:
+        return None
+    return Reach.of(subject.data.domain, int(np.asarray(subject.data.X).shape[1]))
+
+
+def _parameters(estimator: Any, *, seeded: bool) -> str:
+    """Return which parameter takes the model out of the theorem; empty if none does."""
+    name = type(estimator).__name__
+    if name == "Floored":
+        if type(estimator.base).__name__ not in MEANS or not type(estimator.base).__module__.startswith("sklearn."):
+            return f"Floored holds {type(estimator.base).__name__}, which is none of {', '.join(MEANS)}"
+        if not float(estimator.floor) > 0:
+            return f"floor is {estimator.floor!r}, and must be above 0"
+        return _parameters(estimator.base, seeded=seeded)
+    library = type(estimator).__module__.split(".")[0]
+    given = estimator.get_params(deep=False)
+    for parameter, fine in COVERED[library][name].items():
+        if parameter in given and not fine(given[parameter]):
+            return f"{name}({parameter}={given[parameter]!r}) is not covered"
+    known = LIGHTGBM if library == "lightgbm" else frozenset(type(estimator)().get_params(deep=False))
+    if unknown := sorted(set(given) - known):
+        return f"{name}({unknown[0]}=…) is not covered"
+    if library == "sklearn" and given.get("random_state") is None and not seeded:
+        return f"{name} has no random_state and the recipe no seed: its trees are drawn anew every time"
+    return ""

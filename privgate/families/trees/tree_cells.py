@@ -1,0 +1,143 @@
+"""Ensembles of trees with and without each person, compared at every question: proven, refuted by a question, or open.
+
+The ensembles are piecewise constant, so the union of their thresholds cuts the declared domain, or all numbers where
+none is declared, into finitely many cells. A search bounds the largest change over them from both sides.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.retrained import Float, Index
+from privgate.families.trees import cells, covered, refits
+from privgate.families.trees.ensemble import Ensemble
+from privgate.families.trees.pair import Apart, Pair
+from privgate.subject.subject import Subject
+
+#: boxes looked at for everybody, in each search
+FIRST = 100
+#: boxes looked at, in each search, for a person whose bounds lie on both sides of the limit
+MORE = 20_000
+#: boxes looked at for all such people together
+TOGETHER = 50_000_000
+
+
+class TreeCells(Certificate):
+    """The largest change between the ensemble that was trained on everybody and the one trained without a person.
+
+    Effort goes first to people whose bounds lie on both sides of the limit, nearest first. Whoever is above it is
+    refuted by a question put to both real models, never by scores; who is undecided when the effort is spent is open.
+    """
+
+    name = "tree_cells"
+    source = "docs/mathematics.md, section 13"
+    needs_retrained = True
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        return covered.unfit(subject)
+
+    def certify(self, about: Units) -> Certified:
+        """Return the bound for each of ``units``; infinite where there are no trees to compare."""
+        subject, U = about.subject, len(about.units)
+        reach = covered.reach(subject)
+        assert not isinstance(reach, str)  # noqa: S101  applies() said so
+        d = int(np.asarray(subject.data.X).shape[1])
+        upper, seen = np.full(U, np.inf), np.zeros(U)
+        questions, boxes = np.full((U, d), np.nan), 0
+        pairs = _pairs(about)
+        for k, found in ((k, _worst(pairs[k], subject, nodes=FIRST, limit=about.limit)) for k in sorted(pairs)):
+            upper[k], seen[k], questions[k], boxes = found.upper, found.attained, found.question, boxes + found.nodes
+        lower = np.zeros(U)
+        if about.limit is not None:
+            left = TOGETHER
+            for k in _undecided(upper, seen, about.limit, pairs):
+                if left <= 0:
+                    break
+                found = _worst(pairs[k], subject, nodes=MORE, limit=about.limit, settle=True)
+                left, boxes = left - found.nodes, boxes + found.nodes
+                upper[k] = min(upper[k], found.upper)
+                if found.attained > seen[k]:
+                    seen[k], questions[k] = found.attained, found.question
+            lower = _asked(about, questions, np.flatnonzero(seen > about.limit))
+        limit = np.inf if about.limit is None else about.limit
+        proven, refuted = upper <= limit, lower > limit
+        return Certified(
+            np.maximum(upper, lower),
+            lower,
+            attained(lower, np.maximum(upper, lower)),
+            (
+                "any question of finite numbers is allowed" if reach is None else reach.words(),
+                "training repeats itself: both ensembles are those that the library trains",
+            ),
+            {
+                "proven": int(proven.sum()),
+                "refuted": int(refuted.sum()),
+                "open": int((~proven & ~refuted).sum()),
+                "boxes": boxes,
+            },
+            questions,
+        )
+
+
+Ensembles = Sequence[tuple[Ensemble, Ensemble]]
+
+
+def _pairs(about: Units) -> dict[int, Ensembles]:
+    """Return the ensembles with and without each unit, one pair a seed; units without a model are left out."""
+    found = about.retrained
+    if found is None or refits.WITH not in found.changes:
+        return {}
+    with_, without = found.changes[refits.WITH], found.changes[refits.WITHOUT]
+    return {
+        k: list(zip(with_[:, k], without[:, k], strict=True))
+        for k in range(len(about.units))
+        if all(e is not None for e in without[:, k])
+    }
+
+
+def _worst(pairs: Ensembles, subject: Subject, *, nodes: int, limit: float | None, settle: bool = False) -> Apart:
+    """Return the bounds of one unit; the worst seed's counts."""
+    reach = covered.reach(subject)
+    d = int(np.asarray(subject.data.X).shape[1])
+    found = []
+    for one, other in pairs:
+        low, high, whole = cells.reach_of(None if isinstance(reach, str) else reach, d, cast=one.cast)
+        found.append(Pair(one, other, low, high, whole=whole).apart(nodes=nodes, limit=limit, settle=settle))
+    most = max(found, key=lambda f: f.attained)
+    return Apart(max(f.upper for f in found), most.attained, most.question, sum(f.nodes for f in found))
+
+
+def _undecided(upper: Float, seen: Float, limit: float, pairs: dict[int, Ensembles]) -> list[int]:
+    """Return the units on both sides of the limit, nearest first."""
+    open_ = [k for k in pairs if upper[k] > limit >= seen[k]]
+    return sorted(open_, key=lambda k: (upper[k] - limit, k))
+
+
+def _asked(about: Units, questions: Float, units: Index) -> Float:
+    """Return the change of real models, shape (U,), nats, at the questions of some units; 0 for the others."""
+    lower = np.zeros(len(about.units))
+    subject, retrained = about.subject, about.retrained
+    if not len(units) or retrained is None:
+        return lower
+    reach = covered.reach(subject)
+    kind = np.asarray(subject.data.X).dtype if not hasattr(subject.data.X, "iloc") else np.dtype(np.float64)
+    put = questions[units].astype(kind)
+    inside = (
+        np.ones(len(units), dtype=bool)
+        if reach is None or isinstance(reach, str)
+        else reach.inside(put.astype(np.float64))
+    )
+    nobody, members = np.zeros(0, dtype=np.int64), about.members
+    for seed in retrained.seeds:
+        calls = [refits.Call(seed, nobody, nobody, put)]
+        calls += [refits.Call(seed, members[k], nobody, put[i : i + 1]) for i, k in enumerate(units.tolist())]
+        whole, *less = refits.trained(subject, calls, keep=False, jobs=refits.cores())
+        for i, (k, made) in enumerate(zip(units.tolist(), less, strict=True)):
+            if whole.problem or made.problem or not inside[i]:
+                continue
+            with np.errstate(invalid="ignore"):
+                gap = np.abs(whole.log_p[i] - made.log_p[0])
+            lower[k] = max(lower[k], float(np.nan_to_num(gap, nan=0.0, posinf=np.inf).max()))
+    return lower

@@ -1,0 +1,348 @@
+"""The theorem about cells: every cell of small ensembles of every library, real refits, and what is refused by name."""
+
+import itertools
+import json
+import warnings
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from xgboost import XGBClassifier
+
+from privgate import Domain, Recipe, Release, Subject, TrainingData
+from privgate.families import certificates
+from privgate.families.certificate import Units
+from privgate.families.engine import Asked
+from privgate.families.trees import cells, covered, refits, search, tree_cells
+from privgate.families.trees.pair import Pair
+from privgate.models import Floored
+
+NOBODY = np.zeros(0, dtype=np.int64)
+
+
+def library(name, rng):
+    trees, depth, rate = int(rng.integers(1, 6)), int(rng.integers(1, 4)), float(rng.choice([0.1, 0.3]))
+    seed = int(rng.integers(1000))
+    forest = {"max_depth": depth, "random_state": seed}
+    boosted = {"n_estimators": trees, "learning_rate": rate, **forest}
+    return {
+        "lightgbm": lambda: LGBMClassifier(min_child_samples=2, n_jobs=1, verbose=-1, min_data_in_bin=1, **boosted),
+        "lightgbm sigmoid": lambda: LGBMClassifier(
+            min_child_samples=2, n_jobs=1, verbose=-1, sigmoid=2.5, objective="binary", **boosted
+        ),
+        "xgboost": lambda: XGBClassifier(n_jobs=1, min_child_weight=0.1, **boosted),
+        "xgboost base": lambda: XGBClassifier(n_jobs=1, base_score=0.2, num_parallel_tree=2, **boosted),
+        "histogram": lambda: HistGradientBoostingClassifier(
+            max_iter=trees, max_depth=depth, min_samples_leaf=2, learning_rate=rate, random_state=seed
+        ),
+        "histogram early": lambda: HistGradientBoostingClassifier(
+            max_iter=20, min_samples_leaf=2, early_stopping=True, n_iter_no_change=1, tol=0.05, random_state=seed
+        ),
+        "gradient": lambda: GradientBoostingClassifier(**boosted),
+        "gradient exponential": lambda: GradientBoostingClassifier(loss="exponential", init="zero", **boosted),
+        "forest": lambda: Floored(RandomForestClassifier(trees, **forest), floor=0.05),
+        "extra trees": lambda: Floored(ExtraTreesClassifier(trees, **forest), floor=0.02),
+        "bagging": lambda: Floored(BaggingClassifier(None, trees, max_features=0.6, random_state=seed), floor=0.1),
+        "tree": lambda: Floored(DecisionTreeClassifier(**forest), floor=0.05),
+    }[name]()
+
+
+LIBRARIES = (
+    "lightgbm",
+    "lightgbm sigmoid",
+    "xgboost",
+    "xgboost base",
+    "histogram",
+    "histogram early",
+    "gradient",
+    "gradient exponential",
+    "forest",
+    "extra trees",
+    "bagging",
+    "tree",
+)
+#: about two classes only
+TWO = ("gradient exponential", "lightgbm sigmoid", "xgboost base")
+
+
+def small(name, seed):
+    """A subject on few records: whole numbers, single precision, large numbers, or anything is allowed."""
+    rng = np.random.default_rng(seed)
+    n, d, K = int(rng.integers(16, 40)), int(rng.integers(1, 4)), 2 if name in TWO else int(rng.choice([2, 2, 3]))
+    kind = seed % 4
+    if kind == 0:
+        X, domain = rng.integers(0, 4, (n, d)), Domain(categories=(4,) * d)
+    else:
+        X = rng.normal(size=(n, d)).astype(np.float32 if kind == 1 else np.float64) * (1000 if kind == 2 else 1)
+        ends = zip(X.min(axis=0).tolist(), X.max(axis=0).tolist(), strict=True)
+        domain = None if kind == 3 else Domain(box=tuple((a - 1, b + 1) for a, b in ends))
+    y = np.concatenate([np.arange(K), np.arange(K), rng.integers(0, K, n - 2 * K)])
+    return Subject.local(Recipe(library(name, rng), seed=1), TrainingData(X, y, domain=domain))
+
+
+def every_cell(pair, subject):
+    """A question in every cell, and whether the declared domain and the records' number type hold all of them."""
+    at = np.array(list(itertools.product(*(range(c + 1) for c in pair.grid.last))))
+    made = np.array([pair.grid.question(c) for c in at])
+    reach, kind = covered.reach(subject), np.asarray(subject.data.X).dtype
+    inside = np.ones(len(made), dtype=bool) if reach is None else reach.inside(made.astype(kind).astype(np.float64))
+    return made[inside], bool(inside.all() and (made.astype(kind) == made).all())
+
+
+def enumerate_cells(name, seed):
+    """Compare the bound with every cell of two people's models; return how close it came, NaN where not comparable."""
+    subject, close = small(name, seed), []
+    assert covered.unfit(subject) == ""
+    X, d = np.asarray(subject.data.X), subject.data.X.shape[1]
+    calls = [refits.Call(1, NOBODY, np.arange(len(X))), *(refits.Call(1, np.array([i]), np.arange(3)) for i in (6, 9))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole, *less = refits.trained(subject, calls, keep=True, jobs=1)
+        for call, made in zip(calls[1:], less, strict=True):
+            assert not whole.problem
+            assert not made.problem
+            low, high, only_whole = cells.reach_of(covered.reach(subject), d, cast=made.trees.cast)
+            pair = Pair(whole.trees, made.trees, low, high, whole=only_whole)
+            if np.prod(pair.grid.last + 1.0) > 5000:
+                continue
+            Q, complete = every_cell(pair, subject)
+            if not len(Q):
+                continue
+            asked = [refits.Call(1, c.left_out, NOBODY, Q) for c in (calls[0], call)]
+            one, other = refits.trained(subject, asked, keep=False, jobs=1)
+            truth = np.abs(one.log_p - other.log_p).max()
+            found = pair.apart(nodes=20_000)
+            assert found.upper >= truth
+            read = Q.astype(X.dtype).astype(np.float64)
+            ours = [t.trees.log_probabilities(read) for t in (whole, made)]
+            assert np.abs(np.abs(ours[0] - ours[1]).max() - truth) < 1e-4  # what was read is what answers
+            if complete:
+                if whole.trees.link == "mean":
+                    largest = truth
+                else:
+                    sums = [t.trees.scale * t.trees.leaf_sums(read) for t in (whole, made)]
+                    change = sums[0] - sums[1]
+                    largest = np.ptp(change, axis=1).max() if change.shape[1] > 1 else np.abs(change).max()
+                close.append(found.upper - largest)
+    return close
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
+    close = [c for seed in range(5) for c in enumerate_cells(name, seed)]
+    assert close
+    assert min(close) >= 0
+    assert max(close) < 2e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_every_cell_of_a_thousand_pairs(name):
+    close = [c for seed in range(100, 160) for c in enumerate_cells(name, seed)]
+    assert len(close) > 40
+    assert min(close) >= 0
+    assert max(close) < 2e-3
+
+
+def partition(rng):
+    """Trees whose leaves cover a box of cells."""
+    last = rng.integers(1, 5, 3)
+    trees, low, high = [], [], []
+    for t in range(int(rng.integers(1, 7))):
+        parts = [(np.zeros(3, dtype=int), last.copy())]
+        for _ in range(int(rng.integers(0, 6))):
+            k, f = int(rng.integers(len(parts))), int(rng.integers(3))
+            a, b = parts[k]
+            if a[f] < b[f]:
+                c = rng.integers(a[f], b[f])
+                left, right = b.copy(), a.copy()
+                left[f], right[f] = c, c + 1
+                parts[k : k + 1] = [(a, left), (right, b)]
+        trees += [t] * len(parts)
+        low += [p[0] for p in parts]
+        high += [p[1] for p in parts]
+    value = np.round(rng.normal(size=len(trees)), 1 if rng.random() < 0.5 else 9)  # ties, too
+    return np.array(trees), np.array(low, dtype=np.int32), np.array(high, dtype=np.int32), value, last
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_searches_end_in_the_same_bits_and_around_the_largest_sum(seed):
+    assert search._compiled() is not None
+    rng = np.random.default_rng(seed)
+    tree, low, high, value, last = partition(rng)
+    grid = np.array(list(itertools.product(*(range(c + 1) for c in last))))
+    sums = (((grid[:, None] >= low) & (grid[:, None] <= high)).all(axis=2) * value).sum(axis=1)
+    given = search.problem(tree, low, high, value, last)
+    for nodes, stop in ((1000, np.inf), (1000, float(rng.normal())), (4, np.inf)):
+        one = search.maximise(given, nodes=nodes, stop=stop)
+        other = search.maximise(given, nodes=nodes, stop=stop, compiled=False)
+        assert (one.upper, one.attained, one.nodes) == (other.upper, other.attained, other.nodes)
+        assert (one.cell == other.cell).all()
+        assert one.upper >= sums.max()
+        assert one.attained <= sums[(grid == one.cell).all(axis=1)][0] + 1e-9
+        if nodes > 4 and np.isinf(stop):
+            assert one.upper - sums.max() < 2e-3
+        if nodes > 4 and np.isfinite(stop):
+            assert one.upper <= stop or one.attained > stop - 2e-3 or abs(sums.max() - stop) < 2e-3
+
+
+def table(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, 3)), 2)
+    y = (X[:, 0] + 0.5 * X[:, 1] + rng.normal(size=n) > 0).astype(int)
+    return X, y, Domain(box=((-5.0, 5.0),) * 3)
+
+
+def certified(model, limit, n=240, units=None):
+    X, y, domain = table(n)
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=domain))
+    units = np.arange(12) if units is None else units
+    made, left = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
+    assert not len(left)
+    return subject, made, tree_cells.TreeCells().certify(Units(subject, units, made, limit))
+
+
+def test_strong_regularisation_is_proven_and_library_defaults_are_refuted_by_a_real_question(monkeypatch):
+    monkeypatch.setattr(tree_cells, "MORE", 400)
+    tame = LGBMClassifier(n_estimators=20, max_depth=2, min_child_samples=60, reg_lambda=100, n_jobs=1, verbose=-1)
+    _, _, found = certified(tame, 1.0)
+    assert found.detail["proven"] == 12
+    assert (found.upper <= 1).all()
+    assert (found.lower == 0).all()
+
+    wild = XGBClassifier(n_estimators=60, max_depth=6, n_jobs=1)
+    subject, _, found = certified(wild, 1.0)
+    refuted = np.flatnonzero(found.lower > 1)
+    assert len(refuted) >= 6
+    assert found.detail["refuted"] == len(refuted)
+    for k in refuted[:3]:
+        q = found.questions[k : k + 1]
+        keep = np.arange(subject.data.n) != k
+        logs = [
+            np.log(XGBClassifier(n_estimators=60, max_depth=6, n_jobs=1, random_state=0).fit(*d).predict_proba(q))
+            for d in ((subject.data.X, subject.data.y), (subject.data.X[keep], subject.data.y[keep]))
+        ]
+        assert np.abs(logs[0] - logs[1]).max() == pytest.approx(found.lower[k], abs=1e-6)
+    assert (found.upper >= found.lower).all()
+
+
+def test_what_was_not_searched_to_the_end_is_open_and_no_pass(monkeypatch):
+    model = LGBMClassifier(n_estimators=60, max_depth=4, min_child_samples=20, reg_lambda=20, n_jobs=1, verbose=-1)
+    _, _, patient = certified(model, 2.0)
+    monkeypatch.setattr(tree_cells, "FIRST", 2)
+    monkeypatch.setattr(tree_cells, "TOGETHER", 0)
+    _, _, hasty = certified(model, 2.0)
+    assert (hasty.upper >= patient.lower).all()
+    assert hasty.detail["open"] > patient.detail["open"]
+    assert (hasty.upper[hasty.upper > 2] > 2).all()
+    assert hasty.detail["proven"] == (hasty.upper <= 2).sum()
+
+
+def test_effort_goes_first_to_those_nearest_to_the_limit():
+    upper, seen = np.array([1.5, 0.9, 9.0, 1.1, 3.0]), np.array([0.0, 0.0, 0.0, 0.2, 2.0])
+    assert tree_cells._undecided(upper, seen, 1.0, dict.fromkeys(range(5), ())) == [3, 0, 2]
+
+
+def refused(model, X=None, y=None, **more):
+    first, second, domain = table(40)
+    X, y = first if X is None else X, second if y is None else y
+    data = TrainingData(X, y, domain=domain)
+    return certificates.ALL["tree_cells"].applies(Subject.local(Recipe(model, **more), data))
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        (LGBMClassifier(boosting_type="dart"), "dart"),
+        (LGBMClassifier(boosting_type="rf"), "rf"),
+        (LGBMClassifier(linear_tree=True), "linear_tree"),
+        (LGBMClassifier(objective="multiclassova"), "multiclassova"),
+        (LGBMClassifier(machines="elsewhere:1"), "machines"),
+        (LGBMClassifier(forcedsplits_filename="splits.json"), "forcedsplits_filename"),
+        (LGBMClassifier(zero_as_missing=True), "zero_as_missing"),
+        (XGBClassifier(booster="dart"), "dart"),
+        (XGBClassifier(booster="gblinear"), "gblinear"),
+        (XGBClassifier(missing=0.0), "missing"),
+        (XGBClassifier(early_stopping_rounds=3), "early_stopping_rounds"),
+        (XGBClassifier(enable_categorical=True), "enable_categorical"),
+        (XGBClassifier(multi_strategy="multi_output_tree"), "multi_output_tree"),
+        (GradientBoostingClassifier(init=LogisticRegression()), "init"),
+        (GradientBoostingClassifier(), "random_state"),
+        (BaggingClassifier(LogisticRegression(), random_state=0), "LogisticRegression"),
+        (Floored(BaggingClassifier(LogisticRegression(), random_state=0)), "LogisticRegression"),
+        (Floored(GradientBoostingClassifier(random_state=0)), "GradientBoostingClassifier"),
+        (Floored(RandomForestClassifier(random_state=0), floor=0.0), "floor"),
+        (RandomForestClassifier(random_state=0), "Floored"),
+        (DecisionTreeClassifier(random_state=0), "Floored"),
+        (make_pipeline(StandardScaler(), LGBMClassifier()), "the recipe is not "),
+    ],
+)
+def test_what_is_not_covered_is_refused_by_name(model, word):
+    said = refused(model)
+    assert said.startswith("does not apply, because ")
+    assert word in said
+
+
+def test_missing_values_and_other_releases_are_refused_by_name():
+    X, y, domain = table(40)
+    X[3, 1] = np.nan
+    assert "NaN" in refused(LGBMClassifier(), X, y)
+    data = TrainingData(np.nan_to_num(X), y, domain=domain)
+    label = Subject.local(Recipe(LGBMClassifier()), data, release=Release("label"))
+    assert "label" in certificates.ALL["tree_cells"].applies(label)
+
+
+def test_categorical_splits_of_fitted_models_are_refused_by_name():
+    X, y, _ = table(200)
+    X = np.abs(np.round(X))
+    for model in (
+        HistGradientBoostingClassifier(categorical_features=[0], random_state=0),
+        LGBMClassifier(verbose=-1),
+    ):
+        fitted = model.fit(X, y, categorical_feature=[0]) if isinstance(model, LGBMClassifier) else model.fit(X, y)
+        with pytest.raises(ValueError, match="categories"):
+            refits.reading.read(fitted, X=X)
+
+
+def test_a_released_zero_in_single_precision_is_no_bound():
+    """Above a score of 16.6 XGBoost releases exactly 0 as 1 - p: scores hardly move, what is released is infinite."""
+    X = np.repeat([[0.0], [1.0]], 400, axis=0)
+    y = np.repeat([0, 1], 400)
+    model = XGBClassifier(n_estimators=200, max_depth=1, learning_rate=1.0, reg_lambda=0, min_child_weight=0, n_jobs=1)
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=Domain(box=((0.0, 1.0),))))
+    made, _ = refits.ENGINE.answers(Asked(subject, np.arange(2), (0,), None, None, changes=True))
+    found = tree_cells.TreeCells().certify(Units(subject, np.arange(2), made, 1.0))
+    assert np.isinf(found.upper).all()
+
+
+def test_numbers_between_thresholds_that_single_precision_does_not_tell_apart_are_covered():
+    X = np.linspace(1.0, 1.0 + 2.0**-20, 64)[:, None]
+    y = (np.arange(64) % 3 > 0).astype(int)
+    model = XGBClassifier(n_estimators=5, max_depth=4, min_child_weight=0, n_jobs=1)
+    box = Domain(box=((float(X.min()), float(X.max())),))
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=box))
+    made, _ = refits.ENGINE.answers(Asked(subject, np.arange(4), (0,), None, None, changes=True))
+    found = tree_cells.TreeCells().certify(Units(subject, np.arange(4), made, None))
+    many = np.linspace(X.min(), X.max(), 4001)[:, None]
+    fit = lambda keep: np.log(
+        XGBClassifier(**model.get_params()).set_params(random_state=0).fit(X[keep], y[keep]).predict_proba(many)
+    )
+    everybody = fit(np.ones(64, dtype=bool))
+    for k in range(4):
+        assert np.abs(everybody - fit(np.arange(64) != k)).max() <= found.upper[k]
+
+
+def test_the_table_of_the_report_is_json():
+    _, _, found = certified(GradientBoostingClassifier(n_estimators=5, max_depth=2), 1.0)
+    assert json.loads(json.dumps(found.detail)) == found.detail
