@@ -3,6 +3,7 @@
 from privgate.families import refit, ridge, sharded
 from privgate.families.discriminants import lda, qda
 from privgate.families.engine import Engine
+from privgate.families.least_squares import engine as least_squares
 from privgate.families.logistic import engine as logistic
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
 from privgate.families.neighbours import k_nearest, nearest_centroid
@@ -21,6 +22,7 @@ ALL: tuple[Engine, ...] = (
     nearest_centroid.ENGINE,
     k_nearest.ENGINE,
     ridge.ENGINE,
+    least_squares.ENGINE,
     logistic.ENGINE,
     decision_tree.ENGINE,
     torch_nets.ENGINE,
@@ -37,7 +39,7 @@ def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
     """
     declined: dict[str, str] = {}
     for engine in ALL:
-        if engine.supports(subject):
+        if engine.refusal(subject):
             continue
         if why := engine.declines(subject):
             declined[engine.name] = why

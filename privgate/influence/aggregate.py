@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.errors import MeasurementError
+from privgate.evidence import Request
 from privgate.statistics.intervals import exceeding_limit, quantile_rank
 
 Float = NDArray[np.float64]
@@ -32,6 +34,24 @@ class Aggregated:
     where: int = -1
     claim: str = ""
     confidence: float | None = None
+
+
+def of(request: Request, value: Float, low: Float, high: Float, population: int) -> Aggregated:
+    """Return what a request asks for of one number a unit.
+
+    Raises
+    ------
+    MeasurementError
+        The aggregate is unknown.
+    """
+    how = request.option("aggregate", "max")
+    if how == "max":
+        return maximum(value, low, high, population)
+    if how == "quantile":
+        return quantile(value, low, high, population, q=float(request.option("q")))
+    if how == "share_above":
+        return share_above(value, low, high, population, threshold=float(request.option("threshold")))
+    raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
 
 
 def maximum(value: Float, low: Float, high: Float, population: int, unmeasured_high: float = np.inf) -> Aggregated:

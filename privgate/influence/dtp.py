@@ -10,7 +10,7 @@ from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
-from privgate.influence import aggregate, leave_one_out
+from privgate.influence import aggregate, leave_one_out, sensitivity
 from privgate.run.run import Run
 from privgate.statistics import paired
 
@@ -23,11 +23,15 @@ def every_query(run: Run, request: Request) -> Measurement:
     ``low`` is a change at a query that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a unit
     whose retraining failed, or no certificate.
     """
+    if run.subject.task == "regression":
+        return sensitivity.noised(run, request, everywhere=True)
     return _measured(run, request, ("dtp_lower", "dtp_lower", "dtp_upper"), proven=True)
 
 
 def direct_queries(run: Run, request: Request) -> Measurement:
     """Return PDTP of the model, aggregated over units as the rule asks; the interval is the value's error."""
+    if run.subject.task == "regression":
+        return sensitivity.noised(run, request, everywhere=False)
     return _measured(run, request, ("pdtp", "pdtp_low", "pdtp_high"), proven=False)
 
 
@@ -37,7 +41,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, prov
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
-    found = _aggregated(request, value, low, high, run.n_units)
+    found = aggregate.of(request, value, low, high, run.n_units)
     where = str(records["unit"][found.where]) if found.where >= 0 else ""
     return Measurement(
         request,
@@ -66,17 +70,6 @@ def _why_none(run: Run) -> list[str]:
     if any(n.applies for n in notes):
         return []
     return bounds.reasons(n.because for n in notes)
-
-
-def _aggregated(request: Request, value: Float, low: Float, high: Float, population: int) -> aggregate.Aggregated:
-    how = request.option("aggregate", "max")
-    if how == "max":
-        return aggregate.maximum(value, low, high, population)
-    if how == "quantile":
-        return aggregate.quantile(value, low, high, population, q=float(request.option("q")))
-    if how == "share_above":
-        return aggregate.share_above(value, low, high, population, threshold=float(request.option("threshold")))
-    raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
 
 
 def _paired(run: Run) -> int:

@@ -23,7 +23,7 @@ from privgate.families.certificate import Certified
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
-from privgate.influence import indirect, modes, on_edges
+from privgate.influence import indirect, modes, on_edges, residuals
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics import leakage, paired
@@ -79,7 +79,7 @@ def answered(run: Run) -> families.Answered:
         witness.distrusted = failed[0] if failed else ""
         run.witness = witness
     run.preconditions.extend(found.rechecks)
-    return on_edges.refitted(run, found)
+    return found if run.subject.task == "regression" else on_edges.refitted(run, found)
 
 
 def retrained(run: Run) -> Retrained:
@@ -113,6 +113,9 @@ def _decided(run: Run, found: Retrained) -> bool:
     """Return whether a limit is surely exceeded already, so that no further seed can change the verdict."""
     if len(found.seeds) == 1:
         return True  # an engine saw that training does not depend on its seed
+    if run.subject.task == "regression":
+        own = residuals.of(run.subject, found)
+        return bool((own.low > run.refuting * own.outside).any())
     return bool((per_unit(found, run.subject.release)["pdtp_low"] > run.refuting).any())
 
 

@@ -13,7 +13,7 @@ from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import environment, layout, mlmodel, native, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, named, tracking_at, upload
-from privgate.subject import sources
+from privgate.subject import sources, tasks
 from privgate.subject.data import TrainingData, take
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -65,6 +65,7 @@ def log_model(
     """
     import mlflow
 
+    _judgeable(recipe, data)
     packages = _environment(recipe)
     model = recipe.train(data.X, data.y, seed=recipe.seed)
     with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
@@ -118,6 +119,7 @@ def log_recipe(
     SubjectError, RegistryError
         As in ``log_model``.
     """
+    _judgeable(recipe, data)
     packages = _environment(recipe)
     client = connect(tracking_uri)
     model_id = getattr(info_or_uri, "model_id", None)
@@ -138,6 +140,14 @@ def log_recipe(
         with answering(f"attaching the recipe to {model_id}"):
             upload(client, model_id, written, layout.FOLDER)
     return recipe.digest
+
+
+def _judgeable(recipe: Recipe, data: TrainingData) -> None:
+    """Refuse, before anything is trained, what no check could judge, and ask what cannot be told."""
+    if why := recipe.refusal:
+        raise SubjectError(why)
+    if recipe.task is None and (why := tasks.asked(data.y)):
+        raise SubjectError(f"{why}: {tasks.QUESTION}")
 
 
 def _document(

@@ -42,6 +42,7 @@ class _Recipe(_Part):
     dp: dict[str, Any] | None
     params: dict[str, Any]
     fit: str | None = None
+    task: Literal["classification", "regression"] | None = None
 
 
 class _Environment(_Part):

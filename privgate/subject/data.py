@@ -1,5 +1,6 @@
 """Training data: records, labels, who they belong to, and people who were not in it."""
 
+import copy
 import importlib
 import json
 from dataclasses import dataclass, field
@@ -20,6 +21,22 @@ Index = NDArray[np.int64]
 
 def _is_frame(X: Any) -> bool:
     return type(X).__module__.startswith("pandas") and hasattr(X, "iloc")
+
+
+def _steps_of_time(X: Any) -> str:
+    """Return what of a frame is a regular series of times, each once; empty if nothing is."""
+    if not _is_frame(X) or len(X) < 3:
+        return ""
+    import pandas as pd
+
+    named = [("the index of X", X.index), *((f"column {c!r} of X", X[c]) for c in X.columns)]
+    for name, values in named:
+        if getattr(values.dtype, "kind", "") != "M":
+            continue
+        times = pd.DatetimeIndex(values)
+        if times.is_unique and not times.hasnans and pd.infer_freq(times.sort_values()) is not None:
+            return name
+    return ""
 
 
 def _is_sparse(X: Any) -> bool:
@@ -121,6 +138,16 @@ def _plain(values: Any) -> NDArray[Any]:
     return array
 
 
+def scale_of(y: NDArray[Any]) -> tuple[float, float]:
+    """Return mean and standard deviation of targets; 1 for the deviation where all are the same."""
+    values = np.asarray(y, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = float(values.mean()), float(values.std())
+    if not np.isfinite([mean, deviation]).all():
+        raise SubjectError("the targets are too large for their deviation to be a number; use another unit")
+    return mean, deviation if deviation > 0 else 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingData:
     """Everything the training function saw, and who it belongs to.
@@ -151,9 +178,12 @@ class TrainingData:
     domain: Domain | None = None
     sensitive: tuple[str | int, ...] = ()
     loader: str | None = field(default=None, repr=False)
+    #: whether ``y`` are numbers to predict, not labels; the recipe says so, see ``as_targets``
+    numbers: bool = field(default=False, repr=False, init=False)
 
     def __post_init__(self) -> None:
         n = length(self.X)
+        self._check_shape()
         y = _plain(self.y)
         object.__setattr__(self, "y", y)
         if y.ndim != 1 or len(y) != n:
@@ -183,6 +213,20 @@ class TrainingData:
             if length(X) != len(y_out):
                 raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
             object.__setattr__(self, "candidates", (X, y_out))
+
+    def _check_shape(self) -> None:
+        """Refuse what has no one answer about one person: series in time, several labels a record."""
+        if self.groups is None and (where := _steps_of_time(self.X)):
+            raise SubjectError(
+                f"{where} runs through time in equal steps, so that records are moments and no people; name what is "
+                "left out together: groups=(the person or the block of time that each record belongs to)"
+            )
+        shape = np.shape(self.y)
+        if len(shape) == 2 and shape[1] > 1:
+            raise SubjectError(
+                f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
+                "a column, each with its own y, and check each"
+            )
 
     def _check_features(self) -> None:
         """Refuse a domain that speaks about another number of features than the data has."""
@@ -239,6 +283,14 @@ class TrainingData:
         parts["domain"] = None if self.domain is None else self.domain.payload()
         parts["sensitive"] = list(self.sensitive)
         return digest.of_json(parts)
+
+    def as_targets(self) -> Self:
+        """Return the same data, whose ``y`` are numbers to predict; digests stay."""
+        if self.numbers:
+            return self
+        made = copy.copy(self)
+        object.__setattr__(made, "numbers", True)
+        return made
 
     def pool(self) -> tuple[Any, NDArray[Any]]:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""

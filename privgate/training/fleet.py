@@ -217,7 +217,8 @@ class Fleet:
 
     def registered(self, subject: Subject, rows: Index, *, served: bool = False) -> Answer:
         """Return the stored model's probabilities on pool rows, or what MLflow serves; opened in a worker only."""
-        model = subject.digests.get("model")
+        # fresh noise is another answer each time: nothing to remember, and nothing to hold a ledger to
+        model = None if served and subject.release.noise is not None else subject.digests.get("model")
         kind = b"served:" if served else b"registered:"
         key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())
         seen = self.freshness

@@ -44,7 +44,7 @@ class Payload:
     code : str
         Names the user's code that training runs; empty where it is scikit-learn's and ours alone.
     classes : int
-        Labels: columns of every answer.
+        Columns of every answer: one a label, or the one number of a regressor.
     """
 
     digest: str
@@ -94,7 +94,7 @@ def write(subject: Subject, folder: Path) -> Payload:
         (folder / "model.pkl").write_bytes(pickled(_brought(subject.model, folder)))
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
-    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes))
+    return Payload(named, str(folder), code=code_of(subject), classes=subject.width)
 
 
 def code_of(subject: Subject) -> str:

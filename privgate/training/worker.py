@@ -198,6 +198,11 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Float:
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
     from privgate.subject.data import take
 
+    if opened.recipe.task == "regression":
+        values = opened.recipe.predictions(model, take(opened.X, np.asarray(queries, dtype=np.int64)))
+        if len(values) != len(queries):
+            raise SubjectError(f"the regressor returned {len(values)} numbers for {len(queries)} records")
+        return _in_deviations(opened, values)
     p = opened.recipe.probabilities(model, take(opened.X, np.asarray(queries, dtype=np.int64)), opened.classes)
     if len(p) != len(queries):
         raise SubjectError(f"the model returned {len(p)} rows of probabilities for {len(queries)} records")
@@ -209,7 +214,17 @@ def _served(opened: Opened, queries: Index) -> Float:
     from privgate.subject.data import take
 
     raw = opened.stored.serve(take(opened.X, np.asarray(queries, dtype=np.int64)))
+    if opened.recipe.task == "regression":
+        return _in_deviations(opened, answers.read_numbers(raw, len(queries)))
     return answers.read(raw, opened.classes, len(queries))
+
+
+def _in_deviations(opened: Opened, values: Float) -> Float:
+    """Return a regressor's answers about the targets' mean, in their deviations: one tolerance fits all."""
+    from privgate.subject.data import scale_of
+
+    mean, deviation = scale_of(opened.y[: opened.n])
+    return np.asarray((values - mean) / deviation)[:, None]
 
 
 @contextmanager

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(locate.shipped())
 
 
-def test_the_shipped_policies_are_these_five():
-    assert SHIPPED == ["dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "strict"]
+def test_the_shipped_policies_are_these():
+    assert SHIPPED == ["dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "regression-1", "strict"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

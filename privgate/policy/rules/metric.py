@@ -42,6 +42,9 @@ class Metric:
         Whether a good value shows nothing: no model is safe by it.
     written_as : str
         Unit in reports, where the unit itself would be read as something else.
+    answers : frozenset of str
+        What a model may answer with for it to mean anything ("probabilities", "numbers", "noisy numbers"); of others it
+        is never measured, and never passes.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Metric:
     limits_attacks: bool = False
     shows_leaks_only: bool = False
     written_as: str = ""
+    answers: frozenset[str] = frozenset({"probabilities"})
 
     @property
     def over_all_queries(self) -> bool:
