@@ -19,7 +19,15 @@ SHIPPED = sorted(locate.shipped())
 
 
 def test_the_shipped_policies_are_these():
-    assert SHIPPED == ["dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "regression-1", "strict"]
+    assert SHIPPED == [
+        "dp-trained",
+        "dtp-1",
+        "dtp-1-attacks",
+        "pdtp-1",
+        "regression-1",
+        "regression-1-attacks",
+        "strict",
+    ]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

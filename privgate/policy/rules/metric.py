@@ -6,6 +6,9 @@ from typing import Literal
 
 from privgate.run.needs import Need
 
+#: what a model may answer with
+ANY_ANSWERS = frozenset({"probabilities", "numbers", "noisy numbers"})
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
