@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from privgate.subject.data import TrainingData
     from privgate.subject.domain import Domain
     from privgate.subject.recipe import Recipe
-    from privgate.subject.release import Release
+    from privgate.subject.release import Gaussian, Laplace, Release
     from privgate.subject.subject import Subject
     from privgate.training.fleet import Fleet
     from privgate.verdict import Finding, Outcome, Verdict
@@ -27,6 +27,8 @@ _HOME = {
     "Domain": "subject.domain",
     "Finding": "verdict",
     "Fleet": "training.fleet",
+    "Gaussian": "subject.release",
+    "Laplace": "subject.release",
     "Outcome": "verdict",
     "Policy": "policy",
     "PrivgateError": "errors",
@@ -46,6 +48,8 @@ __all__ = [
     "Domain",
     "Finding",
     "Fleet",
+    "Gaussian",
+    "Laplace",
     "Outcome",
     "Policy",
     "PrivgateError",

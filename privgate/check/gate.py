@@ -13,7 +13,7 @@ from typing import Any
 from privgate import families
 from privgate.check import plan as planning
 from privgate.check import questions, remedies
-from privgate.errors import MeasurementError, UsageError
+from privgate.errors import MeasurementError, SubjectError, UsageError
 from privgate.evidence import (
     AgainstPdtp,
     AttackResult,
@@ -26,7 +26,8 @@ from privgate.evidence import (
     RunTrace,
     SeedControl,
 )
-from privgate.influence import deciding, leave_one_out, modes
+from privgate.families.least_squares import over_domain
+from privgate.influence import deciding, leave_one_out, modes, sensitivity
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
@@ -46,7 +47,7 @@ from privgate.verdict import Outcome, Verdict
 from privgate.version import __version__
 
 #: preconditions without which no number about the model counts
-STOPPERS = ("served", "reproduces", "depends_on_data", "recorded_seed")
+STOPPERS = ("task", "served", "reproduces", "depends_on_data", "recorded_seed")
 
 
 def evaluate(
@@ -111,7 +112,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             tell(sentence)
     measurements = {request: _measure(run, request, stopped) for request in requests}
     attacks = told.part(run, against_pdtp(run))
-    records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
+    made = next((t for t in (leave_one_out.table, sensitivity.table) if run.made(t)), None)
+    records = {} if made is None else dict(run.once(made))
     steps, about_influence = remedies.steps(run), influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     deciding.left_out_again(run)
@@ -185,6 +187,14 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | 
         raise UsageError(why)
     if why := policy.powerless(policy.facts(len(subject.data.units))):
         raise UsageError(why)
+    if why := subject.recipe.refusal:
+        raise SubjectError(why)
+    if not any(subject.answers in rule.about.answers for rule in policy.rules if rule.mode == "enforce"):
+        fits = "regression-1" if subject.task == "regression" else "dtp-1 or pdtp-1"
+        raise UsageError(
+            f"no rule that policy {policy.name!r} enforces is about a model that answers with {subject.answers}; judge "
+            f"it by {fits}"
+        )
     thresholds = unit_limits(policy)
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
@@ -266,6 +276,7 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,
         "probabilities": subject.release.form != "label",
+        "why_no_sensitivity_bound": over_domain.refusal(subject) if subject.task == "regression" else "",
     }
 
 
@@ -316,7 +327,8 @@ def identity(subject: Subject) -> Mapping[str, Any]:
         "digests": dict(subject.digests),
         "n_records": data.n,
         "n_units": len(data.units),
-        "n_classes": len(subject.classes),
+        "n_classes": len(subject.classes) if subject.task == "classification" else 0,
+        **({} if subject.task == "classification" else {"task": subject.task}),
         "n_candidates": 0 if data.candidates is None else len(data.candidates[1]),
         "release": subject.release.payload(),
         "domain": None if data.effective_domain is None else data.effective_domain.payload(),

@@ -12,7 +12,7 @@ from privgate.evidence.claims import (
     TradeoffPoint,
     TradeoffPoints,
 )
-from privgate.evidence.evidence import COLUMNS, Evidence, EvidenceDocument
+from privgate.evidence.evidence import COLUMNS, SENSITIVITY_COLUMNS, Evidence, EvidenceDocument
 from privgate.evidence.influence import (
     CertificateNote,
     CertificatesCompared,
@@ -23,6 +23,7 @@ from privgate.evidence.influence import (
     RecheckRow,
     RegisteredPair,
     SeedNoise,
+    SensitivityFigures,
     UnitCoverage,
 )
 from privgate.evidence.measurement import Kind, Measurement, Precondition, Request
@@ -43,6 +44,7 @@ from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode
 
 __all__ = [
     "COLUMNS",
+    "SENSITIVITY_COLUMNS",
     "AgainstPdtp",
     "AttackFigures",
     "AttackResult",
@@ -90,6 +92,7 @@ __all__ = [
     "SeedControl",
     "SeedNoise",
     "SelfTest",
+    "SensitivityFigures",
     "TradeoffPoint",
     "TradeoffPoints",
     "TrainingPlan",

@@ -28,6 +28,19 @@ COLUMNS: Mapping[str, str] = {
     "status": "exact, converged, screened, failed or undefined; the last two mean infinite leakage",
 }
 
+#: columns of a regressor's table, with their meaning; with Laplace noise on the answers those of ``COLUMNS`` as well
+SENSITIVITY_COLUMNS: Mapping[str, str] = {
+    "unit": COLUMNS["unit"],
+    "moved": "largest change of the answer at the unit's own features, residual deviations; larger is worse",
+    "moved_low": "the same less its error or confidence limit",
+    "moved_high": "the same and its error or confidence limit",
+    "moved_upper": "certificate: the same over all questions of the declared domain; inf where none applies",
+    "noise_floor": "change seen between seeds with nobody removed, residual deviations",
+    "seeds": COLUMNS["seeds"],
+    "engine": COLUMNS["engine"],
+    "status": COLUMNS["status"],
+}
+
 
 class EvidenceDocument(EvidenceModel):
     """Evidence as a report holds it: everything but the per-unit table."""

@@ -118,6 +118,21 @@ class PublishedBound(EvidenceModel):
     source: str
 
 
+class SensitivityFigures(EvidenceModel):
+    """What one person moves a regressor's answers by; sensitivity is not DTP."""
+
+    residual_inside: Number = Field(
+        description="Root mean square of residuals on training records, unit of the targets."
+    )
+    residual_outside: Number = Field(description="The same at records left out: the unit of sensitivity.")
+    median: Number = Field(description="Sensitivity at a person's own record, half are below, residual deviations.")
+    p99: Number = Field(description="99 % are below.")
+    most: Number = Field(description="The largest.")
+    over_domain: Number | None = Field(default=None, description="Largest over the declared domain; null if unknown.")
+    why_no_domain: str = Field(default="", description="Why it is unknown.")
+    noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
+
+
 class InfluencePart(EvidenceModel):
     """How the per-unit table was come by; the table itself is ``Evidence.records``."""
 
@@ -131,3 +146,4 @@ class InfluencePart(EvidenceModel):
     certificates_compared: CertificatesCompared | None = Field(default=None, description="null where none applied.")
     indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
+    sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")

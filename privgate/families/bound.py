@@ -21,6 +21,8 @@ def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Certifi
 
     Without an attack rule (``attacked``) those are left out that lower DTP and leave attacks as they were.
     """
+    if subject.task != "classification":
+        return [], []  # theorems of the catalogue are about probabilities
     good, notes = [], []
     for name, certificate in behind.certificates(subject, certificates.ALL).items():
         if problem := certificate.applies(subject):

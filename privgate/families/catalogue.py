@@ -3,6 +3,7 @@
 from privgate.families import refit, ridge, sharded
 from privgate.families.discriminants import lda, qda
 from privgate.families.engine import Engine
+from privgate.families.least_squares import engine as least_squares
 from privgate.families.logistic import engine as logistic
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
 from privgate.families.neighbours import k_nearest, nearest_centroid
@@ -22,6 +23,7 @@ ALL: tuple[Engine, ...] = (
     nearest_centroid.ENGINE,
     k_nearest.ENGINE,
     ridge.ENGINE,
+    least_squares.ENGINE,
     logistic.ENGINE,
     carried_logistic.ENGINE,
     decision_tree.ENGINE,
@@ -45,7 +47,7 @@ def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
     """
     declined: dict[str, str] = {}
     for engine in of(subject):
-        if engine.supports(subject):
+        if engine.refusal(subject):
             continue
         if why := engine.declines(subject):
             declined[engine.name] = why

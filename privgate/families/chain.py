@@ -104,7 +104,7 @@ def answer(
     for engine in chain:
         if not len(rest) and parts:
             break
-        if why := engine.supports(subject):
+        if why := engine.refusal(subject):
             declined[engine.name] = why
             continue
         asked = Asked(subject, rest, seeds, fleet, _queries_of(queries, units, rest), changes, mode, precision)
@@ -157,7 +157,7 @@ def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fle
         No engine answered.
     """
     for engine in catalogue.of(subject):
-        if not engine.supports(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
+        if not engine.refusal(subject) and (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
             return made
     raise MeasurementError("no engine can train on subsets of this pool")
 

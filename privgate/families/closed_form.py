@@ -64,7 +64,7 @@ class ClosedForm(Engine):
     def evaluated(self, form: Form, asked: Asked) -> tuple[Retrained, Index]:
         """Return what a form says of the units that are sure, and the others; block by block."""
         subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
-        K = len(subject.classes)
+        K = subject.width
         with_, without = np.empty((len(row_query), K)), np.empty((len(row_query), K))
         sure = np.ones(len(units), dtype=bool)
         for part, rows in blocks(row_unit, len(units), max(form.width, K)):

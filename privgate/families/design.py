@@ -19,7 +19,7 @@ def estimator_of(subject: Subject, name: str) -> Any:
     return estimator
 
 
-def refusal(subject: Subject, *, non_negative: bool = False, double: bool = False) -> str:
+def refusal(subject: Subject, *, non_negative: bool = False, double: bool = False, real: bool = False) -> str:
     """Return why the pool is no finite numeric matrix with class labels; empty if it is.
 
     Parameters
@@ -29,9 +29,11 @@ def refusal(subject: Subject, *, non_negative: bool = False, double: bool = Fals
         Whether the learner refuses negative numbers; where the fit raises, refits must be the ones to say so.
     double : bool
         Whether numbers of single precision are refused, because the library then computes in it.
+    real : bool
+        Whether targets are real numbers, as a regression's are.
     """
     y = subject.data.y
-    if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
+    if not real and y.dtype.kind == "f" and not np.all(y == np.floor(y)):
         return "labels are not classes but real numbers"
     containers = [subject.data.X] + ([] if subject.data.candidates is None else [subject.data.candidates[0]])
     widths = set()

@@ -94,6 +94,8 @@ class Engine(ABC):
         Why units are handed on, beside those of several records where ``single_records`` is set.
     complements : bool
         Whether the model releases 1 - p as the first of two probabilities.
+    tasks : tuple of str
+        What kinds of models it answers for.
     """
 
     name: str
@@ -104,6 +106,13 @@ class Engine(ABC):
     hands_on: str = "it could not answer them"
     single_records: bool = False
     complements: bool = False
+    tasks: tuple[str, ...] = ("classification",)
+
+    def refusal(self, subject: Subject) -> str:
+        """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
+        if subject.task not in self.tasks:
+            return f"it answers for {' and '.join(self.tasks)}, and the recipe is a {subject.task}"
+        return self.supports(subject)
 
     @abstractmethod
     def supports(self, subject: Subject) -> str:

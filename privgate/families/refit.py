@@ -20,6 +20,7 @@ class Refit(Engine):
     """
 
     name = "refit"
+    tasks = ("classification", "regression")
 
     def supports(self, subject: Subject) -> str:
         """Return an empty text: any recipe can be run again."""
@@ -94,7 +95,7 @@ class Refit(Engine):
             for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
         ]
         answers = fleet.fits(subject, fits, label="training shadow models")
-        log_p = np.full((count, size, len(subject.classes)), np.nan)
+        log_p = np.full((count, size, subject.width), np.nan)
         for i, answer in enumerate(answers):
             if not answer.problem:
                 log_p[i] = answer.log_p

@@ -126,7 +126,7 @@ def blocks(row_unit: Index, n_units: int, width: int) -> Iterator[tuple[slice, s
 
 def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
     """Return which units take the last record of some class with them, shape (U,); a declared class stays."""
-    if subject.declared_classes is not None:
+    if subject.declared_classes is not None or subject.task == "regression":
         return np.zeros(len(units), dtype=bool)
     labels = subject.label_codes
     counts = np.bincount(labels, minlength=len(subject.classes))

@@ -73,7 +73,7 @@ class Ridge(ClosedForm):
         Y = _targets(estimator, y, len(subject.classes))
         center = X[:n].mean(axis=0) if estimator.fit_intercept else 0.0
         mean = Y.mean(axis=0) if estimator.fit_intercept else 0.0
-        smoother = _smoother(X - center, n, Y - mean, float(getattr(estimator, "alpha", 0.0)))
+        smoother = smoother_of(X - center, n, Y - mean, float(getattr(estimator, "alpha", 0.0)))
         smoother.intercept = 1.0 / n if estimator.fit_intercept else 0.0
         # least squares drop directions below their tolerance, so none may come near it
         tolerance = float(getattr(estimator, "tol", 0.0)) if type(estimator).__name__ == "LinearRegression" else 0.0
@@ -84,7 +84,7 @@ class Ridge(ClosedForm):
         residual = Y - fitted[:n]
 
         def joint(lost: Removal, unit: Index, query: Index) -> Scores:
-            change, sure = _change(smoother, residual, lost.whole, least)
+            change, sure = change_of(smoother, residual, lost.whole, least)
             size = lost.size[unit]
             t, q = spread(lost.whole.start[unit], size), np.repeat(query, size)
             moved = smoother.hat(q, lost.rows[t])[:, None] * change[t]
@@ -119,7 +119,7 @@ def _logits(scores: Float, estimator: Any) -> Float:
 
 
 @dataclass(eq=False)
-class _Smoother:
+class Smoother:
     """Fitted values of the pool, and the hat function of pool rows and training records.
 
     Parameters
@@ -153,7 +153,7 @@ class _Smoother:
         return np.asarray(rows @ rows.transpose(0, 2, 1) + self.intercept)
 
 
-def _change(smoother: _Smoother, residual: Float, lost: Removal, least: float) -> tuple[Float, NDArray[np.bool_]]:
+def change_of(smoother: Smoother, residual: Float, lost: Removal, least: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return ((I - H(T, T))^-1 (y_T - f(T)), row by row of what is lost, and which units leave enough over)."""
     out, sure = residual[lost.rows], np.zeros(len(lost.lost), dtype=bool)
     for m in np.unique(lost.lost).tolist():
@@ -171,7 +171,7 @@ def _change(smoother: _Smoother, residual: Float, lost: Removal, least: float) -
     return out, sure
 
 
-def _smoother(X: Float, n: int, Y: Float, alpha: float) -> _Smoother:
+def smoother_of(X: Float, n: int, Y: Float, alpha: float) -> Smoother:
     """Return the smoother of centred records and targets, without an intercept."""
     import scipy.linalg as sl
 
@@ -184,7 +184,7 @@ def _smoother(X: Float, n: int, Y: Float, alpha: float) -> _Smoother:
             if np.diag(L).min() < 1e-7 * np.diag(L).max() or (np.diag(L) < ALONE * np.sqrt(np.diag(G))).any():
                 raise Declined("the normal equations are nearly singular")
             Z = sl.solve_triangular(L, X.T, lower=True, check_finite=False).T
-            return _Smoother(Z @ (Z[:n].T @ Y), Z, whole=False, ratio=1 / float(np.linalg.cond(L)))
+            return Smoother(Z @ (Z[:n].T @ Y), Z, whole=False, ratio=1 / float(np.linalg.cond(L)))
         G = T @ T.T
         G[np.diag_indices(n)] += alpha
         factor = sl.cho_factor(G, check_finite=False)
@@ -195,7 +195,7 @@ def _smoother(X: Float, n: int, Y: Float, alpha: float) -> _Smoother:
         H = sl.cho_solve(factor, T @ X.T, check_finite=False).T  # (P, n)
     except np.linalg.LinAlgError as exc:
         raise Declined("the normal equations are singular") from exc
-    return _Smoother(H @ Y, H, whole=True)
+    return Smoother(H @ Y, H, whole=True)
 
 
 ENGINE = Ridge()

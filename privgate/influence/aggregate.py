@@ -37,7 +37,13 @@ class Aggregated:
 
 
 def asked(request: Request, value: Float, low: Float, high: Float, population: int) -> Aggregated:
-    """Return the aggregate that a rule asks for; see ``maximum``, ``quantile`` and ``share_above``."""
+    """Return the aggregate that a rule asks for; see ``maximum``, ``quantile`` and ``share_above``.
+
+    Raises
+    ------
+    MeasurementError
+        The aggregate is unknown.
+    """
     how = request.option("aggregate", "max")
     if how == "max":
         return maximum(value, low, high, population)

@@ -10,7 +10,7 @@ from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
-from privgate.influence import aggregate, leave_one_out
+from privgate.influence import aggregate, leave_one_out, sensitivity
 from privgate.run.run import Run
 from privgate.statistics import paired
 
@@ -23,11 +23,15 @@ def every_query(run: Run, request: Request) -> Measurement:
     ``low`` is a change at a query that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a unit
     whose retraining failed, or no certificate.
     """
+    if run.subject.task == "regression":
+        return sensitivity.noised(run, request, everywhere=True)
     return _measured(run, request, ("dtp_lower", "dtp_lower", "dtp_upper"), proven=True)
 
 
 def direct_queries(run: Run, request: Request) -> Measurement:
     """Return PDTP of the model, aggregated over units as the rule asks; the interval is the value's error."""
+    if run.subject.task == "regression":
+        return sensitivity.noised(run, request, everywhere=False)
     return _measured(run, request, ("pdtp", "pdtp_low", "pdtp_high"), proven=False)
 
 

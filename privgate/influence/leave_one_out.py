@@ -85,7 +85,7 @@ def answered(run: Run) -> families.Answered:
         witness.distrusted = failed[0] if failed else ""
         run.witness = witness
     run.preconditions.extend(found.rechecks)
-    return on_edges.refitted(run, found)
+    return found if run.subject.task == "regression" else on_edges.refitted(run, found)
 
 
 def retrained(run: Run) -> Retrained:
@@ -104,8 +104,13 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
         mode=run.once(modes.used),
         precision=run.limits.precision,
         asker=witness,
-        refitting=None if run.limits.full or not run.breaks else decided.until(partial(broken, run)),
+        refitting=decided.until(partial(broken, run)) if _may_stop(run) else None,
     )
+
+
+def _may_stop(run: Run) -> bool:
+    """Return whether work ends with the first broken rule; a regressor's unit of measure is known from everybody only."""
+    return bool(run.breaks) and not run.limits.full and run.subject.task == "classification"
 
 
 def broken(run: Run, found: Retrained) -> str:
@@ -115,8 +120,13 @@ def broken(run: Run, found: Retrained) -> str:
     the report will say, by the rule itself.
     """
     people = len(run.once(chosen_units))
-    direct = per_unit(found, run.subject.release, people=people)
-    low = np.where(_without_model(found), np.inf, direct["pdtp_low"])
+    if run.subject.task == "regression":
+        if run.subject.release.noise is not None or len(found.units) < people:
+            return ""  # judged in another unit, or the unit of measure is not known yet
+        own = residuals.of(run.subject, found)
+        low = own.low / own.outside
+    else:
+        low = np.where(_without_model(found), np.inf, per_unit(found, run.subject.release, people=people)["pdtp_low"])
     padded = with_left(people - len(found.units), low, low, np.full(len(low), np.inf))
     for request, (name, breaks) in run.breaks.items():
         seen = aggregate.asked(request, *padded, run.n_units)

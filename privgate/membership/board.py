@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
-from privgate.membership import attacks, limits
+from privgate.membership import attacks, limits, numbers
 from privgate.membership.attacks.base import Attack, Signals
 from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.membership.attacks.self_test import self_test
+from privgate.membership.numbers.self_test import self_test as test_on_numbers
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool
 from privgate.run.run import Run
 from privgate.run.shadows import train
 from privgate.statistics.roc import Decisions, best_threshold
+from privgate.subject.release import Laplace
 from privgate.training.fit import Fit
 
 Float = NDArray[np.float64]
@@ -104,21 +106,31 @@ class Board:
         MeasurementError
             The attack is unknown or did not run; with ``"any"``: none ran.
         """
+        known = {a.name: a for a in self.catalogue}
         if name != "any":
-            if name not in attacks.BY_NAME:
-                raise MeasurementError(f"no attack is called {name!r}; known: any, {', '.join(attacks.BY_NAME)}")
-            one = self.attempt(attacks.BY_NAME[name])
+            if name not in known:
+                raise MeasurementError(
+                    f"no attack on this kind of model is called {name!r}; known: any, {', '.join(known)}"
+                )
+            one = self.attempt(known[name])
             if one.problem:
                 raise MeasurementError(f"the attack {name!r} did not run: {one.problem}")
             return [one, *self._on_release((one.attack,))]
-        made = [self.attempt(a) for a in attacks.ALL] + self._on_release(attacks.ALL)
+        made = [self.attempt(a) for a in self.catalogue] + self._on_release(self.catalogue)
         if all(a.problem for a in made):
             raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in made))
         return made
 
     def _on_release(self, of: tuple[Attack, ...]) -> list[Attempt]:
         release = self.run.subject.release
+        if release.noise is not None:
+            return []  # the signals are the noisy answers
         return [] if release.exact else [self.attempt(OnRelease(a, release)) for a in of]
+
+    @property
+    def catalogue(self) -> tuple[Attack, ...]:
+        """The attacks on this kind of model."""
+        return numbers.ALL if self.run.subject.task == "regression" else attacks.ALL
 
     def people(self, scores: Float) -> Float:
         """Return one score a person: the mean over the person's records."""
@@ -147,6 +159,8 @@ class Board:
 @cache
 def tested(name: str) -> SelfTest:
     """Return the self-test of a catalogued attack; it is always the same one."""
+    if name in numbers.BY_NAME:
+        return test_on_numbers(numbers.BY_NAME[name])
     return self_test(attacks.BY_NAME[name])
 
 
@@ -158,14 +172,20 @@ def run(run: Run) -> Board:
     shadows = run.once(train)
     features = pools.features(run.subject.data)
     labels, members = pool.labels[rows], pool.members[rows]
+    answers = shadows.log_p[:, rows]
+    if run.subject.task == "regression":
+        target, answers = (residuals(run, rows, a) for a in (target, answers))
+        loss = float(np.sqrt((target[members, 0] ** 2).mean()))
+    else:
+        loss = float(-own_log(target, labels)[members].mean())
     signals = Signals(
         target=target,
         labels=labels,
-        shadow=shadows.log_p[:, rows],
+        shadow=answers,
         shadow_members=shadows.masks[:, rows],
         members=members,
         features=None if features is None else features[rows],
-        training_loss=float(-own_log(target, labels)[members].mean()),
+        training_loss=loss,
     )
     _, first = np.unique(pool.unit[rows], return_index=True)
     rng = run.generator("half of the trials")
@@ -193,9 +213,24 @@ def target_answers(run: Run) -> Float:
         answer = run.fleet.fits(subject, [fit], label="training on all records")[0]
     if answer.problem:
         raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
-    if answer.log_p.shape[1] < 2:
+    if subject.task == "classification" and answer.log_p.shape[1] < 2:
         raise MeasurementError("the training set holds one class only; a model's answers tell nobody apart")
     return answer.log_p
+
+
+def residuals(run: Run, rows: Index, answers: Float) -> Float:
+    """Return targets less a regressor's answers on pool rows, in deviations of the training targets; shape of answers.
+
+    Where the endpoint adds noise, whoever asks sees it, and draws the same kind for the models that he trains himself.
+    """
+    (mean, deviation), noise = run.subject.scale, run.subject.release.noise
+    y = run.subject.data.pool()[1][rows].astype(np.float64)
+    found = ((y - mean) / deviation)[:, None] - answers
+    if noise is not None:
+        draw = run.generator(f"noise on {answers.shape}")
+        kind = draw.laplace if isinstance(noise, Laplace) else draw.normal
+        found = found - kind(0.0, noise.scale / deviation, found.shape)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _attempt(board: Board, attack: Attack) -> Attempt:
@@ -252,6 +287,8 @@ def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
     if scope == "model":
         return {"": np.ones(len(board.members), dtype=bool)}
     data = board.run.subject.data
+    if scope == "class" and board.run.subject.task == "regression":
+        raise MeasurementError("a regressor has no labels to look at one by one; judge by scope model or group")
     if scope == "class":
         names = board.run.subject.classes.astype(str)
         found = {f"label {names[c]}": board.labels == c for c in range(len(names))}

@@ -53,6 +53,8 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
     MeasurementError
         No candidates, too few people, no shadow models, or the attack did not run.
     """
+    if request.option("scope", "model") == "record" and run.subject.task == "regression":
+        raise MeasurementError("scope record is not measured on regressors; judge by scope model or group")
     if request.option("scope", "model") == "record":
         return single_records.measure(run, request, figure)
     board = run.once(boards.run)
@@ -121,7 +123,9 @@ def summarized(
         shadow_models=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
     )
     said: tuple[str, ...] = ASSUMPTIONS
-    if not board.run.subject.release.exact:
+    if (noise := board.run.subject.release.noise) is not None:
+        said = (*said, f"one answer a record, with {type(noise).__name__} noise of scale {noise.scale:g} on it")
+    elif not board.run.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
     hidden = board.pool.hidden
     if hidden:

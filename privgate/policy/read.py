@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from privgate.documents import LARGE, DocumentError, door
 from privgate.errors import PolicyError
-from privgate.membership import attacks
+from privgate.membership import attacks, numbers
 from privgate.policy import extend, locate, rules, shape
 from privgate.policy.document import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Problem, nearest
@@ -125,7 +125,7 @@ def expected_of(held: Mapping[str, str]) -> dict[str, int]:
 
 def _crossed(document: Document, facts: Mapping[str, Any]) -> Iterator[tuple[Place, str, str, str]]:
     names = {rule.name: rule for rule in document.rules}
-    known = ["any", *attacks.BY_NAME]
+    known = ["any", *attacks.BY_NAME, *numbers.BY_NAME]
     for i, rule in enumerate(document.rules):
         attack = getattr(rule, "attack", "any")
         if attack not in known:

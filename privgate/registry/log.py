@@ -13,7 +13,7 @@ from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import environment, layout, mlmodel, native, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, named, tracking_at, upload
-from privgate.subject import sources
+from privgate.subject import sources, tasks
 from privgate.subject.data import TrainingData, take
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -73,6 +73,7 @@ def log_model(
     """
     import mlflow
 
+    _judgeable(recipe, data)
     packages = _environment(recipe)
     training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
@@ -132,6 +133,7 @@ def log_recipe(
     SubjectError, RegistryError
         As in ``log_model``.
     """
+    _judgeable(recipe, data)
     packages = _environment(recipe)
     training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
@@ -187,6 +189,14 @@ def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
         raise
     except Exception as exc:  # the user's code may raise anything
         raise SubjectError(f"the trained model cannot be asked: prediction raised {type(exc).__name__}: {exc}") from exc
+
+
+def _judgeable(recipe: Recipe, data: TrainingData) -> None:
+    """Refuse, before anything is trained, what no check could judge, and ask what cannot be told."""
+    if why := recipe.refusal:
+        raise SubjectError(why)
+    if recipe.task is None and (why := tasks.asked(data.y)):
+        raise SubjectError(f"{why}: {tasks.QUESTION}")
 
 
 def _document(

@@ -25,7 +25,7 @@ class Serving:
     release : Release
         What is handed out of them.
     classes : array of shape (K,)
-        All labels of the training data, sorted.
+        All labels of the training data, sorted; not looked at for a regressor.
     """
 
     recipe: Recipe
@@ -76,6 +76,8 @@ def _function(model: Any, serving: Serving) -> str:
     roots = {c.__module__.partition(".")[0] for c in type(model).__mro__}
     if "sklearn" not in roots or serving.recipe.predict is not None:
         return ""
+    if serving.recipe.task == "regression":
+        return "predict" if serving.release.exact else ""
     known = getattr(model, "classes_", None)
     if not hasattr(model, "predict_proba") or known is None or not np.array_equal(known, serving.classes):
         return ""
@@ -164,7 +166,7 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
     class Native(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow is untyped here
         """Hold any object; answer with the declared release of its probabilities."""
 
-        def __init__(self, held: Any, predict: Any, release: Release, classes: NDArray[Any]) -> None:
+        def __init__(self, held: Any, predict: Any, release: Release, classes: Any) -> None:
             self.privgate_native = held
             self.privgate_predict, self.privgate_release, self.privgate_classes = predict, release, classes
 
@@ -172,6 +174,13 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
             """Return one row a record: a column a class in the order of the sorted labels, or the label alone."""
             del context, params
             held, classes = self.privgate_native, self.privgate_classes
+            if classes is None:  # a regressor
+                made = (
+                    held.predict(model_input)
+                    if self.privgate_predict is None
+                    else self.privgate_predict(held, model_input)
+                )
+                return self.privgate_release.answered(np.asarray(made, dtype=np.float64).reshape(len(made)))
             own = None
             if self.privgate_predict is not None:
                 p = np.asarray(self.privgate_predict(held, model_input), dtype=np.float64)
@@ -187,7 +196,8 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
             return classes[shown.argmax(axis=1)] if self.privgate_release.form == "label" else shown
 
     Native.predict.__annotations__.clear()  # MLflow would read them as a schema
-    made = Native(model, serving.recipe.predict, serving.release, serving.classes)
+    classes = None if serving.recipe.task == "regression" else serving.classes
+    made = Native(model, serving.recipe.predict, serving.release, classes)
     # a serving machine needs the modules of the user's own functions and classes, as for any model; ours it need not
     cloudpickle.register_pickle_by_value(releases)
     try:

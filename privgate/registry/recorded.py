@@ -44,6 +44,7 @@ class _Recipe(_Part):
     params: dict[str, Any]
     fit: str | None = None
     network: bool = False
+    task: Literal["classification", "regression"] | None = None
 
 
 class _Environment(_Part):

@@ -201,7 +201,7 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
 
 
 def _level(doc: ReportDocument) -> str:
-    asked = any(about(f.metric).per_unit for f in words.rules(doc))
+    asked = any(about(f.metric).per_unit and f.unit == "nats" for f in words.rules(doc))
     return plain(doc.level, 20) or ("none reached" if asked else "")
 
 

@@ -30,6 +30,13 @@ def _all_quantiles(found: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
 Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
 
 
+class NoiseFacts(EvidenceModel):
+    """Noise that the endpoint adds to every number."""
+
+    kind: str
+    scale: Number
+
+
 class ReleaseFacts(EvidenceModel):
     """What one query to the deployed model returns."""
 
@@ -37,6 +44,7 @@ class ReleaseFacts(EvidenceModel):
     step: Number = Field(default=0.01, description="Rounding step or bin width.")
     k: int = Field(default=1, description="Labels listed, for top_k.")
     temperature: Number = 1.0
+    noise: NoiseFacts | None = Field(default=None, description="null for classifiers and exact numbers.")
 
 
 class ColumnFacts(EvidenceModel):
@@ -111,6 +119,7 @@ class SubjectFacts(EvidenceModel):
     n_units: int = 0
     n_classes: int = 0
     n_candidates: int = 0
+    task: str = Field(default="", description="regression for models that predict numbers; empty for classifiers.")
     release: ReleaseFacts = ReleaseFacts()
     domain: DomainFacts | None = None
     recipe: RecipeFacts | None = None

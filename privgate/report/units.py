@@ -46,8 +46,8 @@ def summary(
     everybody : bool
         Off where some units were only bounded or ranked: their values make no distribution and no ranking.
     """
-    if not records or len(records["unit"]) == 0:
-        return None
+    if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
+        return None  # a regressor's table is in other units, and has a section of its own
     if not everybody:
         return _of_some(records, names)
     edges = _edges(records)

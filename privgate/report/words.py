@@ -34,12 +34,14 @@ def no_attack_limited(doc: ReportDocument) -> str:
     declared = (
         "" if warmth == 1 else f" Dividing scores by the declared temperature {number(warmth)} stops none either."
     )
-    return f"A limit on influence stops no attack, and no rule here limits attacks; dtp-1-attacks does.{declared}"
+    where = "regression-1-attacks" if doc.subject.task == "regression" else "dtp-1-attacks"
+    return f"A limit on influence stops no attack, and no rule here limits attacks; {where} does.{declared}"
 
 
 def direct_only(doc: ReportDocument) -> bool:
     """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
-    return any(about(f.metric).direct_only for f in doc.findings) and not _met_for_all(doc)
+    direct = (f for f in doc.findings if about(f.metric).direct_only and "over=domain" not in f.request)
+    return any(direct) and not _met_for_all(doc)
 
 
 def _met_for_all(doc: ReportDocument) -> list[Finding]:

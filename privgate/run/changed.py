@@ -58,6 +58,9 @@ def full(subject: Subject, *, repeat: int = 0) -> Fit:
 def people(subject: Subject) -> list[int]:
     """Return the units that controls leave out: drawn by digest, none that takes the last record of a label along."""
     codes, members = subject.label_codes, subject.data.units
+    if subject.task == "regression":
+        drawn = subject.generator("people left out by controls").permutation(len(members)).tolist()
+        return [u for u in drawn if len(members[u]) < subject.data.n - 1][:PEOPLE]
     counts = np.bincount(codes, minlength=len(subject.classes))
     found: list[int] = []
     for u in subject.generator("people left out by controls").permutation(len(members)).tolist():
@@ -99,6 +102,7 @@ def one_out(subject: Subject, rng: Generator) -> list[Probe]:
     made = []
     drawn = np.array(people(subject), dtype=np.int64)
     label = np.array([subject.label_codes[subject.data.units[u][0]] for u in drawn], dtype=np.int64)
+    label *= subject.task != "regression"  # numbers take no turns
     # labels take turns, and of each every other person is for features
     for k, u in enumerate(drawn[np.argsort(_rank(label), kind="stable")].tolist()):
         gone, plain = subject.data.units[u], without(subject, u)
@@ -143,6 +147,8 @@ def half(subject: Subject, rng: Generator) -> Index:
     Shares of labels change where they can: a model that follows nothing else must not seem to ignore its data.
     """
     codes = subject.label_codes
+    if subject.task == "regression":
+        return np.sort(rng.permutation(len(codes))[: len(codes) // 2]).astype(np.int64)
     shares = np.bincount(codes) / len(codes)
     for _ in range(20):
         order = rng.permutation(len(codes))
@@ -173,6 +179,8 @@ def relabelled(subject: Subject, rows: Index, rng: Generator, *, gone: Index = N
     would leave the data as they were. No label falls
     below a quarter of its records, nor below two if it had more: validation splits need them.
     """
+    if subject.task == "regression":
+        return _moved_targets(subject, rows, rng)
     codes = subject.label_codes
     counts = np.bincount(np.delete(codes, gone), minlength=len(subject.classes))
     own = np.bincount(codes[rows], minlength=len(counts))
@@ -196,6 +204,8 @@ def exchanged(
     The labels and their order stay: the donor, who is not in ``rest`` and has another label, gets the label of those
     whose place it takes. Copies of one record of another label move the bluntest learner, a stump, too.
     """
+    if subject.task == "regression":
+        return _exchanged_targets(subject, rest, rng)
     codes = subject.label_codes[rest]
     counts = np.bincount(codes, minlength=len(subject.classes))
     counts[subject.label_codes[donor]] = 0
@@ -207,6 +217,28 @@ def exchanged(
     if _equal(take(subject.data.X, rest[differ]), take(subject.data.X, made[differ])):
         return None
     return made, ((donor, label),)
+
+
+def _moved_targets(subject: Subject, rows: Index, rng: Generator) -> tuple[tuple[int, int], ...]:
+    """Return targets out of the highest, or of the lowest, quarter of all for ``rows``; a single one changes sides."""
+    codes, count = subject.label_codes, len(subject.classes)
+    upper = codes[rows[0]] < count / 2 if len(rows) == 1 else rng.random() < 0.5
+    far = rng.integers(0, max(1, count // 4), len(rows))
+    moved = count - 1 - far if upper else far
+    return tuple((int(row), int(to)) for row, to in zip(rows, moved, strict=True) if codes[row] != to)
+
+
+def _exchanged_targets(
+    subject: Subject, rest: Index, rng: Generator
+) -> tuple[Index, tuple[tuple[int, int], ...]] | None:
+    """Return (rows, new targets), the features of half of the others exchanged, their targets left where they were."""
+    place = rng.permutation(len(rest))[: min(COPIES, len(rest) // 2)]
+    made = rest.copy()
+    made[place] = rest[np.roll(place, 1)]
+    if len(place) < 2 or _equal(take(subject.data.X, rest[place]), take(subject.data.X, made[place])):
+        return None
+    codes = subject.label_codes
+    return made, tuple((int(row), int(codes[old])) for row, old in zip(made[place], rest[place], strict=True))
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -4,6 +4,7 @@ from privgate import families
 from privgate.evidence import Precondition, SeedControl
 from privgate.run import paired_seeds, recipe_controls
 from privgate.run.run import Run
+from privgate.subject import tasks
 from privgate.subject.subject import Subject
 
 
@@ -11,6 +12,8 @@ def static(subject: Subject) -> list[Precondition]:
     """Return what can be said without training anything."""
     recipe = subject.recipe.payload
     found = []
+    if subject.recipe.task is None and (why := tasks.asked(subject.data.y)):
+        found.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
     if recipe["dp"] is not None and recipe["seed"] is not None:
         message = (
             "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate "
@@ -67,7 +70,7 @@ def remembered(run: Run) -> list[Precondition]:
 def choose_seeds(run: Run) -> SeedControl:
     """Set the run's paired seeds, one where training has no randomness, and return what was seen of seeds."""
     n_units = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units)
-    drawn = {int(u) for e in families.ALL if not e.supports(run.subject) for u in e.drawn(run.subject)}
+    drawn = {int(u) for e in families.ALL if not e.refusal(run.subject) for u in e.drawn(run.subject)}
     chosen = paired_seeds.choose(
         run.subject,
         run.fleet,

@@ -125,7 +125,7 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[in
     def compare(plain: list[Fit], again: list[Fit]) -> float:
         answers = fleet.fits(subject, [*plain, *again], label="comparing seeds")
         pairs = zip(answers[: len(plain)], answers[len(plain) :], strict=True)
-        return max((_apart(one, other) for one, other in pairs), default=0.0)
+        return max((_apart(subject, one, other) for one, other in pairs), default=0.0)
 
     full = changed.full(subject)
     if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:
@@ -143,14 +143,16 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[in
     return moved, len(others) + 1
 
 
-def _apart(one: Answer, other: Answer) -> float:
+def _apart(subject: Subject, one: Answer, other: Answer) -> float:
     """Return the largest change of a probability, above ``DETERMINISTIC`` where a tiny one changes by a visible factor.
 
     Risk is measured in nats: 1e-9 and 1e-7 are 4.6 apart. A training that fails for one seed only is moved by all.
     """
     if one.problem or other.problem:
         return 0.0 if one.problem and other.problem else 1.0
-    gap = float(np.abs(np.exp(one.log_p) - np.exp(other.log_p)).max())
+    gap = float(np.abs(subject.comparable(one.log_p) - subject.comparable(other.log_p)).max())
+    if subject.task == "regression":
+        return gap
     nats = float(np.abs(label_changes(one.log_p, other.log_p)).max())
     return max(gap, 2 * DETERMINISTIC) if nats > VISIBLE else gap
 

@@ -153,7 +153,7 @@ def _build(data: TrainingData) -> AttackPool:
     n, size = data.n, len(y)
     classes = data.classes()
     labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
-    unknown = classes[labels] != y
+    unknown = np.zeros(size, dtype=bool) if data.numbers else classes[labels] != y  # numbers need not repeat
     names = fingerprints(X, y, size)
     known = set(names[:n])
     overlap, repeated = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)

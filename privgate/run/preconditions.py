@@ -20,8 +20,7 @@ def preconditions(data: TrainingData) -> list[Precondition]:
     """Return one precondition a check, always in this order, passed ones too."""
     prints = _with_label(fingerprints.exact(data.X), data.y)
     return [
-        labels(data),
-        class_of_one(data),
+        *([targets(data)] if data.numbers else [labels(data), class_of_one(data)]),
         duplicates(data, prints),
         near_duplicates(data, prints),
         several_records(data),
@@ -39,15 +38,25 @@ def labels(data: TrainingData) -> Precondition:
         return Precondition(
             "labels", "failed", "all training records have the same label; nothing can be judged", count
         )
-    if data.y.dtype.kind == "f" and len(known) > max(20, data.n // 10):
-        text = f"{len(known)} different labels on {data.n} records look like a numeric target, not like classes"
-        return Precondition("labels", "inconclusive", f"{text}; privgate judges classifiers", count)
     if data.candidates is not None:
         unknown = int((~np.isin(data.candidates[1], known)).sum())
         if unknown:
             text = f"{unknown} candidates have a label that no training record has; attacks could tell them by it"
             return Precondition("labels", "inconclusive", f"{text}; remove them", {**count, "unknown": unknown})
     return Precondition("labels", "passed", f"{len(known)} labels", count)
+
+
+def targets(data: TrainingData) -> Precondition:
+    """Check a regressor's targets: that they differ, and are not a handful of codes."""
+    known, detail = len(data.classes()), {"values": len(data.classes())}
+    if known < 2:
+        return Precondition(
+            "targets", "failed", "all training records have the same target; nothing can be judged", detail
+        )
+    if known == 2:
+        text = "the targets have two values only, as labels have; a classifier of them says more about people"
+        return Precondition("targets", "warned", text, detail)
+    return Precondition("targets", "passed", f"numbers with {known} different values", detail)
 
 
 def class_of_one(data: TrainingData) -> Precondition:

@@ -52,7 +52,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
         answers += fleet.fits(subject, [changed.full(subject, repeat=repeat)], label="checking the recipe")
         if problem := _problem(answers):
             return _doubt("reproduces", no_answers(problem))
-    once, again = (np.exp(a.log_p) for a in answers)
+    once, again = (subject.comparable(a.log_p) for a in answers)
     noise = _gap(once, again)
     detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
     if noise > DETERMINISTIC:
@@ -72,13 +72,13 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
     stored = fleet.registered(subject, rows)
     if stored.problem:
         return _doubt("reproduces", f"the registered model could not be asked: {stored.problem}", detail)
-    gap = _gap(np.exp(stored.log_p), once[rows])
+    gap = _gap(subject.comparable(stored.log_p), once[rows])
     detail |= {"from_registered_model": gap, "records_compared": len(rows)}
     if not gap <= REPRODUCED:
         return _doubt(
             "reproduces",
-            f"the recipe does not reproduce the registered model: probabilities differ by up to {gap:.2g} on {which}, "
-            f"allowed is {REPRODUCED:g}",
+            f"the recipe does not reproduce the registered model: {answers_in(subject)} differ by up to {gap:.2g} on "
+            f"{which}, allowed is {REPRODUCED:g}",
             detail,
         )
     if problem := _elsewhere(subject, fleet, detail):
@@ -97,7 +97,9 @@ def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
     stored = fleet.registered(wide, out)
     if problem := once.problem or stored.problem:
         return f"recipe and registered model could not be asked about other than their own records: {problem}"
-    gaps = np.abs(np.exp(stored.log_p) - np.exp(once.log_p)).max(axis=1) / beyond.stretch(subject, wide, out)
+    gaps = np.abs(subject.comparable(stored.log_p) - subject.comparable(once.log_p)).max(axis=1) / beyond.stretch(
+        subject, wide, out
+    )
     detail |= {"from_registered_model_elsewhere": float(gaps.max()), "questions_compared": len(out)}
     if not gaps.max() <= REPRODUCED:
         return (
@@ -120,9 +122,9 @@ def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     stored = fleet.registered(subject, rows)
     if stored.problem:
         return _doubt("reproduces", f"the registered model could not be asked: {stored.problem}")
-    runs = np.exp(np.stack([a.log_p[rows] for a in answers]))
+    runs = subject.comparable(np.stack([a.log_p[rows] for a in answers]))
     among = np.abs(runs[:, None] - runs[None]).mean(axis=(2, 3)).sum(axis=1) / (RUNS - 1)
-    own = float(np.abs(runs - np.exp(stored.log_p)).mean())
+    own = float(np.abs(runs - subject.comparable(stored.log_p)).mean())
     detail = {"runs": RUNS, "from_registered_model": own, "between_runs": float(among.max())}
     if not own <= 2 * among.max():
         return _doubt(
@@ -170,8 +172,8 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
         return _doubt("depends_on_data", no_answers(problem))
     known = dict(zip(plain, first[len(alike) :], strict=True))
     noise = max(
-        *(_between(first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),
-        *(_between(known[f.key], a) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)),
+        *(_between(subject, first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),
+        *(_between(subject, known[f.key], a) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)),
     )
     if noise > DETERMINISTIC:
         return _doubt(
@@ -187,7 +189,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     if CLEAR < share < IGNORED:
         asked.ask(singles[changed.SINGLES :])
         parts["singles"] = singles
-    return _judged(asked, parts, noise, constant=_spread(first[0], queries) <= BEYOND * noise)
+    return _judged(asked, parts, noise, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
 
 
 def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, constant: bool) -> Precondition:
@@ -267,7 +269,8 @@ class _Asked:
             if problem := answer.problem or before.problem:
                 self.problems[key], self.moved[key] = problem, 0.0
             else:
-                self.moved[key] = _gap(np.exp(before.log_p[probe.fit.queries]), np.exp(answer.log_p))
+                shown = self.subject.comparable
+                self.moved[key] = _gap(shown(before.log_p[probe.fit.queries]), shown(answer.log_p))
 
     def idle(self, probes: list[Probe]) -> list[Probe]:
         """Return the probes that moved nothing beyond noise."""
@@ -335,7 +338,8 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
         answers = fleet.fits(subject, [*before, *after], label="checking that training uses its data")
         if problem := _problem(answers):
             return _doubt("depends_on_data", f"the recipe cannot be trained: {problem}", detail)
-        p = permutation_p(np.exp(np.stack([a.log_p[: subject.data.n] for a in answers])).reshape(2 * SIDE, -1))
+        runs = subject.comparable(np.stack([a.log_p[: subject.data.n] for a in answers]))
+        p = permutation_p(runs.reshape(2 * SIDE, -1))
         detail["permutation_p"][what] = p
         if p > LEVEL:
             return _doubt("depends_on_data", f"{what} moves predictions no more than the noise does", detail)
@@ -380,14 +384,14 @@ def _compared(subject: Subject) -> tuple[Index, str]:
     return np.sort(chosen).astype(np.int64), f"{COMPARED} of {n} training records, chosen by digest"
 
 
-def _between(one: Answer, other: Answer) -> float:
+def _between(subject: Subject, one: Answer, other: Answer) -> float:
     """Return how far two trainings on the same data are apart; a failed one is compared with nothing."""
-    return 0.0 if one.problem or other.problem else _gap(np.exp(one.log_p), np.exp(other.log_p))
+    return 0.0 if one.problem or other.problem else _gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
 
 
-def _spread(answer: Answer, rows: Index) -> float:
+def _spread(subject: Subject, answer: Answer, rows: Index) -> float:
     """Return how much answers about different records differ."""
-    return float(np.ptp(np.exp(answer.log_p[rows]), axis=0).max())
+    return float(np.ptp(subject.comparable(answer.log_p[rows]), axis=0).max())
 
 
 def _gap(p: Float, q: Float) -> float:
@@ -396,6 +400,11 @@ def _gap(p: Float, q: Float) -> float:
 
 def _problem(answers: list[Answer]) -> str:
     return next((a.problem for a in answers if a.problem), "")
+
+
+def answers_in(subject: Subject) -> str:
+    """Return what answers are compared in."""
+    return "probabilities" if subject.task == "classification" else "answers, in deviations of the targets,"
 
 
 def _doubt(name: str, message: str, detail: dict[str, Any] | None = None) -> Precondition:

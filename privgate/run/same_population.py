@@ -102,6 +102,8 @@ def shift(data: TrainingData, trial: Bool) -> Shift | None:
     if min(map(len, sides)) < 20:
         return None
     y = np.concatenate([data.y, data.candidates[1]])
+    if data.numbers:  # compared as labels are, by tenths of the training targets
+        y = np.searchsorted(np.unique(np.quantile(data.y.astype(np.float64), np.linspace(0.1, 0.9, 9))), y)
     p_labels, distance = _labels(y[sides[0]], y[sides[1]])
     seen = _features(data, sides, y)
     outside = np.repeat([0, 1], [len(s) for s in sides])

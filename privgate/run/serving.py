@@ -21,6 +21,9 @@ FEW = 32
 #: relative; what single precision and another order of additions take from a number, and nothing else does
 SAME = 1e-6
 
+#: probability that served noise of the declared kind is taken for other noise, halved for asking twice
+NOISE_LEVEL = 1e-4
+HOW_NUMBERS = "log the model by privgate.log_model, which has MLflow serve what is declared, or declare what is served"
 HOW = (
     "log the model by privgate.log_model, which has MLflow serve what is declared (for a scikit-learn model logged by "
     "hand, pyfunc_predict_fn='predict_proba'), or declare what is served"
@@ -51,6 +54,8 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         how = "" if "signature" in problem else f"; {HOW}"
         text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
         return [Precondition("served", "inconclusive", text)]
+    if subject.task == "regression":
+        return [_numbers(subject, fleet, rows, native.log_p[:, 0], served.log_p[:, 0])]
     wrong = ~admissible(served.log_p, native.log_p, subject.release, SAME)
     detail: dict[str, Any] = {"records": len(rows) - len(out), "different": int(wrong.sum())}
     detail |= {"declared": words(subject.release), "questions": len(out), "ways": 1}
@@ -72,8 +77,39 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     return [Precondition("served", "passed", text, detail)]
 
 
+def _numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served: Float) -> Precondition:
+    """Return whether a regressor's served numbers are its own, or its own with fresh noise of the declared kind."""
+    noise, deviation = subject.release.noise, subject.scale[1]
+    gap = served - native
+    detail = {"records": len(rows), "largest_difference": float(np.abs(gap).max()), "declared": words(subject.release)}
+    if noise is None:
+        wrong = int((np.abs(gap) > SAME * np.maximum(1.0, np.abs(native))).sum())
+        if wrong:
+            text = f"MLflow serves other numbers than the model's own ({wrong} of {len(rows)} differ); {HOW_NUMBERS}"
+            return Precondition("served", "inconclusive", text, detail)
+        return Precondition("served", "passed", f"MLflow serves the model's own numbers on {len(rows)} records", detail)
+    from scipy.stats import kstest
+
+    # the same question twice: noise that is a function of the question hides nothing from who knows the function
+    again = fleet.registered(subject, rows[::-1].copy(), served=True).log_p[::-1, 0] - native
+    p = min(float(kstest(noise.below(g * deviation), "uniform").pvalue) for g in (gap, again))
+    same = float(np.mean(gap == again))
+    detail |= {"p_of_the_declared_noise": p, "answered_the_same_twice": same}
+    if p < NOISE_LEVEL or same > 0:
+        why = (
+            "gives the same noise twice"
+            if same > 0
+            else f"adds other noise than {words(subject.release)} (p = {p:.2g})"
+        )
+        return Precondition("served", "inconclusive", f"what MLflow serves {why}; {HOW_NUMBERS}", detail)
+    text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows)} records asked twice"
+    return Precondition("served", "passed", text, detail)
+
+
 def words(release: Release) -> str:
     """Return what a release hands out, in words."""
+    if release.noise is not None:
+        return f"numbers with {type(release.noise).__name__} noise of scale {release.noise.scale:g}"
     said = {
         "probabilities": "probabilities" if release.temperature != 1 else "exact probabilities",
         "rounded": f"probabilities rounded to {release.step:g}",

@@ -1,5 +1,6 @@
 """Training data: records, labels, who they belong to, and people who were not in it."""
 
+import copy
 import importlib
 import json
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,22 @@ from privgate.subject.domain import Domain
 from privgate.subject.storing import load, save
 
 __all__ = ["Index", "TrainingData", "content_digest", "length", "load", "save", "stack", "take"]
+
+
+def _steps_of_time(X: Any) -> str:
+    """Return what of a frame is a regular series of times, each once; empty if nothing is."""
+    if not containers.is_frame(X) or len(X) < 3:
+        return ""
+    import pandas as pd
+
+    named = [("the index of X", X.index), *((f"column {c!r} of X", X[c]) for c in X.columns)]
+    for name, values in named:
+        if getattr(values.dtype, "kind", "") != "M":
+            continue
+        times = pd.DatetimeIndex(values)
+        if times.is_unique and not times.hasnans and pd.infer_freq(times.sort_values()) is not None:
+            return name
+    return ""
 
 
 def _plain(values: Any, what: str) -> NDArray[Any]:
@@ -85,6 +102,16 @@ def _refuse_missing(missing: NDArray[Any], what: str) -> None:
         )
 
 
+def scale_of(y: NDArray[Any]) -> tuple[float, float]:
+    """Return mean and standard deviation of targets; 1 for the deviation where all are the same."""
+    values = np.asarray(y, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = float(values.mean()), float(values.std())
+    if not np.isfinite([mean, deviation]).all():
+        raise SubjectError("the targets are too large for their deviation to be a number; use another unit")
+    return mean, deviation if deviation > 0 else 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingData:
     """Everything the training function saw, and who it belongs to.
@@ -117,10 +144,13 @@ class TrainingData:
     loader: str | None = field(default=None, repr=False)
     #: where the data lie and how they are read, as JSON; set by ``from_file`` and ``from_dataset``
     source: Mapping[str, Any] | None = field(default=None, repr=False)
+    #: whether ``y`` are numbers to predict, not labels; the recipe says so, see ``as_targets``
+    numbers: bool = field(default=False, repr=False, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", containers.checked(self.X))
         n = length(self.X)
+        self._check_shape()
         y = _plain(self.y, "y")
         object.__setattr__(self, "y", y)
         if y.ndim != 1 or len(y) != n:
@@ -152,6 +182,20 @@ class TrainingData:
             ours, theirs = containers.alike(self.X, containers.checked(X))
             object.__setattr__(self, "X", ours)
             object.__setattr__(self, "candidates", (theirs, _labels_like(y_out, y)))
+
+    def _check_shape(self) -> None:
+        """Refuse what has no one answer about one person: series in time, several labels a record."""
+        if self.groups is None and (where := _steps_of_time(self.X)):
+            raise SubjectError(
+                f"{where} runs through time in equal steps, so that records are moments and no people; name what is "
+                "left out together: groups=(the person or the block of time that each record belongs to)"
+            )
+        shape = np.shape(self.y)
+        if len(shape) == 2 and shape[1] > 1:
+            raise SubjectError(
+                f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
+                "a column, each with its own y, and check each"
+            )
 
     def _check_features(self) -> None:
         """Refuse a domain that speaks about other features than the data has."""
@@ -219,6 +263,14 @@ class TrainingData:
         """
         order = containers.order_of(self.X)
         return order if order != ("F" if containers.is_frame(self.X) else "C") else ""
+
+    def as_targets(self) -> Self:
+        """Return the same data, whose ``y`` are numbers to predict; digests stay."""
+        if self.numbers:
+            return self
+        made = copy.copy(self)
+        object.__setattr__(made, "numbers", True)
+        return made
 
     def pool(self) -> tuple[Any, NDArray[Any]]:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.documents import door
 from privgate.errors import SubjectError
-from privgate.subject import estimators, sources
+from privgate.subject import estimators, sources, tasks
 from privgate.subject.claim import Claim
 
 
@@ -32,13 +32,17 @@ class Recipe:
         privacy must have none: a recorded seed lets anybody regenerate the noise.
     predict : callable, optional
         ``predict(model, X) -> probabilities`` of shape (n, K) in the order of the sorted labels; ``predict_proba`` if
-        absent. Used for retrained models and for the registered model alike.
+        absent. Used for retrained models and for the registered model alike. Of a regressor: ``predict(model, X) ->
+        numbers`` of shape (n,); the model's own ``predict`` if absent.
     sources : sequence of str or Path
         Further source files that the function needs, beside those found by following its imports.
     dp : Claim, optional
         The differential-privacy claim.
     network : bool
         Training needs the network; said in report and statement. Without it a boxed training finds none.
+    task : {"classification", "regression"}, optional
+        Whether targets are labels or numbers. Read off scikit-learn estimators; who gives a function whose targets
+        could be either is asked.
     """
 
     training: Any
@@ -48,6 +52,7 @@ class Recipe:
     sources: tuple[str | Path, ...] = ()
     dp: Claim | None = None
     network: bool = False
+    task: str | None = None
     #: set when the recipe was read back: JSON form and folder of the source snapshot; nothing is imported then
     recorded: Mapping[str, Any] | None = field(default=None, repr=False)
     root: Path | None = field(default=None, repr=False)
@@ -62,6 +67,19 @@ class Recipe:
             )
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise SubjectError(f"seed must be a whole number in [0, 2^32), not {self.seed!r}")
+        if self.task is None and self.predict is None and estimators.is_estimator(self.training):
+            own = tasks.of_estimator(self.training)
+            object.__setattr__(self, "task", own if own == "regression" else None)
+        if self.task not in (None, *tasks.TASKS):
+            raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing can be judged of a model that this trains, known without training; empty if nothing is known."""
+        estimator = self.training if self.recorded is None else self.estimator_of("sklearn.", "privgate.models:")
+        if not self.is_estimator or estimator is None:
+            return ""
+        return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
 
     @property
     def is_estimator(self) -> bool:
@@ -81,6 +99,8 @@ class Recipe:
             "predict": None if self.predict is None else estimators.reference(self.predict),
             "dp": None if self.dp is None else self.dp.payload(),
             **({"network": True} if self.network else {}),  # left out, recipes of before keep their digests
+            # not written where nothing is declared: digests of recipes from before there was a choice stay
+            **({} if self.task is None else {"task": self.task}),
         }
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
@@ -129,6 +149,7 @@ class Recipe:
             seed=payload["seed"],
             dp=None if dp is None else Claim.from_payload(dp),
             network=bool(payload.get("network", False)),
+            task=payload.get("task"),
             recorded=dict(payload),
             root=root,
         )
@@ -241,13 +262,35 @@ class Recipe:
         SubjectError
             Another number of classes, NaN, or negative numbers came back.
         """
-        predict = self.predict if self.recorded is None else self.recorded["predict"]
-        if isinstance(predict, str):
-            predict = self._resolve(predict)
+        predict = self._predict()
         if predict is None and not hasattr(model, "predict_proba"):
             raise SubjectError(f"{type(model).__name__} has no predict_proba; give the recipe predict=fn(model, X)")
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
+
+    def predictions(self, model: Any, X: Any) -> NDArray[np.float64]:
+        """Return the numbers that a regressor answers with, float64 of shape (n,).
+
+        Raises
+        ------
+        SubjectError
+            Several numbers a record, or NaN or infinity, came back.
+        """
+        predict = self._predict()
+        if predict is None and not hasattr(model, "predict"):
+            raise SubjectError(f"{type(model).__name__} has no predict; give the recipe predict=fn(model, X)")
+        raw = np.asarray(predict(model, X) if predict is not None else model.predict(X), dtype=np.float64)
+        if raw.ndim == 2 and raw.shape[1] == 1:
+            raw = raw[:, 0]
+        if raw.ndim != 1:
+            raise SubjectError(f"the regressor returned shape {raw.shape}; it must give one number a record")
+        if not np.isfinite(raw).all():
+            raise SubjectError("the regressor returned NaN or infinity")
+        return raw
+
+    def _predict(self) -> Any:
+        predict = self.predict if self.recorded is None else self.recorded["predict"]
+        return self._resolve(predict) if isinstance(predict, str) else predict
 
 
 def _is_class_of(homes: tuple[str, ...], thing: Any) -> bool:

@@ -11,6 +11,65 @@ Form = Literal["probabilities", "rounded", "binned", "top_k", "label"]
 
 
 @dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise that a regressor's endpoint adds to every answer, drawn afresh each time.
+
+    Parameters
+    ----------
+    scale : float
+        In the unit of the targets.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < float("inf"):
+            raise ValueError(f"release: the scale of noise must be finite and above 0, not {self.scale!r}")
+
+    def drawn(self, size: int) -> Float:
+        """Return fresh noise, shape (size,)."""
+        raise NotImplementedError
+
+    def below(self, noise: Float) -> Float:
+        """Return the probability of less noise than that."""
+        raise NotImplementedError
+
+
+class Laplace(Noise):
+    """Noise with density ``exp(-|z| / scale) / (2 scale)``: an answer that moves by d changes by d / scale nats."""
+
+    __slots__ = ()
+
+    def drawn(self, size: int) -> Float:
+        """Return fresh noise from the system's own randomness."""
+        return np.random.default_rng().laplace(0.0, self.scale, size)
+
+    def below(self, noise: Float) -> Float:
+        """Return the distribution function."""
+        tail = 0.5 * np.exp(-np.abs(noise) / self.scale)
+        return np.asarray(np.where(noise < 0, tail, 1 - tail))
+
+
+class Gaussian(Noise):
+    """Normal noise of standard deviation ``scale``: no change of the log-density is bounded over all answers."""
+
+    __slots__ = ()
+
+    def drawn(self, size: int) -> Float:
+        """Return fresh noise from the system's own randomness."""
+        return np.random.default_rng().normal(0.0, self.scale, size)
+
+    def below(self, noise: Float) -> Float:
+        """Return the distribution function."""
+        from scipy.special import ndtr
+
+        return np.asarray(ndtr(noise / self.scale), dtype=np.float64)
+
+
+_NOISES = {"laplace": Laplace, "gaussian": Gaussian}
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """What the endpoint hands out for one query.
 
@@ -24,12 +83,15 @@ class Release:
         Number of labels listed, for "top_k".
     temperature : float
         Logits are divided by it before the softmax; 1 leaves them.
+    noise : Noise, optional
+        Of a regressor: added to every answer.
     """
 
     form: Form = "probabilities"
     step: float = 0.01
     k: int = 1
     temperature: float = 1.0
+    noise: Noise | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.step < 1:
@@ -40,6 +102,13 @@ class Release:
             raise ValueError(f"release: k must be a whole number of at least 1, not {self.k!r}")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
+        if self.noise is not None and not (self.form == "probabilities" and self.temperature == 1.0):
+            raise ValueError("release: noise is added to a regressor's answers, which have no form and no temperature")
+
+    def answered(self, values: Float) -> Float:
+        """Return what the endpoint hands out for a regressor's answers, shape (n,)."""
+        values = np.asarray(values, dtype=np.float64)
+        return values if self.noise is None else np.asarray(values + self.noise.drawn(len(values)))
 
     def shown(self, p: Float) -> Float:
         """Return what the endpoint hands out for probabilities ``p``.
@@ -79,16 +148,21 @@ class Release:
     @property
     def exact(self) -> bool:
         """Whether exact probabilities leave the endpoint."""
-        return self.form == "probabilities" and self.temperature == 1.0
+        return self.form == "probabilities" and self.temperature == 1.0 and self.noise is None
 
     def payload(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+        """Return JSON values; noise only where there is some."""
+        found = {k: v for k, v in asdict(self).items() if k != "noise"}
+        if self.noise is not None:
+            found["noise"] = {"kind": type(self.noise).__name__.lower(), "scale": self.noise.scale}
+        return found
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
         """Return the release that ``payload`` describes."""
-        return cls(**payload)
+        noise = payload.get("noise")
+        made = None if noise is None else _NOISES[noise["kind"]](float(noise["scale"]))
+        return cls(**{**payload, "noise": made})
 
 
 def rounded(p: Float, step: float) -> Float:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.subject import estimators
-from privgate.subject.data import TrainingData
+from privgate.subject import estimators, tasks
+from privgate.subject.data import TrainingData, scale_of
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
@@ -63,6 +63,22 @@ class Subject:
     digests: Mapping[str, str] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.task == "regression":
+            if self.data.y.dtype.kind not in "biuf":
+                raise SubjectError("the recipe declares task='regression', but the targets are no numbers")
+            if self.release.form != "probabilities" or self.release.temperature != 1.0:
+                raise SubjectError(
+                    f"a regressor has no probabilities to release as {self.release.form!r}; release its numbers, or "
+                    "add noise: Release(noise=Laplace(scale))"
+                )
+            object.__setattr__(self, "data", self.data.as_targets())
+        elif self.release.noise is not None:
+            raise SubjectError(
+                "noise is added to a regressor's numbers, and this recipe trains a classifier; declare "
+                "task='regression' or another release"
+            )
+
     @classmethod
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":
         """Return the subject that a registry names; nothing of it is executed here.
@@ -83,6 +99,32 @@ class Subject:
         """Return a subject without a registry, for notebooks and tests."""
         digests = {"recipe": recipe.digest, "data": data.digest}
         return cls(recipe, data, release=release or Release(), name=name, digests=digests)
+
+    @property
+    def task(self) -> tasks.Task:
+        """Whether the model names classes or predicts numbers."""
+        return "regression" if self.recipe.task == "regression" else "classification"
+
+    @property
+    def answers(self) -> str:
+        """What an answer is, in the words of ``Metric.answers``: probabilities, numbers, or numbers with noise."""
+        if self.task == "classification":
+            return "probabilities"
+        return "numbers" if self.release.noise is None else "noisy numbers"
+
+    @property
+    def width(self) -> int:
+        """Numbers in one answer: one a class, or the one number of a regressor."""
+        return 1 if self.task == "regression" else len(self.classes)
+
+    @cached_property
+    def scale(self) -> tuple[float, float]:
+        """Mean and standard deviation of a regressor's targets: what its answers are told in between rooms."""
+        return scale_of(self.data.y)
+
+    def comparable(self, answers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return probabilities from log-probabilities; a regressor's answers as they are."""
+        return answers if self.task == "regression" else np.exp(answers)
 
     @property
     def classes(self) -> NDArray[Any]:

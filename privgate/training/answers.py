@@ -50,6 +50,22 @@ def read(raw: Any, classes: NDArray[Any], n: int) -> Float:
     return values
 
 
+def read_numbers(raw: Any, n: int) -> Float:
+    """Return the number that a served regressor answered for each of n records, shape (n,).
+
+    Raises
+    ------
+    SubjectError
+        It is not one finite number a record.
+    """
+    found = np.asarray(raw)
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.shape != (n,) or found.dtype.kind not in "biuf" or not np.isfinite(found).all():
+        raise _unreadable(f"an answer of shape {found.shape} and type {found.dtype} instead of {n} finite numbers")
+    return found.astype(np.float64)
+
+
 def _labels_or_second(found: NDArray[Any], classes: NDArray[Any]) -> Float:
     """Return labels as ones, or two columns from the probability of the second of two classes."""
     known = found.astype(str) if found.dtype.kind in "OUS" else found

@@ -136,7 +136,8 @@ class Answer:
     Parameters
     ----------
     log_p : float64 array of shape (Q, K)
-        Natural log-probabilities, columns in the order of ``subject.classes``; empty when there is a ``problem``.
+        Natural log-probabilities, columns in the order of ``subject.classes``; empty when there is a ``problem``. Of a
+        regressor: its answers about the mean of the training targets, in their standard deviations, shape (Q, 1).
     seconds : float
         Time of the call in the worker; 0 when remembered.
     problem : str

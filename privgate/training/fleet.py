@@ -226,7 +226,8 @@ class Fleet:
 
         Opened in a worker only.
         """
-        model = subject.digests.get("model")
+        # fresh noise is another answer each time: nothing to remember, and nothing to hold a ledger to
+        model = None if served and subject.release.noise is not None else subject.digests.get("model")
         kind = f"served {served}:".encode() if served else b"registered:"
         key = context.key(self.context(subject), kind + str(model).encode() + rows.tobytes())
         seen = self.freshness

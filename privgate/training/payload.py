@@ -44,7 +44,7 @@ class Payload:
     code : str
         Names the user's code that training runs; empty where it is scikit-learn's and ours alone.
     classes : int
-        Labels: columns of every answer.
+        Columns of every answer: one a label, or the one number of a regressor.
     network : bool
         Whether training may use the network, where it runs in a box.
     at_once : int
@@ -101,7 +101,7 @@ def write(subject: Subject, folder: Path) -> Payload:
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
     at_once = int(_wants_gpu(subject.recipe))
-    return Payload(named, str(folder), code=code_of(subject), classes=len(subject.classes), at_once=at_once)
+    return Payload(named, str(folder), code=code_of(subject), classes=subject.width, at_once=at_once)
 
 
 def _wants_gpu(recipe: Recipe) -> bool:

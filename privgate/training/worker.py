@@ -215,6 +215,11 @@ def made_together(opened: Opened, block: Block) -> Float:
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
     from privgate.subject.data import take
 
+    if opened.recipe.task == "regression":
+        values = opened.recipe.predictions(model, take(opened.X, np.asarray(queries, dtype=np.int64)))
+        if len(values) != len(queries):
+            raise SubjectError(f"the regressor returned {len(values)} numbers for {len(queries)} records")
+        return _in_deviations(opened, values)
     p = opened.recipe.probabilities(model, take(opened.X, np.asarray(queries, dtype=np.int64)), opened.classes)
     if len(p) != len(queries):
         raise SubjectError(f"the model returned {len(p)} rows of probabilities for {len(queries)} records")
@@ -227,10 +232,22 @@ def _served(opened: Opened, queries: Index, way: str) -> Float:
 
     X = take(opened.X, np.asarray(queries, dtype=np.int64))
     chosen, sent = zip(*asking.parts(X, len(queries), way), strict=True)
-    found = np.empty((len(queries), len(opened.classes)))
+    number = opened.recipe.task == "regression"
+    found = np.empty((len(queries), 1 if number else len(opened.classes)))
     for rows, raw in zip(chosen, opened.stored.serve(sent), strict=True):
-        found[rows] = answers.read(raw, opened.classes, len(rows))
+        if number:
+            found[rows] = _in_deviations(opened, answers.read_numbers(raw, len(rows)))
+        else:
+            found[rows] = answers.read(raw, opened.classes, len(rows))
     return found
+
+
+def _in_deviations(opened: Opened, values: Float) -> Float:
+    """Return a regressor's answers about the targets' mean, in their deviations: one tolerance fits all."""
+    from privgate.subject.data import scale_of
+
+    mean, deviation = scale_of(opened.y[: opened.n])
+    return np.asarray((values - mean) / deviation)[:, None]
 
 
 @contextmanager

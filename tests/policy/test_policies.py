@@ -19,8 +19,18 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(locate.shipped())
 
 
-def test_the_shipped_policies_are_these_seven():
-    assert SHIPPED == ["attacks-1", "dp-trained", "dtp-1", "dtp-1-attacks", "pdtp-1", "share-1", "strict"]
+def test_the_shipped_policies_are_these():
+    assert SHIPPED == [
+        "attacks-1",
+        "dp-trained",
+        "dtp-1",
+        "dtp-1-attacks",
+        "pdtp-1",
+        "regression-1",
+        "regression-1-attacks",
+        "share-1",
+        "strict",
+    ]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

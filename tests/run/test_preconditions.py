@@ -41,12 +41,6 @@ def test_one_label_fails():
     assert found(TrainingData(np.eye(4), [1, 1, 1, 1]))["labels"].outcome == "failed"
 
 
-def test_a_numeric_target_is_inconclusive():
-    data = TrainingData(np.eye(50), np.random.default_rng(0).normal(size=50))
-
-    assert found(data)["labels"].outcome == "inconclusive"
-
-
 def test_a_candidate_with_an_unknown_label_is_inconclusive():
     data = clean(candidates=(np.zeros((2, 3)), [0, 7]))
 

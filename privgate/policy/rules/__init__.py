@@ -18,6 +18,7 @@ from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.generalization_gap import GeneralizationGap
 from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
+from privgate.policy.rules.sensitivity import Sensitivity
 from privgate.policy.rules.table import Table
 
 _RULES: tuple[type[Rule], ...] = (
@@ -32,6 +33,7 @@ _RULES: tuple[type[Rule], ...] = (
     DpEpsilonLowerBound,
     DeletionCapacity,
     Table,
+    Sensitivity,
 )
 
 #: metric -> rule

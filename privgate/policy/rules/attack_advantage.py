@@ -17,7 +17,7 @@ from pydantic import Field
 from privgate.evidence import Measurement
 from privgate.policy.part import Fraction
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 
 METRIC = Metric(
     "attack_advantage",
@@ -28,6 +28,7 @@ METRIC = Metric(
     guessing=0.0,
     worst=1.0,
     needs=ATTACKED,
+    answers=ANY_ANSWERS,
     limits_attacks=True,
 )
 

@@ -22,7 +22,7 @@ from privgate.membership.limits import least_nonmembers
 from privgate.policy.part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 
 METRIC = Metric(
     "attack_tpr",
@@ -32,6 +32,7 @@ METRIC = Metric(
     unit="fraction",
     worst=1.0,
     needs=ATTACKED,
+    answers=ANY_ANSWERS,
     limits_attacks=True,
 )
 

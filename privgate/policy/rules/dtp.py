@@ -34,6 +34,7 @@ METRIC = Metric(
     worst=math.inf,
     needs=frozenset({Need.LEAVE_ONE_OUT, Need.EVERY_QUERY}),
     per_unit=True,
+    answers=frozenset({"probabilities", "noisy numbers"}),  # a regressor's answers have a density where noise is added
     columns=("dtp_lower", "dtp_upper"),
 )
 

@@ -6,6 +6,9 @@ from typing import Literal
 
 from privgate.run.needs import Need
 
+#: what a model may answer with
+ANY_ANSWERS = frozenset({"probabilities", "numbers", "noisy numbers"})
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -42,6 +45,9 @@ class Metric:
         Whether a good value shows nothing: no model is safe by it.
     written_as : str
         Unit in reports, where the unit itself would be read as something else.
+    answers : frozenset of str
+        What a model may answer with for it to mean anything ("probabilities", "numbers", "noisy numbers"); of others it
+        is never measured, and never passes.
     """
 
     name: str
@@ -58,6 +64,7 @@ class Metric:
     limits_attacks: bool = False
     shows_leaks_only: bool = False
     written_as: str = ""
+    answers: frozenset[str] = frozenset({"probabilities"})
 
     @property
     def over_all_queries(self) -> bool:

@@ -36,6 +36,7 @@ METRIC = Metric(
     worst=math.inf,
     needs=frozenset({Need.LEAVE_ONE_OUT, Need.UPPER_LIMIT}),
     per_unit=True,
+    answers=frozenset({"probabilities", "noisy numbers"}),  # a regressor's answers have a density where noise is added
     columns=("pdtp",),
 )
 

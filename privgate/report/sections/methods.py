@@ -60,7 +60,8 @@ def _theorems(influence: InfluencePart) -> list[Block]:
             (_spaced(r.engine), number(r.checked), number(r.max_difference), number(r.tolerance))
             for r in influence.recheck
         ]
-        columns = ("Engine", "Refitted for comparison", "Largest difference, nats", "Allowed, nats")
+        unit = "nats" if influence.sensitivity is None else "deviations of the targets"
+        columns = ("Engine", "Refitted for comparison", f"Largest difference, {unit}", f"Allowed, {unit}")
         blocks.append(
             TableBlock("Re-check of fast engines against real retraining in this run", columns, rows, (1, 2, 3))
         )

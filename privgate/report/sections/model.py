@@ -23,6 +23,7 @@ def section(doc: ReportDocument) -> Section | None:
         ("Candidates outside the data", s.n_candidates),
     )
     items = [(name, number(count)) for name, count in told if count]
+    items += [("Answers", "numbers, one a question")] if s.task == "regression" else []
     items += [*_recipe(s.recipe or RecipeFacts()), *_released(s.release), *_domain(s.domain)]
     blocks: list[Block] = [Facts(items)]
     if s.release.form != "probabilities" or s.release.temperature != 1:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from privgate.policy.rules import about
-from privgate.report import charts, words
+from privgate.report import charts, numbers, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.schema import Count, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import fold, number, plain
@@ -19,9 +19,10 @@ NAMES: Mapping[FigureName, str] = {
 
 def section(doc: ReportDocument) -> Section | None:
     """Return the distribution over units, the worst units under keyed hashes, and the noise floor."""
-    units = doc.units
+    units, influence = doc.units, doc.evidence.influence
+    moved = numbers.blocks(influence.sensitivity) if influence is not None and influence.sensitivity else []
     if units is None:
-        return None
+        return Section("units", "Risk of each person", moved) if moved else None
     limit, figure = limit_of(doc)
     if not units.everybody:
         return Section("units", "Risk of each person", _of_some(doc, units, limit))
@@ -31,7 +32,7 @@ def section(doc: ReportDocument) -> Section | None:
     # the largest change seen is often the direct one: one drawing then says both
     shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]
-    return Section("units", "Risk of each person", [*blocks, _intervals(units.worst, limit), _names(units)])
+    return Section("units", "Risk of each person", [*moved, *blocks, _intervals(units.worst, limit), _names(units)])
 
 
 def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Block]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.check import questions
-from privgate.evidence import COLUMNS, Measurement, Request
+from privgate.evidence import COLUMNS, SENSITIVITY_COLUMNS, Measurement, Request
 from privgate.policy import rules
 from privgate.policy.rules import ALL, METRICS
 from privgate.policy.rules.base import Rule
@@ -75,7 +75,7 @@ def test_its_metric_says_how_it_is_measured_and_what_it_reaches(rule):
     assert about.needs
     assert math.isnan(about.worst) == (not about.unit)
     assert about.per_unit == bool(about.columns)
-    assert set(about.columns) <= set(COLUMNS)
+    assert set(about.columns) <= {*COLUMNS, *SENSITIVITY_COLUMNS}
 
 
 def test_its_page_says_what_it_requests(rule):

@@ -1,0 +1,110 @@
+"""What kind of model a recipe trains: one that names classes, one that predicts numbers, or none that is judged here.
+
+A regressor's answers are numbers, so that nothing said about probabilities holds of it; what has no answer about a
+person that a person's record could change, or no people at all, is refused in one sentence before anything is trained.
+"""
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Task = Literal["classification", "regression"]
+TASKS: tuple[str, ...] = get_args(Task)
+
+#: up to so many different numbers may be labels without anybody being asked
+FEW = 20
+#: kinds of models that are judged in no way here: (what the library calls it, what it is, and what to do)
+_OTHERS = {
+    "outlier_detector": (
+        "gives anomaly scores and is trained without labels; what its scores tell about members is not measured here"
+    ),
+    "clusterer": "forms clusters and is trained without labels; no answer about a person could be compared",
+    "transformer": "transforms records and answers nothing about people; judge the model that is trained on its output",
+}
+#: homes of models of series: a record there is a moment, not a person
+_SERIES = ("statsmodels.tsa", "prophet", "sktime", "darts", "pmdarima", "neuralprophet", "tbats")
+
+
+def of_estimator(estimator: Any) -> str:
+    """Return what a library says of an estimator: a task, another word of ``_OTHERS``, or "" where it says nothing."""
+    kind = getattr(estimator, "_estimator_type", None)
+    if kind is None and hasattr(estimator, "__sklearn_tags__"):
+        try:
+            kind = estimator.__sklearn_tags__().estimator_type
+        except (AttributeError, TypeError):  # estimators of other libraries that inherit half of the protocol
+            kind = None
+    if kind is None and hasattr(estimator, "transform") and not hasattr(estimator, "predict"):
+        kind = "transformer"
+    return {"classifier": "classification", "regressor": "regression", "DensityEstimator": ""}.get(
+        str(kind), kind or ""
+    )
+
+
+def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
+    """Return why an unfitted estimator is not judged as it stands, one sentence; empty if it is.
+
+    Parameters
+    ----------
+    estimator : any
+        With ``fit`` and ``get_params``.
+    task : str
+        Declared, or "" if nobody says.
+    predicts : bool
+        Whether the recipe brings a ``predict`` function, which says what the answers are.
+    """
+    name, kind = type(estimator).__name__, of_estimator(estimator)
+    if type(estimator).__module__.startswith(_SERIES):
+        return f"{name} models a series in time, whose records are moments and no people; privgate does not judge it"
+    if name.endswith("Ranker"):
+        return (
+            (
+                f"{name} gives ranking scores, which mean something only within one list; privgate does not judge it: "
+                "judge a classifier of relevance, or declare task='regression' with predict=fn(model, X) for the scores"
+            )
+            if not (predicts and task == "regression")
+            else ""
+        )
+    if kind in _OTHERS and not predicts:
+        return f"{name} {_OTHERS[kind]}"
+    if predicts or task == "regression":
+        return ""
+    if kind == "regression":
+        return f"{name} predicts numbers, and the recipe does not say task='regression'; declare it and log again"
+    if kind == "classification" and not hasattr(estimator, "predict_proba"):
+        return (
+            f"{name} gives no probabilities: {_instead(name)}, or give the recipe predict=fn(model, X) -> probabilities"
+        )
+    return ""
+
+
+def _instead(name: str) -> str:
+    return {
+        "SVC": "train SVC(probability=True) or CalibratedClassifierCV(SVC())",
+        "NuSVC": "train NuSVC(probability=True) or CalibratedClassifierCV(NuSVC())",
+        "SGDClassifier": "train SGDClassifier(loss='log_loss')",
+    }.get(name, f"train CalibratedClassifierCV({name}())")
+
+
+def asked(y: NDArray[Any]) -> str:
+    """Return why targets look like numbers rather than labels, as the beginning of a question; empty if they do not.
+
+    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not.
+    """
+    if y.dtype.kind not in "iuf":
+        return ""
+    known = np.unique(y)
+    if y.dtype.kind == "f" and not (known == np.floor(known)).all():
+        if len(known) <= FEW and len(known) <= len(y) // 10:
+            return ""
+        return f"the {len(y)} targets have {len(known)} different values with fractions"
+    if len(known) <= FEW:
+        return ""
+    if len(known) > len(y) // 10:
+        return f"the {len(y)} targets have {len(known)} different whole values"
+    if known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known):
+        return f"the targets have {len(known)} different whole values between {known[0]:g} and {known[-1]:g}"
+    return ""
+
+
+QUESTION = "are they numbers (declare Recipe(..., task='regression')) or labels (task='classification')?"
