@@ -26,7 +26,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
     URI is models:/name/version, models:/name@alias or models:/<model_id>.
     """
     if plan:
-        return options.print_plan(options.build(uri, settings))
+        return options.print_plan(options.build(uri, settings, writes=False))
     verdict, _ = _checked(uri, attach=not no_attach, settings=settings)
     return int(verdict.exit_code)
 
@@ -61,11 +61,9 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     from privgate.check import gate
 
     run = options.build(uri, settings)
-    folder = Path(settings["report_dir"])
-    try:  # before anything is trained, not after
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise UsageError(f"--report-dir {os.fspath(folder)} cannot be written: {exc.strerror}") from exc
+    folder = Path(settings["report_dir"]).expanduser()
+    if attach and not run.subject.detail.get("model_id"):
+        raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
     verdict = gate.evaluate(
         run.policy,
         run.subject,
@@ -76,7 +74,10 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         announce=console.note,
     )
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
-    report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
+    try:
+        report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
+    except OSError as exc:  # it could be written before: a full disk
+        raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     console.print_document(json.loads((folder / "report.json").read_text(encoding="utf-8")), folder / "report.html")
     if attach:
         try:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from privgate.cli.outputs import why
 from privgate.cli.shared import jobs, ledger, quiet, tracking_uri
 from privgate.errors import UsageError
 from privgate.policy import Policy
@@ -101,12 +102,14 @@ def run(command: F) -> F:
     return command
 
 
-def build(uri: str, settings: dict[str, Any]) -> CheckInputs:
-    """Return policy, subject and fleet; the policy first, so that an unusable one costs nothing."""
+def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckInputs:
+    """Return policy, subject and fleet; the policy first, then whatever is written: unusable ones cost nothing."""
     from privgate import registry
-    from privgate.cli import console
+    from privgate.cli import console, outputs
 
     chosen = Policy.load(settings["policy_name"])
+    if writes:
+        outputs.check(settings)
     limits = Budget(
         max_retrains=settings["max_retrains"],
         budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
@@ -146,11 +149,16 @@ def hash_key(file: str | None) -> bytes:
     """
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = Path(file) if file is not None else home / "privgate" / "hash.key"
-    if path.is_file():
-        key = path.read_bytes().strip()
-        if len(key) < 32:
-            raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
-        return key
+    try:
+        key = path.read_bytes().strip() if path.exists() else _made(path)
+    except OSError as exc:
+        raise UsageError(f"the hash key {path} cannot be read or made: {why(exc)}; name --hash-key-file") from exc
+    if len(key) < 32:
+        raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
+    return key
+
+
+def _made(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as f:

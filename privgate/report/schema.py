@@ -9,14 +9,12 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.errors import SubjectError
 from privgate.evidence import EvidenceDocument, NextStep
-from privgate.evidence.values import EvidenceModel, Json, Number
+from privgate.evidence.values import Count, EvidenceModel, Json, Number
 from privgate.verdict import Finding, Outcome
 
 T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
 COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
-#: a count of people; null where it is 1 to 9, or would give such a count away
-Count = int | None
 FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
 Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
 
@@ -149,6 +147,7 @@ class AboveLimit(EvidenceModel):
     figure: FigureName
     limit: Number = Field(description="Nats.")
     count: Count
+    between: tuple[int, int] | None = Field(default=None, description="Range of a count that is small or nearly all.")
 
 
 class WorstUnit(EvidenceModel):

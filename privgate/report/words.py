@@ -122,7 +122,8 @@ def figure(x: float, unit: str, *, against: float = math.nan) -> str:
         return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else "unlimited"
     if unit == "epsilon":
         return f"epsilon {number(x, against=against)}"
-    return _short(x, unit, against) + (f" {unit}" if unit not in ("", "fraction") else "")
+    many = {"people": "person", "records": "record"}.get(unit, unit) if x == 1 else unit
+    return _short(x, unit, against) + (f" {many}" if unit not in ("", "fraction") else "")
 
 
 def unit(finding: Finding | RuleChange) -> str:

@@ -12,8 +12,10 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
+from privgate.evidence.values import Count
 from privgate.report.blocks import Block, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
+from privgate.report.suppression import shown
 from privgate.report.text import fold, number, percent, plain, prose
 
 _SOURCES = (
@@ -30,8 +32,7 @@ def section(doc: ReportDocument) -> Section:
     if influence:
         blocks += _shares(influence.engines)
         if influence.noise and seeds and seeds.dependent:
-            people = sum(s.answered for s in influence.engines)
-            blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired, people)))
+            blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired)))
         blocks += _theorems(influence)
     blocks += _measurements(doc.evidence.measurements)
     mathematics = ("Sections of docs/mathematics.md", f"that page in the sources of privgate {plain(doc.privgate, 40)}")
@@ -44,7 +45,7 @@ def _shares(shares: Sequence[EngineShare]) -> list[Block]:
     if not shares:
         return []
     rows = [
-        (_spaced(s.engine), number(s.answered), _handed_on(s), _reasons(s.why), _reasons(s.without_limit))
+        (_spaced(s.engine), shown(s.answered), _handed_on(s), _reasons(s.why), _reasons(s.without_limit))
         for s in shares
     ]
     heads = ("Engine", "People or records", "Handed on", "Because", "Counted as unlimited, because")
@@ -78,29 +79,34 @@ def _theorems(influence: InfluencePart) -> list[Block]:
     return blocks
 
 
-def noise(found: SeedNoise, own: RegisteredPair | None, paired: int, people: int) -> str:
+def noise(found: SeedNoise, own: RegisteredPair | None, paired: int) -> str:
     """Return what another seed alone changes, so that nobody takes training's noise for a person's influence."""
     said = (
         f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
         f"people by {fold(found.median)} or more, about the worst by {fold(found.floor)}; over {number(paired)} paired "
-        f"seeds, the influence of {number(found.units_above)} of {number(people)} exceeds this noise. The figures of "
+        f"seeds, the influence of {_people(found.units_above)} exceeds this noise. The figures of "
         "influence are means over these seeds, not about this very model."
     )
     if own is None:
         return said
     return (
         f"{said} With the registered seed alone, leaving out one person changes an answer about that person by up to "
-        f"{fold(own.worst)}, for {number(own.units_above)} people beyond the limit; "
+        f"{fold(own.worst)}, for {_people(own.units_above)} beyond the limit; "
         "a single pair measures the seed as well as the person, and nothing is judged by it."
     )
 
 
+def _people(count: Count) -> str:
+    return "a suppressed number of people" if count is None else f"{number(count)} people"
+
+
 def _handed_on(s: EngineShare) -> str:
-    return f"{number(s.handed_on)} ({percent(s.handed_on / s.asked)})" if s.handed_on > 0 else number(s.handed_on)
+    share = f" ({percent(s.handed_on / s.asked)})" if s.handed_on and s.asked else ""
+    return f"{shown(s.handed_on)}{share}"
 
 
-def _reasons(why: Mapping[str, int]) -> str:
-    return "; ".join(f"{plain(k, 200)} ({number(v)})" for k, v in why.items())
+def _reasons(why: Mapping[str, Count]) -> str:
+    return "; ".join(f"{plain(k, 200)} ({shown(v)})" for k, v in why.items())
 
 
 def _minimum(row: RecheckRow) -> str:
