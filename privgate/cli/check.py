@@ -59,6 +59,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
     from privgate.check import gate
+    from privgate.evaluation.context import with_context
 
     run = options.build(uri, settings)
     folder = Path(settings["report_dir"]).expanduser()
@@ -73,6 +74,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         nonce=str(settings["nonce"]),
         announce=console.note,
     )
+    verdict = with_context(verdict, run.subject, run.fleet, settings)
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
     try:
         report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)

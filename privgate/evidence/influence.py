@@ -47,17 +47,17 @@ class EngineShare(EvidenceModel):
     def of(
         cls,
         engine: str,
-        asked: int,
-        answered: int,
-        why: Mapping[str, int] = MappingProxyType({}),
-        without_limit: Mapping[str, int] = MappingProxyType({}),
+        asked: Count,
+        answered: Count,
+        why: Mapping[str, Count] = MappingProxyType({}),
+        without_limit: Mapping[str, Count] = MappingProxyType({}),
     ) -> Self:
         """Return the share of an engine that handed on whom it was asked about and did not answer."""
         return cls(
             engine=engine,
             asked=asked,
             answered=answered,
-            handed_on=asked - answered,
+            handed_on=(asked or 0) - (answered or 0),
             why=why,
             without_limit=without_limit,
         )

@@ -74,7 +74,8 @@ def attach(
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
         run_id = report_place.keep(client, str(model_id), Path(t), place)
-        _log_metrics(client, subject, verdict)
+        if own_run := client.get_logged_model(model_id).source_run_id:
+            log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}")
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
@@ -86,19 +87,18 @@ def attach(
     return place
 
 
-def _log_metrics(client: Any, subject: Subject, verdict: Verdict) -> None:
-    """Log the figures for this model and the data it was trained on, which its run then names."""
+def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
+    """Log the figures for this model and the data it was trained on, which the run then names, and return them."""
     model_id = str(subject.detail["model_id"])
-    run_id = client.get_logged_model(model_id).source_run_id
-    if run_id is None:
-        return
+    metrics = headline(verdict)
     dataset = _dataset(subject)
     client.log_inputs(run_id, datasets=[dataset])
     when = int(_decided_at(verdict).timestamp() * 1000)
     about: dict[str, Any] = {"dataset_name": dataset.dataset.name, "dataset_digest": dataset.dataset.digest}
-    for key, value in headline(verdict).items():
+    for key, value in metrics.items():
         # the same time and step twice is one point, so attaching again adds none
         client.log_metric(run_id, key, value, timestamp=when, step=0, model_id=model_id, **about)
+    return metrics
 
 
 def _dataset(subject: Subject) -> Any:

@@ -60,6 +60,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "next_steps": suppressed.sentences(names.scrub(list(detail.get("next_steps") or ())), totals),
         "comparison": None,
         "subject": _subject(evidence.subject),
+        "context": names.scrub(dict(detail.get("context") or {})),
         "policy": encode(verdict.policy),
         "findings": [
             suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals) for f in verdict.findings

@@ -114,6 +114,19 @@ class PolicyFacts(EvidenceModel):
     source: Json = Field(default=None, description="The resolved policy.")
 
 
+class ContextFacts(EvidenceModel):
+    """What whoever ran the check says about it, and how well the model does its work; empty where nobody said."""
+
+    data_name: str = Field(default="", description="What the training data are called.")
+    data_source: str = Field(default="", description="Where they come from.")
+    purpose: str = Field(default="", description="What the model is for.")
+    owner: str = Field(default="", description="Who answers for it.")
+    run_by: str = Field(default="", description="User who ran the check.")
+    run_on: str = Field(default="", description="Host, or the workflow run, that ran it.")
+    accuracy: Number | None = Field(default=None, description="Share of right answers about other people.")
+    accuracy_n: int = Field(default=0, description="How many other people.")
+
+
 class WaiverRow(EvidenceModel):
     """One waiver of the policy and what became of it."""
 
@@ -264,6 +277,7 @@ class ReportDocument(EvidenceModel):
     waivers: tuple[WaiverRow, ...]
     next_steps: tuple[NextStep, ...]
     subject: SubjectFacts
+    context: ContextFacts = ContextFacts()
     policy: PolicyFacts
     findings: tuple[Finding, ...]
     evidence: EvidenceDocument

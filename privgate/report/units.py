@@ -48,14 +48,14 @@ def summary(
         return None
     if not everybody:
         return _of_some(records, names)
-    edges = _edges(records)
+    edges, limits = _edges(records), tuple(limits)
     return {
         "n": len(records["unit"]),
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
         "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
         "above": _above(records, edges, [(c, limit) for c, limit in limits if c in records]),
-        "worst": _worst(records, names),
+        "worst": _worst(records, names, _decides(records, limits)),
     }
 
 
@@ -142,15 +142,26 @@ def _singles_out(cells: NDArray[np.int64], edges: NDArray[np.float64], limit: fl
     return bool(hidden[below].sum() == 1 or hidden[above].sum() == 1)
 
 
-def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> list[dict[str, Any]]:
-    pdtp, lower = (np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf) for c in ("pdtp", "dtp_lower"))
-    upper = np.nan_to_num(np.asarray(records["dtp_upper"], dtype=float), nan=np.inf)
+def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms, by: str = "dtp_lower") -> list[dict[str, Any]]:
+    """Return the worst units, in the order of what is drawn: by one figure, then by the others; none is the worst."""
+    order = dict.fromkeys((by, "dtp_upper", "dtp_lower", "pdtp"))
+    shown = [np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf, posinf=np.inf) for c in order]
     # ties by name's hash: the order must not tell the row number
     hashes = names.column(np.asarray(records["unit"]))
-    order = np.lexsort((hashes, -upper, -np.maximum(pdtp, lower)))[:WORST]
+    ranked = np.lexsort((hashes, *(-values for values in reversed(shown))))[:WORST]
     return [
-        {"unit": str(hashes[i]), **{c: encode(_scalar(records[c][i])) for c in _ROW if c in records}} for i in order
+        {"unit": str(hashes[i]), **{c: encode(_scalar(records[c][i])) for c in _ROW if c in records}} for i in ranked
     ]
+
+
+def _decides(records: Mapping[str, NDArray[Any]], limits: Sequence[tuple[str, float]]) -> str:
+    """Return the figure that a limit on units is held against last; the largest change seen where none is bounded."""
+    columns = [c for c, _ in limits if c in records and np.isfinite(np.asarray(records[c], dtype=float)).any()]
+    return (
+        columns[0]
+        if columns and not (set(columns) - {columns[0]})
+        else ("dtp_upper" if "dtp_upper" in columns else "dtp_lower")
+    )
 
 
 def _scalar(value: Any) -> Any:

@@ -130,7 +130,7 @@ def test_page_one_answers_the_four_questions(runs):
 
     assert told["decision"] == "Blocked"
     assert told["why"].startswith(
-        "Influence of one person on any answer: unlimited; allowed is at most 2.72-fold (1 nat)."
+        "Influence of one person on any answer is unlimited; at most 2.72-fold (1 nat) is allowed."
     )
     assert told["how_sure"] == "Intervals hold at 95 % confidence. All 150 were measured."
     assert told["steps"][0].startswith("Remove the riskiest people from the training data")

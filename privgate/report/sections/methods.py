@@ -67,11 +67,14 @@ def _theorems(influence: InfluencePart) -> list[Block]:
         )
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
     if influence.certificates:
-        applied = sum(c.applies for c in influence.certificates)
-        folded = f"{applied} of {len(influence.certificates)} theorems applied"
-        columns = ("Certificate", "Applied", "Because, or conditions checked", "Source")
-        told = [_certificate(c) for c in influence.certificates]
-        blocks.append(TableBlock("Theorems that limit DTP", columns, told, folded=folded))
+        applied = [_certificate(c) for c in influence.certificates if c.applies]
+        silent = [_certificate(c) for c in influence.certificates if not c.applies]
+        if applied:
+            columns = ("Certificate", "Conditions checked", "Source")
+            blocks.append(TableBlock("Theorems that limit DTP here", columns, applied))
+        columns = ("Certificate", "Does not apply, because", "Source")
+        folded = f"{len(silent)} theorems do not apply to this model"
+        blocks += [TableBlock("Theorems that do not apply", columns, silent, folded=folded)] if silent else []
     if influence.as_published:
         heads = ("Bound", "As published", "Corrected", "Why", "Source")
         cells = [_published(p) for p in influence.as_published]
@@ -122,9 +125,9 @@ def _spaced(name: str) -> str:
     return plain(name, 60).replace("_", " ")
 
 
-def _certificate(c: CertificateNote) -> tuple[str, str, str, str]:
+def _certificate(c: CertificateNote) -> tuple[str, str, str]:
     because = "; ".join(prose(a, 200) for a in c.assumptions) if c.applies else prose(c.because, 300)
-    return _spaced(c.name), "yes" if c.applies else "no", because, plain(c.source, 160)
+    return _spaced(c.name), because, plain(c.source, 160)
 
 
 def _published(p: PublishedBound) -> tuple[str, ...]:
@@ -135,22 +138,34 @@ _KINDS = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate",
 
 
 def _measurements(found: Sequence[Measurement]) -> list[Block]:
+    """Return what was measured; conditions that several share are listed once, by number."""
     if not found:
         return []
+    held = list(dict.fromkeys(plain(a, 200) for m in found for a in m.assumptions))
     columns = ("Measurement", "Result", "Kind", "Units or trials", "Where", "Conditions")
-    rows = [_measurement(m) for m in found]
+    rows = [_measurement(m, held) for m in found]
     folded = f"All {len(rows)} measurements with their conditions"
-    return [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
+    made = [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
+    if held:
+        told = [(str(i), text) for i, text in enumerate(held, 1)]
+        made.append(TableBlock("Conditions of the measurements", ("No.", "Condition"), told, folded="Their conditions"))
+    return list(made)
 
 
-def _measurement(m: Measurement) -> tuple[str, ...]:
+def _measurement(m: Measurement, held: Sequence[str]) -> tuple[str, ...]:
     sure = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
     kind = _KINDS[m.kind] if m.kind == "point" else f"{_KINDS[m.kind]}, {sure}"
     return (
         plain(m.request.key, 120),
-        prose(m.problem, 200) or f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}",
+        prose(m.problem, 200) or _interval(m),
         "not measured" if m.problem else kind,
         f"{number(m.n)} of {number(m.population)}" if m.population else "",
         plain(m.where, 60),
-        "; ".join(plain(a, 200) for a in m.assumptions),
+        ", ".join(str(held.index(plain(a, 200)) + 1) for a in m.assumptions),
     )
+
+
+def _interval(m: Measurement) -> str:
+    if m.low == m.high:
+        return f"{number(m.low)} {plain(m.unit, 20)} (exact)"
+    return f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}"
