@@ -6,10 +6,12 @@ lines of the policy file, and JUnit XML in any case. The exit code is that of pr
 never sees a signing key.
 """
 
+import contextlib
 import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +159,13 @@ def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int
         step = check_step(environ) if mode == "check" else sign_step(environ)
     except InputError as exc:
         _command("error", str(exc))
-        _outputs(environ, {"verdict": "error", "exit-code": str(int(ExitCode.USAGE))})
+        with contextlib.suppress(OSError):  # the runner's own file: the exit code says it too
+            _outputs(environ, {"verdict": "error", "exit-code": str(int(ExitCode.USAGE))})
+        return int(ExitCode.USAGE)
+    try:
+        _writable(environ, step.report_dir if mode == "check" else None)
+    except OSError as exc:
+        _command("error", f"{exc.filename} cannot be written: {exc.strerror}; nothing was trained")
         return int(ExitCode.USAGE)
     if mode == "check":
         _forget(step.report_dir)
@@ -169,6 +177,16 @@ def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int
         _command("warning", f"exit code {code} is ignored: internal-be-careful-allow-failure is set")
         return 0
     return code
+
+
+def _writable(environ: Mapping[str, str], folder: Path | None) -> None:
+    """Try every file that the step will write, before anything is trained."""
+    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+        _append(environ.get(name), "")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def _forget(folder: Path) -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from privgate import families
@@ -51,7 +53,7 @@ STOPPERS = ("task", "served", "reproduces", "depends_on_data", "recorded_seed")
 
 
 def evaluate(
-    policy: Policy,
+    policy: Policy | str | PathLike[str],
     subject: Subject,
     *,
     fleet: Fleet | None = None,
@@ -64,8 +66,8 @@ def evaluate(
 
     Parameters
     ----------
-    policy : Policy
-        ``Policy.load("dtp-1")`` or a path.
+    policy : Policy, str or path
+        A policy, the name of a shipped one, or its file.
     subject : Subject
         ``Subject.load("models:/name/version")`` or ``Subject.local(recipe, data)``.
     fleet : Fleet, optional
@@ -84,6 +86,9 @@ def evaluate(
     Verdict
         A failed policy is a verdict, never an exception.
     """
+    policy = (
+        policy if isinstance(policy, Policy) else Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
+    )
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         run.nonce = nonce

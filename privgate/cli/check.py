@@ -26,7 +26,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
     URI is models:/name/version, models:/name@alias or models:/<model_id>.
     """
     if plan:
-        return options.print_plan(options.build(uri, settings))
+        return options.print_plan(options.build(uri, settings, writes=False))
     verdict, _ = _checked(uri, attach=not no_attach, settings=settings)
     return int(verdict.exit_code)
 
@@ -59,13 +59,12 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
     from privgate.check import gate
+    from privgate.evaluation.context import with_context
 
     run = options.build(uri, settings)
-    folder = Path(settings["report_dir"])
-    try:  # before anything is trained, not after
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise UsageError(f"--report-dir {os.fspath(folder)} cannot be written: {exc.strerror}") from exc
+    folder = Path(settings["report_dir"]).expanduser()
+    if attach and not run.subject.detail.get("model_id"):
+        raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
     verdict = gate.evaluate(
         run.policy,
         run.subject,
@@ -75,8 +74,12 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         nonce=str(settings["nonce"]),
         announce=console.note,
     )
+    verdict = with_context(verdict, run.subject, run.fleet, settings)
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
-    report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
+    try:
+        report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
+    except OSError as exc:  # it could be written before: a full disk
+        raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     console.print_document(json.loads((folder / "report.json").read_text(encoding="utf-8")), folder / "report.html")
     if attach:
         try:

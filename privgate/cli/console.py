@@ -1,5 +1,6 @@
 """What the terminal shows: progress, plan, verdict."""
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import click
 
 from privgate.evidence import EvidenceDocument
+from privgate.report.suppression import shown
+from privgate.report.text import fold
 from privgate.verdict import Finding, Outcome
 
 _WORDS = {
@@ -73,14 +76,20 @@ def _how(document: Mapping[str, Any]) -> Iterator[str]:
     if influence is None:
         return
     for share in influence.engines:
-        why = "; ".join(f"{reason} ({count})" for reason, count in share.why.items())
-        rest = f", {share.handed_on} handed on: {why}" if share.handed_on else ""
-        yield f"{share.engine}: {share.answered} of {share.asked} people or records{rest}"
+        why = "; ".join(f"{reason} ({shown(count)})" for reason, count in share.why.items())
+        rest = "" if share.handed_on == 0 else f", {shown(share.handed_on)} handed on: {why}"
+        yield f"{share.engine}: {shown(share.answered)} of {shown(share.asked)} people or records{rest}"
     if influence.noise and run.seeds and run.seeds.dependent:
-        yield (
-            f"seed noise: with nobody removed, another seed changes half of the direct answers by "
-            f"{influence.noise.median:.2g} nats or more; {influence.noise.units_above} people exceed their noise"
-        )
+        yield f"seed noise: with nobody removed, {_alone(influence.noise.median)}"
+        yield f"people whose influence exceeds this noise: {shown(influence.noise.units_above)}"
+
+
+def _alone(median: float) -> str:
+    """Return what another seed alone does to the answer about the person in the middle."""
+    who = "the model's answer about every second person"
+    if math.isinf(median):
+        return f"another seed alone turns some label in {who} from possible to impossible, or back"
+    return f"another seed alone changes {who} by {fold(median)} ({median:.2g} nats) or more"
 
 
 def note(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import console, options
+from privgate.cli import console, options, outputs
 from privgate.run.run import Budget
 from privgate.verdict import Verdict
 
@@ -47,7 +47,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate.training import isolation
     from privgate.training.fleet import Fleet
 
-    folder = folder.resolve()
+    folder = outputs.folder(folder, "--folder").resolve()
     store = registry.local_registry(folder)
     started = time.perf_counter()
     data, policy = adult.load(), Policy.load("dtp-1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import shared
+from privgate.cli import outputs, shared
 from privgate.cli.dp_audit import ADJACENCY, audit
 from privgate.documents import LARGE, door, strict_json
 from privgate.errors import UsageError
@@ -256,7 +256,7 @@ def figures(*, out: Path, report: Path | None) -> int:
     from privgate.evidence import Evidence
     from privgate.privacy_claims import figures as drawn
 
-    made = drawn.draw(out)
+    made = drawn.draw(outputs.folder(out, "--out"))
     if report is not None:
         try:
             evidence = Evidence.from_payload(strict_json.read(report, LARGE)["evidence"])

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import shared
+from privgate.cli import outputs, shared
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
@@ -48,6 +48,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
     recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
     effort = audits.AuditEffort(o["tuning"], o["runs"], o["canaries"])
+    outputs.ledger(o["ledger"])
     with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
         found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)

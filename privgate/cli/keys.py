@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from privgate.cli import outputs
 from privgate.errors import UsageError
 
 _STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")
@@ -29,6 +30,7 @@ def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], model
     from privgate.guard import trust
     from privgate.guard.truststore import fresh_key
 
+    outputs.file(store, "--trust")
     held = trust.TrustStore.load(store) if store.exists() else trust.TrustStore(())
     signer = trust.new_key()
     fresh = fresh_key(signer.public, days=days, roles=roles or trust.ROLES, models=models or ("*",), note=note)

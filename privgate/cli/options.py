@@ -1,22 +1,22 @@
 """Options that several commands share, and turning them into a policy, a subject and a fleet."""
 
-import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
 from privgate.cli.shared import jobs, ledger, quiet, tracking_uri
 from privgate.errors import UsageError
+from privgate.evaluation.hash_key import hash_key
 from privgate.policy import Policy
 from privgate.run.run import Budget, Mode, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
+
+__all__ = ["CheckInputs", "build", "duration", "hash_key", "policy", "print_plan", "run", "subject"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,6 +52,10 @@ def run(command: F) -> F:
             ),
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
             click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
+            click.option("--purpose", default="", help="What the model is for; on page one."),
+            click.option("--owner", default="", help="Who answers for the model; on page one."),
+            click.option("--data-name", default="", help="What the training data are called; on page one."),
+            click.option("--data-source", default="", help="Where the training data come from; on page one."),
             click.option("--baseline", default="production", show_default=True, help="Alias to compare with."),
             jobs,
             click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
@@ -111,12 +115,14 @@ def run(command: F) -> F:
     return command
 
 
-def build(uri: str, settings: dict[str, Any]) -> CheckInputs:
-    """Return policy, subject and fleet; the policy first, so that an unusable one costs nothing."""
+def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckInputs:
+    """Return policy, subject and fleet; the policy first, then whatever is written: unusable ones cost nothing."""
     from privgate import registry
-    from privgate.cli import console
+    from privgate.cli import console, outputs
 
     chosen = Policy.load(settings["policy_name"])
+    if writes:
+        outputs.check(settings)
     limits = Budget(
         max_retrains=settings["max_retrains"],
         budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
@@ -149,25 +155,6 @@ def duration(text: str) -> float:
     if not found or float(found[1]) <= 0:
         raise UsageError(f"--budget {text!r} is no duration; write 90s, 30m or 2h")
     return float(found[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
-
-
-def hash_key(file: str | None) -> bytes:
-    """Return the key of unit hashes; it stays with the controller and is made on first use.
-
-    The report names people only as keyed hashes; who holds this key can recompute them from the record ids.
-    """
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    path = Path(file) if file is not None else home / "privgate" / "hash.key"
-    if path.is_file():
-        key = path.read_bytes().strip()
-        if len(key) < 32:
-            raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
-        return key
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as f:
-        f.write(secrets.token_hex(32).encode())
-    return path.read_bytes()
 
 
 def print_plan(run: CheckInputs) -> int:

@@ -9,7 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.cli import console, options, shared
+from privgate.cli import console, options, outputs, shared
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ def remove_risky(
 
     if not limit >= 0:
         raise UsageError(f"--limit must be at least 0, not {limit!r}")
+    if out is not None:
+        outputs.folder(out, "--out")
+    outputs.ledger(ledger)
     subject = registry.load_subject(uri, tracking_uri=tracking_uri)
     total = max(1, len(subject.data.units) // 10) if budget is None else budget
 

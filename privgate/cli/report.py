@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import shared
+from privgate.cli import outputs, shared
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import SubjectError, UsageError
 
@@ -37,10 +37,13 @@ def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Pat
     """Render SOURCE (a report.json) again; the same JSON gives the same bytes."""
     from privgate import report as rendering
 
-    document = read(source)
     wanted = {"html": html, "markdown": markdown, "junit": junit}
     if not any(wanted.values()):
         raise UsageError("say what to write: --html FILE, --markdown FILE or --junit FILE")
+    for form, path in wanted.items():
+        if path is not None:
+            outputs.file(path, f"--{form}")
+    document = read(source)
     for form, path in wanted.items():
         if path is not None:
             path.write_text(rendering.render(document, form), encoding="utf-8")
@@ -57,6 +60,7 @@ def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
     from privgate import registry
     from privgate import report as rendering
 
+    outputs.file(html, "--html")
     rows = list(registry.in_use(alias, tracking_uri=tracking_uri))
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     html.write_text(rendering.index(rows, now=now), encoding="utf-8")
@@ -74,6 +78,8 @@ def compare(*, old: str, new: str, html: Path | None, tracking_uri: str | None) 
     from privgate import report as rendering
     from privgate.cli.console import plain
 
+    if html is not None:
+        outputs.file(html, "--html")
     before, after = (_document(source, tracking_uri) for source in (old, new))
     found = rendering.compare(before, after)
     for line in rendering.render(found, "markdown").splitlines():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from privgate.cli import shared
+from privgate.cli import outputs, shared
 from privgate.errors import UsageError
 
 
@@ -90,7 +90,7 @@ def serve(
     Guard.load(config)  # an unusable configuration is said now, not in a log
     named = {Policy.load(p).name: p for p in policies}
     deliveries = None if webhook_secret_file is None else Deliveries(_secret(webhook_secret_file))
-    work.mkdir(parents=True, exist_ok=True)
+    outputs.folder(work, "--work")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     client = connect(tracking_uri)
     holder = f"{socket.gethostname()}-{secrets.token_hex(8)}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import shared
+from privgate.cli import outputs, shared
 from privgate.errors import ExitCode, UsageError
 
 
@@ -69,6 +69,8 @@ def sign(
     registry = registry_id or (guard.registry if guard is not None else None)
     if registry is None:
         raise UsageError("say which registry this is: --config FILE or --registry-id ID")
+    if to_dir is not None:
+        outputs.folder(to_dir, "--to")
     signer = signer_from(key_file=key["key_file"], command=key["signer_command"], command_key_id=key["key_id"])
     policy = Policy.load(policy_name)
     if renew is not None:

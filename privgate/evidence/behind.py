@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import Field
 
 from privgate.evidence.claims import AuditRuns
-from privgate.evidence.values import EvidenceModel, Json, Number, encode
+from privgate.evidence.values import Count, EvidenceModel, Json, Number, encode
 
 
 class Behind(EvidenceModel):
@@ -51,7 +51,7 @@ class Expectation:
     met: bool
     error: str = ""
     severity: str = "critical"
-    unexpected: int = 0
+    unexpected: Count = 0
     percent: Number = 0.0
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class BehindInfluence(Behind):
     """Behind a number about the per-unit table."""
 
     claim: str = Field(default="", description="What a sample says about all units, one sentence.")
-    over_limit: Mapping[str, int] = Field(
+    over_limit: Mapping[str, Count] = Field(
         default_factory=dict, description="Limit of a rule on units, nats, to how many may be above it."
     )
     paired_seeds: int = Field(default=0, description="Seeds averaged over; 0 where training has no randomness.")
@@ -74,7 +74,7 @@ class BehindInfluence(Behind):
     registered_worst: Number | None = Field(
         default=None, description="Largest change with the registered seed alone, nats; nothing is judged by it."
     )
-    registered_above: int | None = Field(default=None, description="Units above the limit with that seed alone.")
+    registered_above: Count = Field(default=None, description="Units above the limit with that seed alone.")
     why_no_certificate: tuple[str, ...] = Field(default=(), description="Why no theorem bounds every answer.")
     not_computed: int = Field(
         default=0, description="Units that nobody was trained without, because the verdict was decided before."
@@ -91,7 +91,7 @@ class BehindMembership(Behind):
     cells: int | None = Field(default=None, description="Classes or groups looked at.")
     cells_too_small_to_show: int | None = Field(default=None, description="Of these, judged and never named.")
     did_not_run: Mapping[str, str] = Field(default_factory=dict, description="Attack to why it did not run.")
-    removed_candidates: Mapping[str, int] = Field(
+    removed_candidates: Mapping[str, Count] = Field(
         default_factory=dict, description="Why candidates take no part in trials, to how many."
     )
     members: int | None = Field(default=None, description="Training people of the trials.")

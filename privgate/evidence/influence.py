@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field
 
-from privgate.evidence.values import EvidenceModel, Number
+from privgate.evidence.values import Count, EvidenceModel, Number
 
 
 class UnitCoverage(EvidenceModel):
@@ -36,11 +36,11 @@ class EngineShare(EvidenceModel):
     """What one engine answered of the units it was asked about."""
 
     engine: str
-    asked: int = Field(description="Units it was asked about.")
-    answered: int = Field(description="Units it answered.")
-    handed_on: int = Field(description="Units handed on to the next engine: asked less answered.")
-    why: Mapping[str, int] = Field(default_factory=dict, description="Reason to number of units handed on.")
-    without_limit: Mapping[str, int] = Field(
+    asked: Count = Field(description="Units it was asked about.")
+    answered: Count = Field(description="Units it answered.")
+    handed_on: Count = Field(description="Units handed on to the next engine: asked less answered.")
+    why: Mapping[str, Count] = Field(default_factory=dict, description="Reason to number of units handed on.")
+    without_limit: Mapping[str, Count] = Field(
         default_factory=dict,
         description="Reason to number of answered units without a model to compare with: infinite leakage.",
     )
@@ -49,17 +49,17 @@ class EngineShare(EvidenceModel):
     def of(
         cls,
         engine: str,
-        asked: int,
-        answered: int,
-        why: Mapping[str, int] = MappingProxyType({}),
-        without_limit: Mapping[str, int] = MappingProxyType({}),
+        asked: Count,
+        answered: Count,
+        why: Mapping[str, Count] = MappingProxyType({}),
+        without_limit: Mapping[str, Count] = MappingProxyType({}),
     ) -> Self:
         """Return the share of an engine that handed on whom it was asked about and did not answer."""
         return cls(
             engine=engine,
             asked=asked,
             answered=answered,
-            handed_on=asked - answered,
+            handed_on=(asked or 0) - (answered or 0),
             why=why,
             without_limit=without_limit,
         )
@@ -70,14 +70,14 @@ class SeedNoise(EvidenceModel):
 
     floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
     median: Number = Field(description="The same for half of the units at most, nats.")
-    units_above: int = Field(description="Units whose PDTP exceeds their own noise floor.")
+    units_above: Count = Field(description="Units whose PDTP exceeds their own noise floor.")
 
 
 class RegisteredPair(EvidenceModel):
     """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
 
     worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
-    units_above: int = Field(description="Units above the policy's lowest limit with that seed alone.")
+    units_above: Count = Field(description="Units above the policy's lowest limit with that seed alone.")
 
 
 class CertificateNote(EvidenceModel):
@@ -85,7 +85,7 @@ class CertificateNote(EvidenceModel):
 
     name: str
     applies: bool = Field(description="Whether it gave the best bound of any unit.")
-    units: int = Field(default=0, description="Units for which it gave the best bound.")
+    units: Count = Field(default=0, description="Units for which it gave the best bound.")
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
@@ -101,9 +101,9 @@ class CertificatesCompared(EvidenceModel):
 class IndirectQueries(EvidenceModel):
     """The search for questions that tell more about a person than the person's own features."""
 
-    open_units: int = Field(description="Units that no certificate decides.")
-    searched: int = Field(description="Of these, searched; riskiest first.")
-    raised: int = Field(default=0, description="Units whose lower limit the search raised.")
+    open_units: Count = Field(description="Units that no certificate decides.")
+    searched: Count = Field(description="Of these, searched; riskiest first.")
+    raised: Count = Field(default=0, description="Units whose lower limit the search raised.")
     queries: int = Field(default=0, description="Questions asked.")
     best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
 

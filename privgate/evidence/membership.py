@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from privgate.evidence.values import EvidenceModel, Number
+from privgate.evidence.values import Count, EvidenceModel, Number
 
 
 class Estimate(EvidenceModel):
@@ -29,8 +29,8 @@ class CellAccuracy(EvidenceModel):
     value: Number = Field(description="Fraction; 0.5 is guessing.")
     low: Number
     high: Number
-    members: int = Field(description="Training people of the cell.")
-    candidates: int = Field(description="Other people of the cell.")
+    members: Count = Field(description="Training people of the cell.")
+    candidates: Count = Field(description="Other people of the cell.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class AgainstPdtp(EvidenceModel):
     pearson: Number | None = Field(default=None, description="Correlation; null where it has no value.")
     p_value: Number | None = None
     n: int = Field(default=0, description="Records.")
-    records_above_1: int = Field(default=0, description="Records with a PDTP above 1 nat.")
+    records_above_1: Count = Field(default=0, description="Records with a PDTP above 1 nat.")
     share_above_1_found: Number | None = Field(
         default=None, description="Of these, the share with accuracy above 0.8; null without any."
     )

@@ -26,7 +26,7 @@ from privgate.families.certificate import Certified
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
-from privgate.influence import aggregate, decided, indirect, modes, on_edges
+from privgate.influence import aggregate, decided, indirect, modes, on_edges, residuals
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics import leakage, paired
@@ -109,7 +109,7 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
 
 
 def _may_stop(run: Run) -> bool:
-    """Return whether work ends with the first broken rule; a regressor's unit of measure is known from everybody only."""
+    """Return whether work ends with the first broken rule; a regressor's unit of measure takes everybody."""
     return bool(run.breaks) and not run.limits.full and run.subject.task == "classification"
 
 

@@ -90,7 +90,7 @@ def _shares(
         gone = int((engines == share.engine).sum())
         why = {**share.why, WHY: gone}
         found.append(
-            EngineShare.of(share.engine, share.asked, share.answered - gone, why, share.without_limit)
+            EngineShare.of(share.engine, share.asked, (share.answered or 0) - gone, why, share.without_limit)
             if gone
             else share
         )
@@ -101,9 +101,11 @@ def _shares(
             continue
         known = found[place]
         limitless = {
-            r: known.without_limit.get(r, 0) + share.without_limit.get(r, 0)
+            r: (known.without_limit.get(r) or 0) + (share.without_limit.get(r) or 0)
             for r in {**known.without_limit, **share.without_limit}
         }
-        asked, answers = known.asked + share.asked, known.answered + share.answered
+        asked, answers = (
+            (a or 0) + (b or 0) for a, b in ((known.asked, share.asked), (known.answered, share.answered))
+        )
         found[place] = EngineShare.of(known.engine, asked, answers, known.why, limitless)
     return tuple(found)

@@ -3,6 +3,7 @@
 None of it is evidence: tags and descriptions are for people. What a guarded store believes is a signed statement.
 """
 
+import json
 import math
 import re
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from privgate.errors import RegistryError
 from privgate.registry import layout, report_place
@@ -21,6 +23,10 @@ from privgate.verdict import Verdict
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
 _RECORDS = "records.parquet"
 _MARK = "privgate: "
+#: what stands for infinity where a dashboard sorts: no change of a probability in floating point is as large
+LARGEST_NATS = 1000.0
+#: characters of a version's description that MLflow's store keeps
+_DESCRIPTION = 5000
 
 
 def attach(
@@ -68,57 +74,100 @@ def attach(
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
         run_id = report_place.keep(client, str(model_id), Path(t), place)
-        _log_metrics(client, str(model_id), verdict)
+        if own_run := client.get_logged_model(model_id).source_run_id:
+            log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}")
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
-            for key, value in tags.items():
-                client.set_model_version_tag(subject.name, subject.version, key, value)
-            _describe(client, subject, verdict, policy)
+            for key in (k for k in tags if k not in _NOT_ON_VERSIONS):
+                client.set_model_version_tag(subject.name, subject.version, key, tags[key])
+            experiment = client.get_run(run_id).info.experiment_id
+            link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
+            _describe(client, subject, f"{_headline(verdict, policy)}; [report]({link})", out_dir)
     return place
 
 
-def _log_metrics(client: Any, model_id: str, verdict: Verdict) -> None:
-    run_id = client.get_logged_model(model_id).source_run_id
-    if run_id is None:
-        return
+def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
+    """Log the figures for this model and the data it was trained on, which the run then names, and return them."""
+    model_id = str(subject.detail["model_id"])
+    metrics = headline(verdict)
+    dataset = _dataset(subject)
+    client.log_inputs(run_id, datasets=[dataset])
     when = int(_decided_at(verdict).timestamp() * 1000)
-    for key, value in headline(verdict).items():
+    about: dict[str, Any] = {"dataset_name": dataset.dataset.name, "dataset_digest": dataset.dataset.digest}
+    for key, value in metrics.items():
         # the same time and step twice is one point, so attaching again adds none
-        client.log_metric(run_id, key, value, timestamp=when, step=0, model_id=model_id)
+        client.log_metric(run_id, key, value, timestamp=when, step=0, model_id=model_id, **about)
+    return metrics
+
+
+def _dataset(subject: Subject) -> Any:
+    """Return the training data as MLflow's run input: a name and a digest, no value of anybody."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    held = subject.digests.get("data", "")
+    place = json.dumps({"digest": held, "kind": str(subject.detail.get("data_kind", ""))})
+    # MLflow keeps 36 characters of a digest; all of it is in the source
+    found = Dataset(f"{subject.name or 'model'} training data", held.rpartition(":")[2][:36], "privgate", place)
+    return DatasetInput(found, [InputTag("mlflow.data.context", "training")])
 
 
 def headline(verdict: Verdict) -> Mapping[str, float]:
-    """Return ``privgate/<rule>`` -> measured value for every rule with a finite number."""
-    return {
-        f"privgate/{layout.path_part(f.rule)}": float(f.value)
-        for f in verdict.findings
-        if f.metric and math.isfinite(f.value)
-    }
+    """Return the metrics of a verdict, such that a dashboard which sorts by any of them puts the worst model last.
+
+    ``privgate/<rule>`` is the measured value, infinity included, as MLflow stores it (a database keeps the largest
+    float). Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
+    ``privgate/<rule>_capped``: the end of its interval that a limit is compared with, at most ``LARGEST_NATS``. What
+    was not measured is as bad as infinite. ``privgate/outcome`` is 0 (passed) to 3 (failed).
+    """
+    told: dict[str, float] = {"privgate/outcome": float(verdict.outcome.rank)}
+    for f in verdict.findings:
+        name = f"privgate/{layout.path_part(f.rule)}"
+        if f.metric and not math.isnan(f.value):
+            told[name] = float(f.value)
+        if f.metric and f.unit == "nats" and f.direction == "max":
+            worst = f.value if math.isnan(f.high) else f.high
+            told[f"{name}_is_infinite"] = float(not math.isfinite(worst))
+            told[f"{name}_capped"] = LARGEST_NATS if math.isnan(worst) else min(max(worst, 0.0), LARGEST_NATS)
+    return told
+
+
+#: tags of the logged model that would only be cut on a version's page: its description says the same
+_NOT_ON_VERSIONS = frozenset({"privgate.policy", "privgate.report"})
 
 
 def _tags(verdict: Verdict, policy: str, place: str) -> dict[str, str]:
     counted = [f for f in verdict.findings if not f.outcome.releases]
+    more = f", and {len(counted) - 1} more" if len(counted) > 1 else ""
     return {
+        "privgate": f"{_outcome_words(verdict)}, {_plain(policy)[:40]}, {_decided_at(verdict).date().isoformat()}",
         "privgate.outcome": ("observed: " if verdict.observed else "") + verdict.outcome.value,
         "privgate.policy": policy,
         "privgate.policy_digest": str(verdict.policy.get("digest", "")),
         "privgate.decided_at": _decided_at(verdict).isoformat(timespec="seconds"),
         "privgate.report": f"{place}/report.html",
-        "privgate.findings": "; ".join(f"{f.title}: {f.outcome.value}" for f in counted)[:1000] or "none",
+        # last: whoever waits for a check to be attached waits for this one
+        "privgate.findings": f"{counted[0].title[:200]}: {counted[0].outcome.value}{more}" if counted else "none",
     }
 
 
-def _describe(client: Any, subject: Subject, verdict: Verdict, policy: str) -> None:
-    """Write one line, unless somebody wrote a description of their own."""
+def _headline(verdict: Verdict, policy: str) -> str:
+    day = _decided_at(verdict).date().isoformat()
+    return f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}"
+
+
+def _describe(client: Any, subject: Subject, head: str, out_dir: Path) -> None:
+    """Write the summary as the version's description, unless somebody wrote one of their own."""
     present = client.get_model_version(subject.name, subject.version).description or ""
     if present and not present.startswith(_MARK):
         return
-    day = _decided_at(verdict).date().isoformat()
-    text = (
-        f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}; see the report with the model's run"
-    )
-    client.update_model_version(subject.name, subject.version, description=text)
+    summary = out_dir / "summary.md"
+    text = f"{head}\n\n{summary.read_text(encoding='utf-8') if summary.is_file() else ''}"
+    # what is folded there is in the report; a page's description neither folds nor holds more
+    shown = text.partition("<details>")[0].rstrip()
+    while len(shown) > _DESCRIPTION:
+        shown = shown[: _DESCRIPTION - 1].rpartition("\n")[0]
+    client.update_model_version(subject.name, subject.version, description=shown)
 
 
 def _outcome_words(verdict: Verdict) -> str:

@@ -52,8 +52,14 @@ def _sentence(exc: BaseException) -> str:
     return text[0][:600] if text else type(exc).__name__
 
 
-def connect(tracking_uri: str | None = None) -> Any:
-    """Return an MLflow client; the environment decides where ``tracking_uri`` is absent."""
+def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
+    """Return an MLflow client; the environment decides where ``tracking_uri`` is absent.
+
+    Raises
+    ------
+    RegistryError
+        MLflow is not installed, or there is no such registry: MLflow would make an empty one; ``make`` lets it.
+    """
     try:
         from mlflow import MlflowClient
     except ImportError as exc:  # privgate-verify has none
@@ -61,8 +67,27 @@ def connect(tracking_uri: str | None = None) -> Any:
             f"{tracking_uri or 'the registry'} needs MLflow's own client, which is not installed; "
             "give the address of a tracking server (http or https)"
         ) from exc
+    if not make:
+        _present(tracking_uri)
     with answering("connecting to MLflow"):
         return MlflowClient(tracking_uri=tracking_uri)
+
+
+def _present(tracking_uri: str | None) -> None:
+    """Refuse a database or folder that does not exist: whoever mistypes an address wants no empty registry there."""
+    import mlflow
+
+    address = str(tracking_uri or mlflow.get_tracking_uri())
+    scheme, _, rest = address.partition("://")
+    if scheme == "sqlite" and rest.startswith("/") and ":memory:" not in rest:
+        place = Path(urllib.parse.unquote(rest[1:].partition("?")[0]))
+    elif scheme == "file" or "://" not in address:
+        place = Path(urllib.parse.unquote(rest) if rest else address)
+    else:
+        return
+    if not place.exists() and address not in ("databricks", "databricks-uc"):
+        how = "it was named" if tracking_uri else "no --tracking-uri and no MLFLOW_TRACKING_URI names another"
+        raise RegistryError(f"there is no registry at {address} ({how}); name the one that holds the model")
 
 
 def reader(tracking_uri: str | None = None) -> Any:

@@ -19,7 +19,7 @@ def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
     folder.mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{folder / 'registry.db'}"
     with answering(f"opening the registry in {folder}"):
-        client = connect(uri)
+        client = connect(uri, make=True)
         known = client.get_experiment_by_name(experiment)
         made = known is None and client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
     remember_experiment(uri, str(made or known.experiment_id))

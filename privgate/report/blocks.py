@@ -37,6 +37,8 @@ class TableBlock:
         Columns set flush right.
     folded : str
         If set, the table opens on request under this label.
+    printed : bool
+        Print it although it is folded; other folded tables are on screen only.
     """
 
     caption: str
@@ -44,6 +46,7 @@ class TableBlock:
     rows: Sequence[Sequence[str]]
     numeric: Sequence[int] = ()
     folded: str = ""
+    printed: bool = False
     kind: str = field(default="table", init=False)
 
 

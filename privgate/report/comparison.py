@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privgate.report import front, words
+from privgate.report import front, judged, words
 from privgate.report.schema import (
     COMPARISON,
     Cause,
@@ -184,7 +184,7 @@ def _brief(value: Any, other: Any) -> str:
         return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
     if value is None:
         return "not recorded"
-    return front.short(value)
+    return judged.short(value)
 
 
 def _summary(found: Comparison) -> str:

@@ -9,7 +9,7 @@ from privgate.errors import PrivgateWarning, SubjectError
 from privgate.evidence import Evidence
 from privgate.evidence.values import encode
 from privgate.policy.rules import about
-from privgate.report import words
+from privgate.report import suppressed, words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.schema import SCHEMA, read
@@ -45,6 +45,8 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
     detail = encode(verdict.detail)
+    totals = _totals(evidence.subject)
+    floors = [v for v in dict((verdict.policy.get("source") or {}).get("audit") or {}).values() if isinstance(v, int)]
     doc: dict[str, Any] = {
         "schema": SCHEMA,
         "privgate": __version__,
@@ -55,12 +57,15 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "decided_at": str(detail.get("decided_at") or ""),
         "expires": str(detail.get("expires") or ""),
         "waivers": names.scrub(list(detail.get("waivers") or ())),
-        "next_steps": names.scrub(list(detail.get("next_steps") or ())),
+        "next_steps": suppressed.sentences(names.scrub(list(detail.get("next_steps") or ())), totals),
         "comparison": None,
         "subject": _subject(evidence.subject),
+        "context": names.scrub(dict(detail.get("context") or {})),
         "policy": encode(verdict.policy),
-        "findings": [names.scrub(f.payload(), where.get(f.request, "")) for f in verdict.findings],
-        "evidence": _evidence(verdict, names),
+        "findings": [
+            suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals) for f in verdict.findings
+        ],
+        "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors),
         "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),
     }
     told = read({**doc, "decision": "", "level": ""})
@@ -68,6 +73,12 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
+
+
+def _totals(subject: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return how many people, records and candidates there are: what every report says and every reader knows."""
+    records, units, outside = (int(subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
+    return records, units, outside, records + outside
 
 
 def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:

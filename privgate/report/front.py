@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privgate.evidence import NextStep
-from privgate.policy.rules import about
-from privgate.report import words
+from privgate.report import judged, words
+from privgate.report.bar import bar
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.text import clip, moment, number, plain, prose, whole
 from privgate.report.words import capital
@@ -30,7 +30,7 @@ _TONE: Mapping[str, str] = {
 _ROOMY, _USUAL = 2000, 2500
 #: characters on page one, which must print on one sheet: (usual, when it is crowded)
 _ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measured": (80, 62), "title": (80, 60),
-         "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (80, 50)}  # fmt: skip
+         "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (120, 90)}  # fmt: skip
 
 
 def view(doc: ReportDocument) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     rules, held = words.rules(doc), words.preconditions(doc)
     unheld = [f for f in held if f.outcome is not Outcome.PASSED]
     shown = sorted([*unheld, *rules], key=words.badness)[:ROWS]
-    changed = changes(doc)
+    changed, titles = changes(doc), words.titles(doc)
     dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))
     room = {k: v[dense] for k, v in _ROOM.items()}
     page: dict[str, Any] = {
@@ -48,9 +48,12 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "sentence": sentence(doc),
         "why": whole(why(doc), room["why"]),
         "how_sure": whole(how_sure(doc), room["how_sure"]),
-        "facts": [(k, clip(v, room["fact"])) for k, v in facts(doc)],
+        "accuracy": judged.accuracy(doc),
+        "bar": bar(deciding(doc)),
+        "facts": [(k, clip(v, room["fact"])) for k, v in judged.facts(doc)],
         "rows": [
-            {k: (whole if k == "meaning" else clip)(v, room.get(k, 80)) for k, v in row(f).items()} for f in shown
+            {k: (whole if k == "meaning" else clip)(v, room.get(k, 80)) for k, v in row(f, titles.get(f.rule)).items()}
+            for f in shown
         ],
         "more": max(0, len(unheld) + len(rules) - ROWS),
         "held": _held(held, unheld),
@@ -144,7 +147,7 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     if math.isnan(f.limit) or words.measured(f) == "not measured":
         told = f"{words.title(f)}: {prose(f.message)}"
     else:
-        told = f"{words.title(f)}: {words.measured(f)}; allowed is {words.limit(f)}"
+        told = f"{words.titles(doc).get(f.rule, words.title(f))} is {words.measured(f)}; {words.limit(f)} is allowed"
     meaning = prose(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:
@@ -184,43 +187,7 @@ def how_sure(doc: ReportDocument) -> str:
     return " ".join(told)
 
 
-def facts(doc: ReportDocument) -> list[tuple[str, str]]:
-    """Return what was judged, by whom, until when."""
-    s, p = doc.subject, doc.policy
-    items = [
-        ("Model digest", short(s.digests.get("model") or s.digests.get("recipe"))),
-        ("Policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
-        ("DTP level", _level(doc)),
-        ("Decided", moment(doc.decided_at) or "date not recorded"),
-        ("Valid until", moment(doc.expires) or "no statement signed yet"),
-        ("Signed by", "not signed: a signature is a separate step"),
-        ("Training data", counts(s)),
-        ("Measured", {"max": "the exact maximum only", "screen": "screened, not certified"}.get(words.mode(doc), "")),
-    ]
-    return [(k, v) for k, v in items if v]
-
-
-def _level(doc: ReportDocument) -> str:
-    asked = any(about(f.metric).per_unit and f.unit == "nats" for f in words.rules(doc))
-    return plain(doc.level, 20) or ("none reached" if asked else "")
-
-
-def counts(s: SubjectFacts) -> str:
-    """Return how many records and people the training data hold."""
-    if not s.n_records:
-        return ""
-    people = f" of {number(s.n_units)} people or units" if s.n_units not in (0, s.n_records) else ""
-    return f"{number(s.n_records)} records{people}"
-
-
-def short(digest: Any) -> str:
-    """Return the first 12 hexadecimal digits of a digest; all of them are in the trace."""
-    text = plain(digest, 80)
-    head, _, tail = text.partition(":")
-    return f"{head}:{tail[:12]}…" if len(tail) > 12 else text
-
-
-def row(finding: Finding) -> dict[str, str]:
+def row(finding: Finding, title: str | None = None) -> dict[str, str]:
     """Return one line of the rule table."""
     precondition = words.is_condition(finding)
     quiet = precondition or words.measured(finding) == "not measured"
@@ -229,17 +196,11 @@ def row(finding: Finding) -> dict[str, str]:
     return {
         "tone": _TONE[finding.outcome],
         "result": words.RESULT[finding.outcome] + (" (waived)" if waived else ""),
-        "title": words.title(finding),
+        "title": title or words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
         "limit": "should hold" if precondition else words.limit(finding),
         "meaning": _stop(capital(prose(meaning))) + waived,
     }
-
-
-def _short_row(finding: Finding, room: Mapping[str, int]) -> dict[str, str]:
-    told = row(finding)
-    meaning = whole(told.pop("meaning"), room["meaning"])
-    return {**{k: clip(v, room.get(k, 80)) for k, v in told.items()}, "meaning": meaning}
 
 
 def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:

@@ -9,14 +9,12 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.errors import SubjectError
 from privgate.evidence import EvidenceDocument, NextStep
-from privgate.evidence.values import EvidenceModel, Json, Number
+from privgate.evidence.values import Count, EvidenceModel, Json, Number
 from privgate.verdict import Finding, Outcome
 
 T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
 COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
-#: a count of people; null where it is 1 to 9, or would give such a count away
-Count = int | None
 FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
 Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
 
@@ -136,6 +134,19 @@ class PolicyFacts(EvidenceModel):
     source: Json = Field(default=None, description="The resolved policy.")
 
 
+class ContextFacts(EvidenceModel):
+    """What whoever ran the check says about it, and how well the model does its work; empty where nobody said."""
+
+    data_name: str = Field(default="", description="What the training data are called.")
+    data_source: str = Field(default="", description="Where they come from.")
+    purpose: str = Field(default="", description="What the model is for.")
+    owner: str = Field(default="", description="Who answers for it.")
+    run_by: str = Field(default="", description="User who ran the check.")
+    run_on: str = Field(default="", description="Host, or the workflow run, that ran it.")
+    accuracy: Number | None = Field(default=None, description="Share of right answers about other people.")
+    accuracy_n: int = Field(default=0, description="How many other people.")
+
+
 class WaiverRow(EvidenceModel):
     """One waiver of the policy and what became of it."""
 
@@ -169,6 +180,7 @@ class AboveLimit(EvidenceModel):
     figure: FigureName
     limit: Number = Field(description="Nats.")
     count: Count
+    between: tuple[int, int] | None = Field(default=None, description="Range of a count that is small or nearly all.")
 
 
 class WorstUnit(EvidenceModel):
@@ -285,6 +297,7 @@ class ReportDocument(EvidenceModel):
     waivers: tuple[WaiverRow, ...]
     next_steps: tuple[NextStep, ...]
     subject: SubjectFacts
+    context: ContextFacts = ContextFacts()
     policy: PolicyFacts
     findings: tuple[Finding, ...]
     evidence: EvidenceDocument

@@ -1,21 +1,19 @@
 """The per-unit table as a reader may see it: counts, quantiles and the worst units under keyed hashes.
 
-Small cells are suppressed: a count from 1 to 9 becomes ``null``, and where that would be the only one, the smallest
-other count goes with it, because the total would give it away (complementary suppression; Willenborg & de Waal,
-"Elements of Statistical Disclosure Control", 2001, chapter 4). No label and no feature value is written.
+Small counts are hidden as ``privgate.report.suppression`` says. No label and no feature value is written.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import encode
+from privgate.report import suppression
 from privgate.report.pseudonyms import Pseudonyms
+from privgate.report.suppression import SMALL_CELL
 
-#: counts below this are not shown
-SMALL_CELL = 10
 #: worst units listed
 WORST = 10
 #: nats; a figure known less closely than this is a bound, not a measurement
@@ -50,14 +48,14 @@ def summary(
         return None  # a regressor's table is in other units, and has a section of its own
     if not everybody:
         return _of_some(records, names)
-    edges = _edges(records)
+    edges, limits = _edges(records), tuple(limits)
     return {
         "n": len(records["unit"]),
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
         "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
-        "above": [_above(records, c, limit) for c, limit in limits if c in records],
-        "worst": _worst(records, names),
+        "above": _above(records, edges, [(c, limit) for c, limit in limits if c in records]),
+        "worst": _worst(records, names, _decides(records, limits)),
     }
 
 
@@ -70,7 +68,7 @@ def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str
     listed = close if ranked.any() else close & _certain(records, close, top)
     return {
         "n": len(error),
-        "close": int(close.sum()),
+        "close": suppression.kept(int(close.sum()), len(error)),
         "everybody": False,
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
@@ -88,21 +86,6 @@ def _certain(records: Mapping[str, NDArray[Any]], close: NDArray[np.bool_], top:
     return made
 
 
-def suppressed(counts: NDArray[np.int64]) -> list[int | None]:
-    """Return counts with small cells as None, never exactly one of them alone beside another count.
-
-    Examples
-    --------
-    >>> suppressed(np.array([400, 30, 0, 3]))
-    [400, None, 0, None]
-    """
-    small = (counts > 0) & (counts < SMALL_CELL)
-    rest = np.flatnonzero((counts > 0) & ~small)
-    if small.sum() == 1 and len(rest):
-        small[rest[np.argmin(counts[rest])]] = True
-    return [None if hide else int(c) for c, hide in zip(counts, small, strict=True)]
-
-
 def _edges(records: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
     values = np.concatenate([np.asarray(records[c], dtype=float) for c in _FIGURES if c in records])
     finite = values[np.isfinite(values)]
@@ -111,11 +94,7 @@ def _edges(records: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def _figure(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
-    finite = values[np.isfinite(values)]
-    counts, _ = np.histogram(finite, bins=edges)
-    # NaN never counts as small: no figure is the worst figure
-    unbounded = len(values) - len(finite)
-    cells = suppressed(np.append(counts, unbounded))
+    cells = suppression.cells(_counts(values, edges))
     ranked = np.sort(np.where(np.isnan(values), np.inf, values))
     at = [min(len(ranked) - 1, int(np.ceil(q * len(ranked))) - 1) for q in _QUANTILES]
     return {
@@ -126,22 +105,63 @@ def _figure(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str
     }
 
 
-def _above(records: Mapping[str, NDArray[Any]], column: str, limit: float) -> dict[str, Any]:
-    values = np.asarray(records[column], dtype=float)
-    # no figure lies above every limit
-    count = int((~(values <= limit)).sum())
-    return {"figure": column, "limit": limit, "count": None if 0 < count < SMALL_CELL else count}
+def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return how many lie in each bin, and last how many have no finite figure: NaN never counts as small."""
+    finite = values[np.isfinite(values)]
+    return np.append(np.histogram(finite, bins=edges)[0], len(values) - len(finite)).astype(np.int64)
 
 
-def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> list[dict[str, Any]]:
-    pdtp, lower = (np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf) for c in ("pdtp", "dtp_lower"))
-    upper = np.nan_to_num(np.asarray(records["dtp_upper"], dtype=float), nan=np.inf)
+def _above(
+    records: Mapping[str, NDArray[Any]], edges: NDArray[np.float64], limits: Sequence[tuple[str, float]]
+) -> list[dict[str, Any]]:
+    """Return how many lie above each limit: only what gives no small count away, by itself or beside the others."""
+    rows = []
+    for column in dict.fromkeys(c for c, _ in limits):
+        values = np.asarray(records[column], dtype=float)
+        asked = [limit for c, limit in limits if c == column]
+        # no figure lies above every limit
+        counts = [int((~(values <= limit)).sum()) for limit in asked]
+        cells = _counts(values, edges)
+        for limit, count, told in zip(asked, counts, suppression.nested(counts, len(values)), strict=True):
+            shown = told if told in (None, 0, len(values)) or not _singles_out(cells, edges, limit) else None
+            between = suppression.bounds(count, len(values))
+            rows.append({
+                "figure": column, "limit": limit, "count": shown,
+                "between": None if shown is not None or between[0] == between[1] else list(between),
+            })  # fmt: skip
+    return rows
+
+
+def _singles_out(cells: NDArray[np.int64], edges: NDArray[np.float64], limit: float) -> bool:
+    """Whether a count above the limit would leave one hidden cell of the histogram alone on a side of it."""
+    hidden = np.array([c is None for c in suppression.cells(cells)])
+    below = np.append(edges[1:] <= limit, False)
+    above = np.append(edges[:-1] >= limit, True)
+    if cells[~below & ~above].any():
+        return False  # the limit cuts a cell: how many of it lie above stays unknown
+    return bool(hidden[below].sum() == 1 or hidden[above].sum() == 1)
+
+
+def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms, by: str = "dtp_lower") -> list[dict[str, Any]]:
+    """Return the worst units, in the order of what is drawn: by one figure, then by the others; none is the worst."""
+    order = dict.fromkeys((by, "dtp_upper", "dtp_lower", "pdtp"))
+    shown = [np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf, posinf=np.inf) for c in order]
     # ties by name's hash: the order must not tell the row number
     hashes = names.column(np.asarray(records["unit"]))
-    order = np.lexsort((hashes, -upper, -np.maximum(pdtp, lower)))[:WORST]
+    ranked = np.lexsort((hashes, *(-values for values in reversed(shown))))[:WORST]
     return [
-        {"unit": str(hashes[i]), **{c: encode(_scalar(records[c][i])) for c in _ROW if c in records}} for i in order
+        {"unit": str(hashes[i]), **{c: encode(_scalar(records[c][i])) for c in _ROW if c in records}} for i in ranked
     ]
+
+
+def _decides(records: Mapping[str, NDArray[Any]], limits: Sequence[tuple[str, float]]) -> str:
+    """Return the figure that a limit on units is held against last; the largest change seen where none is bounded."""
+    columns = [c for c, _ in limits if c in records and np.isfinite(np.asarray(records[c], dtype=float)).any()]
+    return (
+        columns[0]
+        if columns and not (set(columns) - {columns[0]})
+        else ("dtp_upper" if "dtp_upper" in columns else "dtp_lower")
+    )
 
 
 def _scalar(value: Any) -> Any:

@@ -124,7 +124,8 @@ def figure(x: float, unit: str, *, against: float = math.nan) -> str:
         return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else "unlimited"
     if unit == "epsilon":
         return f"epsilon {number(x, against=against)}"
-    return _short(x, unit, against) + (f" {unit}" if unit not in ("", "fraction") else "")
+    many = {"people": "person", "records": "record"}.get(unit, unit) if x == 1 else unit
+    return _short(x, unit, against) + (f" {many}" if unit not in ("", "fraction") else "")
 
 
 def unit(finding: Finding | RuleChange) -> str:
@@ -242,6 +243,31 @@ def title(finding: Finding | RuleChange) -> str:
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
     return capital(plain(finding.title or finding.rule, 80) or "unnamed rule")
+
+
+#: option of a request -> what tells two rules of one metric apart
+_SCOPES = {"model": "all people together", "class": "the worst label", "group": "the worst group",
+           "record": "single records"}  # fmt: skip
+_APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "delta", "rho", "confidence", "loss")
+
+
+def titles(doc: ReportDocument) -> dict[str, str]:
+    """Return rule -> title; where several rules share one, what tells them apart stands in brackets."""
+    asked = {m.request.key: dict(m.request.options) for m in doc.evidence.measurements}
+    by_title: dict[str, list[Finding]] = {}
+    for f in rules(doc):
+        by_title.setdefault(title(f), []).append(f)
+    made: dict[str, str] = {}
+    for shared, found in by_title.items():
+        options = [asked.get(f.request, {}) for f in found]
+        apart = next((o for o in _APART if len({str(given.get(o)) for given in options}) == len(found)), "")
+        for f, given in zip(found, options, strict=True):
+            value = given.get(apart)
+            said = (
+                _SCOPES.get(str(value), f"{apart.replace('_', ' ')} {plain(value, 30)}") if apart else plain(f.rule, 40)
+            )
+            made[f.rule] = shared if len(found) == 1 else f"{shared}, {said}"
+    return made
 
 
 def capital(text: str) -> str:

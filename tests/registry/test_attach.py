@@ -5,6 +5,7 @@ import math
 import select
 import socket
 import socketserver
+import sys
 import threading
 import urllib.parse
 
@@ -15,13 +16,14 @@ from privgate import Subject, log_model
 from privgate.errors import DigestMismatchError, ExitCode, RegistryError
 from privgate.evidence import Evidence
 from privgate.registry import attach, promote
+from privgate.registry.attaching import LARGEST_NATS, headline
 from privgate.verdict import Finding, Outcome, Verdict
 
 
 def verdict(outcome=Outcome.PASSED, **detail):
     findings = (
-        Finding("dtp", "DTP", outcome, "measured", metric="dtp", value=0.75, limit=1.0),
-        Finding("open", "Open <b>", Outcome.PASSED, "no certificate", metric="dtp", value=math.inf),
+        Finding("dtp", "DTP", outcome, "measured", metric="dtp", value=0.75, high=0.75, limit=1.0, unit="nats"),
+        Finding("open", "Open <b>", Outcome.PASSED, "no certificate", metric="dtp", value=math.inf, unit="nats"),
     )
     policy = {"name": "../dtp-1", "version": "1", "digest": "sha256:00"}
     return Verdict(policy, findings, Evidence({}, (), {}), detail={"decided_at": "2026-01-02T03:04:05+00:00", **detail})
@@ -66,14 +68,59 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     assert place == f"privgate_reports/{model_id}/dtp-1"
     held = sorted(f.path.rpartition("/")[2] for f in client.list_artifacts(run_id, place))
     assert held == ["junit.xml", "report.html", "report.json", "summary.md"]
-    metrics = [(m.key, m.value) for m in client.get_logged_model(model_id).metrics]
-    assert metrics == [("privgate/dtp", 0.75)]
+    metrics = client.get_logged_model(model_id).metrics
+    infinite = {m.value for m in metrics if m.key == "privgate/open"}
+    assert infinite <= {math.inf, sys.float_info.max}  # a database has no infinity
+    assert {m.key: m.value for m in metrics if m.key != "privgate/open"} == {
+        "privgate/outcome": 0.0,
+        "privgate/dtp": 0.75,
+        "privgate/dtp_is_infinite": 0.0,
+        "privgate/dtp_capped": 0.75,
+        "privgate/open_is_infinite": 1.0,
+        "privgate/open_capped": LARGEST_NATS,
+    }
+    assert infinite
+    assert len(metrics) == 7
+    assert {m.dataset_digest for m in metrics} == {subject.digests["data"].removeprefix("sha256:")[:36]}
+    (given,) = client.get_run(run_id).inputs.dataset_inputs
+    assert given.dataset.digest == metrics[0].dataset_digest
     version = client.get_model_version(name, "1")
     assert version.tags["privgate.outcome"] == "passed"
-    assert version.tags["privgate.report"] == f"runs:/{run_id}/{place}/report.html"
-    assert version.description.startswith("privgate: approved under policy ../dtp-1 on 2026-01-02")
-    assert client.get_logged_model(model_id).tags["privgate.outcome"] == "passed"
+    assert version.tags["privgate"] == "approved, ../dtp-1, 2026-01-02"
+    tags = client.get_logged_model(model_id).tags
+    assert tags["privgate.report"] == f"runs:/{run_id}/{place}/report.html"
+    assert tags["privgate.outcome"] == "passed"
+    assert version.description.startswith("privgate: approved under policy ../dtp-1 on 2026-01-02; [report](#/exp")
+    assert version.description.endswith("summary.md")
+    assert f"/runs/{run_id}/artifacts/{place}/report.html" in version.description
     assert Subject.load(f"models:/{name}/1").digests == subject.digests
+
+
+def of(value, high):
+    finding = Finding("dtp", "DTP", Outcome.FAILED, "", metric="dtp", value=value, high=high, unit="nats")
+    return Verdict({"name": "p"}, (finding,), Evidence({}, (), {}))
+
+
+def test_whatever_is_sorted_by_the_worst_model_comes_last():
+    """From best to worst: a small figure, a large one, one without an upper limit, an infinite one, none at all."""
+    ranked = [headline(of(*v)) for v in ((0.3, 0.4), (700.0, 701.0), (0.2, math.inf), (math.inf,) * 2, (math.nan,) * 2)]
+
+    capped = [h["privgate/dtp_capped"] for h in ranked]
+    assert capped == sorted(capped)
+    assert capped[1] < capped[2] == capped[-1] == LARGEST_NATS
+    assert [h["privgate/dtp_is_infinite"] for h in ranked] == [0, 0, 1, 1, 1]
+    assert all(math.isfinite(v) for h in ranked for k, v in h.items() if k != "privgate/dtp")
+    assert ranked[3]["privgate/dtp"] == math.inf
+
+
+def test_a_long_summary_is_cut_at_a_line(registry, recipe, data, out):
+    log_model(recipe, data, registered_model_name="credit")
+    (out / "summary.md").write_text("| a row |\n" * 2000 + "<details>folded</details>")
+    attach(Subject.load("models:/credit/1"), out, verdict())
+
+    text = mlflow.MlflowClient().get_model_version("credit", "1").description
+    assert 4900 < len(text) <= 5000
+    assert text.endswith("| a row |")
 
 
 def test_a_promoted_version_carries_the_alias(address, request, recipe, data):

@@ -51,7 +51,7 @@ def _planned(run: RunPart) -> list[tuple[str, str]]:
 def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str]]:
     """Return what is known about seeds; a zero says nothing."""
     seeds, noise, own = run.seeds, influence and influence.noise, influence and influence.registered
-    told: list[tuple[str, float | str]] = []
+    told: list[tuple[str, float | str | None]] = []
     if seeds:
         told += [
             ("Training depends on its seed", "yes" if seeds.dependent else ""),
@@ -71,7 +71,11 @@ def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str
             ("Largest change with the registered seed alone, nats; not judged", own.worst),
             ("People above the limit with the registered seed alone; not judged", own.units_above),
         ]
-    return [(name, plain(v, 200) if isinstance(v, str) else number(v)) for name, v in told if v]
+    return [(name, plain(v, 200) if isinstance(v, str) else _told(v)) for name, v in told if v or v is None]
+
+
+def _told(value: float | None) -> str:
+    return "suppressed" if value is None else number(value)
 
 
 def _sentence(text: str) -> str:

@@ -1,6 +1,6 @@
 """Framework mapping: which section speaks to which legal or voluntary requirement, in our words."""
 
-from privgate.report import front, words
+from privgate.report import annexes, front, judged, words
 from privgate.report.blocks import Code, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
 from privgate.report.text import moment, plain
@@ -88,13 +88,15 @@ def section(doc: ReportDocument) -> Section:
     }
     rows = [(source, expects, where if here[key] else "not in this run") for source, expects, where, key in _ROWS]
     note = (
-        "Paraphrased, not quoted; check the official texts. The table maps evidence to requirements and asserts no "
-        "conformity."
+        f"Paraphrased, not quoted; {annexes.COUNSEL} against the official texts. The tables map evidence to "
+        "requirements and assert no conformity."
     )
     return Section(
         "frameworks",
         "Framework mapping",
         [
+            annexes.edpb(doc),
+            annexes.annex_iv(doc),
             TableBlock("Requirements and where this report speaks to them", ("Source", "What it expects", "Where"),
                   rows, folded=f"{len(rows)} requirements and where this report speaks to them"),
             Text(note, "note"),
@@ -112,6 +114,6 @@ def paragraph(doc: ReportDocument) -> str:
         f"Before release, the influence of single people on the model {front.subject(doc.subject)} was measured on "
         f"{decided} under the policy {plain(doc.policy.name, 40)}. Decision: {words.decision(doc)}. "
         f"{front.why(doc, count_others=False)} {front.how_sure(doc)} {attacks} "
-        f"The measurement covers {front.counts(doc.subject) or 'the training data named'}. "
+        f"The measurement covers {judged.counts(doc.subject) or 'the training data named'}. "
         "Remaining risk: attacks that were not tried, and conditions of theorems that may not hold in operation."
     )

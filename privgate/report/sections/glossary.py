@@ -1,6 +1,6 @@
 """The glossary."""
 
-from privgate.report.blocks import Facts, Section
+from privgate.report.blocks import Section, TableBlock
 from privgate.report.schema import ReportDocument
 
 GLOSSARY: tuple[tuple[str, str], ...] = (
@@ -61,4 +61,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
 def section(doc: ReportDocument) -> Section:
     """Return the words of this report in plain language."""
     del doc
-    return Section("glossary", "Glossary", [Facts(GLOSSARY)])
+    words = TableBlock(
+        "Words of this report", ("Word", "Meaning"), GLOSSARY, folded=f"{len(GLOSSARY)} words of this report"
+    )
+    return Section("glossary", "Glossary", [words])

@@ -12,8 +12,10 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
+from privgate.evidence.values import Count
 from privgate.report.blocks import Block, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
+from privgate.report.suppression import shown
 from privgate.report.text import fold, number, percent, plain, prose
 
 _SOURCES = (
@@ -30,8 +32,7 @@ def section(doc: ReportDocument) -> Section:
     if influence:
         blocks += _shares(influence.engines)
         if influence.noise and seeds and seeds.dependent:
-            people = sum(s.answered for s in influence.engines)
-            blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired, people)))
+            blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired)))
         blocks += _theorems(influence)
     blocks += _measurements(doc.evidence.measurements)
     mathematics = ("Sections of docs/mathematics.md", f"that page in the sources of privgate {plain(doc.privgate, 40)}")
@@ -44,7 +45,7 @@ def _shares(shares: Sequence[EngineShare]) -> list[Block]:
     if not shares:
         return []
     rows = [
-        (_spaced(s.engine), number(s.answered), _handed_on(s), _reasons(s.why), _reasons(s.without_limit))
+        (_spaced(s.engine), shown(s.answered), _handed_on(s), _reasons(s.why), _reasons(s.without_limit))
         for s in shares
     ]
     heads = ("Engine", "People or records", "Handed on", "Because", "Counted as unlimited, because")
@@ -67,11 +68,14 @@ def _theorems(influence: InfluencePart) -> list[Block]:
         )
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
     if influence.certificates:
-        applied = sum(c.applies for c in influence.certificates)
-        folded = f"{applied} of {len(influence.certificates)} theorems applied"
-        columns = ("Certificate", "Applied", "Because, or conditions checked", "Source")
-        told = [_certificate(c) for c in influence.certificates]
-        blocks.append(TableBlock("Theorems that limit DTP", columns, told, folded=folded))
+        applied = [_certificate(c) for c in influence.certificates if c.applies]
+        silent = [_certificate(c) for c in influence.certificates if not c.applies]
+        if applied:
+            columns = ("Certificate", "Conditions checked", "Source")
+            blocks.append(TableBlock("Theorems that limit DTP here", columns, applied))
+        columns = ("Certificate", "Does not apply, because", "Source")
+        folded = f"{len(silent)} theorems do not apply to this model"
+        blocks += [TableBlock("Theorems that do not apply", columns, silent, folded=folded)] if silent else []
     if influence.as_published:
         heads = ("Bound", "As published", "Corrected", "Why", "Source")
         cells = [_published(p) for p in influence.as_published]
@@ -79,29 +83,34 @@ def _theorems(influence: InfluencePart) -> list[Block]:
     return blocks
 
 
-def noise(found: SeedNoise, own: RegisteredPair | None, paired: int, people: int) -> str:
+def noise(found: SeedNoise, own: RegisteredPair | None, paired: int) -> str:
     """Return what another seed alone changes, so that nobody takes training's noise for a person's influence."""
     said = (
         f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
         f"people by {fold(found.median)} or more, about the worst by {fold(found.floor)}; over {number(paired)} paired "
-        f"seeds, the influence of {number(found.units_above)} of {number(people)} exceeds this noise. The figures of "
+        f"seeds, the influence of {_people(found.units_above)} exceeds this noise. The figures of "
         "influence are means over these seeds, not about this very model."
     )
     if own is None:
         return said
     return (
         f"{said} With the registered seed alone, leaving out one person changes an answer about that person by up to "
-        f"{fold(own.worst)}, for {number(own.units_above)} people beyond the limit; "
+        f"{fold(own.worst)}, for {_people(own.units_above)} beyond the limit; "
         "a single pair measures the seed as well as the person, and nothing is judged by it."
     )
 
 
+def _people(count: Count) -> str:
+    return "a suppressed number of people" if count is None else f"{number(count)} people"
+
+
 def _handed_on(s: EngineShare) -> str:
-    return f"{number(s.handed_on)} ({percent(s.handed_on / s.asked)})" if s.handed_on > 0 else number(s.handed_on)
+    share = f" ({percent(s.handed_on / s.asked)})" if s.handed_on and s.asked else ""
+    return f"{shown(s.handed_on)}{share}"
 
 
-def _reasons(why: Mapping[str, int]) -> str:
-    return "; ".join(f"{plain(k, 200)} ({number(v)})" for k, v in why.items())
+def _reasons(why: Mapping[str, Count]) -> str:
+    return "; ".join(f"{plain(k, 200)} ({shown(v)})" for k, v in why.items())
 
 
 def _minimum(row: RecheckRow) -> str:
@@ -117,9 +126,9 @@ def _spaced(name: str) -> str:
     return plain(name, 60).replace("_", " ")
 
 
-def _certificate(c: CertificateNote) -> tuple[str, str, str, str]:
+def _certificate(c: CertificateNote) -> tuple[str, str, str]:
     because = "; ".join(prose(a, 200) for a in c.assumptions) if c.applies else prose(c.because, 300)
-    return _spaced(c.name), "yes" if c.applies else "no", because, plain(c.source, 160)
+    return _spaced(c.name), because, plain(c.source, 160)
 
 
 def _published(p: PublishedBound) -> tuple[str, ...]:
@@ -130,22 +139,34 @@ _KINDS = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate",
 
 
 def _measurements(found: Sequence[Measurement]) -> list[Block]:
+    """Return what was measured; conditions that several share are listed once, by number."""
     if not found:
         return []
+    held = list(dict.fromkeys(plain(a, 200) for m in found for a in m.assumptions))
     columns = ("Measurement", "Result", "Kind", "Units or trials", "Where", "Conditions")
-    rows = [_measurement(m) for m in found]
+    rows = [_measurement(m, held) for m in found]
     folded = f"All {len(rows)} measurements with their conditions"
-    return [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
+    made = [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
+    if held:
+        told = [(str(i), text) for i, text in enumerate(held, 1)]
+        made.append(TableBlock("Conditions of the measurements", ("No.", "Condition"), told, folded="Their conditions"))
+    return list(made)
 
 
-def _measurement(m: Measurement) -> tuple[str, ...]:
+def _measurement(m: Measurement, held: Sequence[str]) -> tuple[str, ...]:
     sure = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
     kind = _KINDS[m.kind] if m.kind == "point" else f"{_KINDS[m.kind]}, {sure}"
     return (
         plain(m.request.key, 120),
-        prose(m.problem, 200) or f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}",
+        prose(m.problem, 200) or _interval(m),
         "not measured" if m.problem else kind,
         f"{number(m.n)} of {number(m.population)}" if m.population else "",
         plain(m.where, 60),
-        "; ".join(plain(a, 200) for a in m.assumptions),
+        ", ".join(str(held.index(plain(a, 200)) + 1) for a in m.assumptions),
     )
+
+
+def _interval(m: Measurement) -> str:
+    if m.low == m.high:
+        return f"{number(m.low)} {plain(m.unit, 20)} (exact)"
+    return f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}"

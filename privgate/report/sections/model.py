@@ -1,16 +1,9 @@
 """Model and release context: what was trained, from what, and what a query returns."""
 
 from privgate.report.blocks import Block, Facts, Section, Text
+from privgate.report.judged import RELEASED
 from privgate.report.schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
 from privgate.report.text import number, plain
-
-_RELEASE = {
-    "probabilities": "exact probabilities of every label",
-    "rounded": "probabilities rounded to a step",
-    "binned": "probabilities in bins",
-    "top_k": "the most probable labels only",
-    "label": "the most probable label only",
-}
 
 
 def section(doc: ReportDocument) -> Section | None:
@@ -44,7 +37,7 @@ def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:
 
 
 def _released(release: ReleaseFacts) -> list[tuple[str, str]]:
-    told = [("One query returns", _RELEASE[release.form])]
+    told = [("One query returns", RELEASED[release.form])]
     if release.form in ("rounded", "binned"):
         told.append(("Step", number(release.step)))
     if release.form == "top_k":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from privgate.policy.rules import about
 from privgate.report import charts, numbers, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
-from privgate.report.schema import Count, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
+from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import fold, number, plain
 
 #: figures of the per-unit table, in words
@@ -43,16 +43,21 @@ def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Blo
         first = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
         return [Text(first), *([_intervals(units.worst, limit), _names(units)] if units.worst else [])]
     screened = words.mode(doc) == "screen"
-    told = f"{count_of(units.close, units)} of {number(units.n)} people or records were measured closely"
+    close = "Some" if units.close is None else number(units.close)
+    told = f"{close} of {number(units.n)} people or records were measured closely"
     rest = "the others were only ranked by shadow models" if screened else "the others are bounded by the largest value"
     note = "screened, not certified" if screened else "the exact maximum only"
-    blocks: list[Block] = [Text(f"{note.capitalize()}: {told}; {rest}, so no distribution is shown.")]
+    blocks: list[Block] = [
+        Text(f"{note.capitalize()}: {told[:1].lower() + told[1:]}; {rest}, so no distribution is shown.")
+    ]
     return [*blocks, _intervals(units.worst, limit), _names(units)] if units.worst else blocks
 
 
-def count_of(count: Count, units: UnitsSummary) -> str:
-    """Return a count of people in words; a suppressed one as its range."""
-    return f"1 to {units.small_cell - 1}" if count is None else number(count)
+def _lie_above(row: AboveLimit) -> str:
+    """Return how many lie above a limit, in words; a hidden count as its range."""
+    if row.count is None:
+        return "suppressed" if row.between is None else " to ".join(number(v) for v in row.between)
+    return number(row.count)
 
 
 def _names(units: UnitsSummary) -> Text:
@@ -85,7 +90,7 @@ def _facts(units: UnitsSummary) -> list[tuple[str, str]]:
         else:
             told.append((NAMES[name], f"half are below {_few(middle)}, the worst is {_few(most)}"))
     for row in units.above:
-        shown = f"{count_of(row.count, units)} of {number(units.n)}"
+        shown = f"{_lie_above(row)} of {number(units.n)}"
         told.append((f"{NAMES[row.figure]}: above {fold(row.limit)}", shown))
     return told
 
@@ -125,8 +130,7 @@ def _reading(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit
     said = f"{said}; {bounds}" if said else "For most people no limit is known"
     above = [r for r in units.above if r.figure == name and r.limit == limit]
     if above:
-        count = above[0].count
-        many = "fewer than 10 people lie" if count is None else ("nobody lies" if not count else f"{number(count)} lie")
+        many = "nobody lies" if above[0].count == 0 else f"{_lie_above(above[0])} lie"
         said += f"; {many} above the limit of {fold(limit)}"
     return f"{said}."
 
@@ -143,7 +147,9 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
         charts.Line(plain(w.unit, 20)[:8], _known(w.pdtp), _known(w.dtp_lower), _known(w.dtp_upper), w.noise_floor)
         for w in worst
     ]
-    title = f"The {len(rows)} people whose records matter most"
+    title = (
+        f"The {len(rows)} people whose records matter most" if len(rows) > 1 else "The person whose record matters most"
+    )
     open_ended = sum(math.isinf(r.high) for r in rows)
     noisy = [r for r in rows if r.pdtp <= r.noise]
     said = f"The record that matters most changes a direct answer {fold(max(r.pdtp for r in rows))}"

@@ -1,0 +1,123 @@
+"""Where a command cannot write is said in one sentence, with exit code 2, before anything is read or trained."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from privgate import github
+from privgate.__main__ import run
+from privgate.cli import outputs
+from privgate.errors import UsageError
+from privgate.evidence import SeedNoise
+from privgate.training.fleet import Fleet
+
+CHECK = ["check", "models:/nobody/1", "--policy", "dtp-1", "--tracking-uri", "sqlite:///nowhere.db", "--quiet"]
+
+
+@pytest.fixture
+def taken(tmp_path, monkeypatch):
+    """A file where a folder is wanted: it stops root as well, for whom every folder is writable."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(Fleet, "__init__", lambda *_, **__: pytest.fail("a fleet was made"))
+    (tmp_path / "taken").write_text("here is a file")
+    return tmp_path / "taken"
+
+
+def said(capsys, arguments):
+    """Return the one sentence that a command ended with; it ended with 2 and without a traceback."""
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("error: ")
+    return error
+
+
+@pytest.mark.parametrize("command", [CHECK, ["promote", *CHECK[1:], "--to", "production"]], ids=["check", "promote"])
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--report-dir", "taken/report", "--report-dir taken/report cannot be written: Not a directory"),
+        ("--report-dir", "/proc/privgate", "cannot be written"),
+        ("--ledger", "taken/ledger", "--ledger taken/ledger cannot be written: Not a directory"),
+        ("--hash-key-file", "taken/hash.key", "hash key taken/hash.key cannot be read or made: Not a directory"),
+        ("--ledger", "s3://team/ledger", "--ledger s3://team/ledger"),
+        ("--ledger", "nonsense://team", "--ledger nonsense://team cannot be used"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_before_training(taken, capsys, command, option, value, words):
+    assert words in said(capsys, [*command, option, value])
+
+
+def test_a_ledger_in_an_object_store_names_the_package_it_needs(taken, monkeypatch):
+    def missing(where):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr("privgate.training.storage.place", missing)
+
+    with pytest.raises(UsageError, match=r"pip install 'privgate\[s3\]'"):
+        outputs.ledger("s3://team/ledger")
+
+
+def test_a_report_whose_file_is_a_folder_is_refused(taken, capsys):
+    Path("out/junit.xml").mkdir(parents=True)
+
+    assert "junit.xml in it is a folder" in said(capsys, [*CHECK, "--report-dir", "out"])
+
+
+def test_nothing_is_left_where_everything_can_be_written(taken):
+    outputs.check({"report_dir": "out", "hash_key_file": None, "cluster": None, "ledger": "ledger"})
+    outputs.file("page.html", "--html")
+
+    assert sorted(p.name for p in Path().iterdir()) == ["config", "ledger", "out", "taken"]
+    assert not list(Path("out").iterdir())
+    assert not list(Path("ledger").iterdir())
+
+
+def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
+    outputs.file("taken", "--html")
+
+    assert taken.read_text() == "here is a file"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--folder", "taken/demo"],
+        ["report", "report.json", "--html", "taken/page.html"],
+        ["report", "index", "--html", "taken/page.html"],
+        ["compare", "a.json", "b.json", "--html", "taken/page.html"],
+        ["dp", "figures", "--out", "taken/figures"],
+        ["keys", "init", "key.pem", "--trust", "taken/trust.json"],
+        ["remove-risky", "models:/nobody/1", "--limit", "1", "--out", "taken/out"],
+    ],
+    ids=lambda a: " ".join(a[:2]),
+)
+def test_every_command_that_writes_says_it(taken, capsys, arguments):
+    assert "Not a directory" in said(capsys, arguments)
+
+
+@pytest.mark.parametrize("name", ["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "PRIVGATE_INPUT_REPORT_DIR"])
+def test_a_workflow_step_tries_its_files_first(taken, capsys, name):
+    environ = {"PRIVGATE_INPUT_MODEL": "models:/credit/1", "PRIVGATE_INPUT_POLICY": "dtp-1", name: "taken/file"}
+
+    assert github.perform("check", environ, execute=lambda _: pytest.fail("privgate was called")) == 2
+    assert "cannot be written: Not a directory" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_without_permission(taken, capsys):
+    Path("closed").mkdir(mode=0o500)
+
+    assert "Permission denied" in said(capsys, [*CHECK, "--report-dir", "closed"])
+
+
+@pytest.mark.parametrize(("median", "words"), [(0.5, "by 1.65-fold (0.5 nats) or more"), (float("inf"), "impossible")])
+def test_what_another_seed_does_is_a_sentence(median, words):
+    from privgate.cli.console import _alone
+
+    told = _alone(SeedNoise(floor=9.0, median=median, units_above=0).median)
+    assert words in told
+    assert "inf " not in told

@@ -1,0 +1,45 @@
+"""A registry that does not exist is refused in a sentence, and none is made where somebody mistyped an address."""
+
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from privgate.__main__ import run
+from privgate.registry import local_registry
+from privgate.registry.client import connect
+
+COMMANDS = (
+    ["check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out", "--ledger", "none"],
+    ["compare", "models:/credit/1", "models:/credit/2"],
+    ["report", "index", "--html", "page.html"],
+)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
+@pytest.mark.parametrize("address", ["sqlite:///typo.db", "sqlite:////tmp/no/such/typo.db", "typo", None])
+def test_a_mistyped_address_makes_no_registry(capsys, command, address):
+    given = ["--tracking-uri", address] if address else []
+
+    assert run([*command, *given]) == 4
+
+    error = capsys.readouterr().err
+    assert error.startswith("error: there is no registry at ")
+    assert error.count("\n") == 1
+    assert "MLFLOW_TRACKING_URI" in error or address in error
+    assert not [p for p in Path().iterdir() if p.suffix == ".db" or p.name in ("mlruns", "typo")]
+
+
+def test_one_that_exists_is_opened_and_one_of_our_own_is_made(tmp_path):
+    uri = local_registry(tmp_path / "own dir")
+
+    assert connect(uri).search_registered_models() == []
+    assert connect("http://127.0.0.1:9")  # asked only when something is wanted of it

@@ -1,0 +1,184 @@
+"""No small count of people leaves in any report, and none follows from what does."""
+
+import functools
+import html
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privgate import report
+from privgate.evidence import Evidence
+from privgate.report import suppressed, suppression
+from privgate.report.pseudonyms import Pseudonyms
+from privgate.report.suppression import SMALL_CELL, bounds, hidden, nested, sentence
+from privgate.report.units import summary
+
+KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
+THINGS = r"rules|expectations|theorems|figures|preconditions|requirements"
+NOUNS = r"(?:people|persons|records?|units?|members?|candidates?)"
+#: a small number that counts people
+FEW = rf"(?<!\d to )(?<![\w.,=-])[1-9] (?:of (?:the )?[\d,]+ (?!{THINGS})\w+|{NOUNS}\b(?! each|, each)|are\b)"
+
+
+@given(st.integers(20, 3000), st.data())
+def test_a_range_holds_the_count_and_is_that_of_every_count_hidden_with_it(total, data):
+    count = data.draw(st.integers(0, total))
+    low, high = bounds(count, total)
+
+    assert low <= count <= high
+    if low != high:
+        assert all(
+            bounds(c, total) == (low, high) for c in range(low, high + 1) if (c < SMALL_CELL) == (count < SMALL_CELL)
+        )
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=8))
+def test_no_two_nested_counts_differ_by_a_few(counts):
+    shown = [c for c in nested(counts, 500) if c is not None]
+
+    assert all(not 0 < abs(a - b) < SMALL_CELL for a in [*shown, 0, 500] for b in [*shown, 0, 500])
+    assert all(told in (None, c) for c, told in zip(counts, nested(counts, 500), strict=True))
+
+
+@given(
+    st.integers(10, 5000),
+    st.data(),
+    st.sampled_from(["are above the limit", "people", "units to 1e-9", "records equal"]),
+)
+def test_a_sentence_says_neither_a_few_nor_all_but_a_few(total, data, noun):
+    part = data.draw(st.integers(0, total))
+    said = sentence(f"{part} of {total} {noun}; {total - part} people are not", [total])
+
+    exact = {
+        int(n) for n in re.findall(r"(?<!to )\b(\d+)\b(?! to)", said.replace(f"of {total}", "").replace("1e-9", ""))
+    }
+    assert not any(hidden(n, total) for n in exact)
+    assert sentence(said, [total]) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 of 3 expectations are not met",
+        "people with up to 3 records each",
+        "5 paired seeds",
+        "24 of 60 units were retrained, drawn at random",
+        "a group of 4 records",
+    ],
+)
+def test_what_counts_nobody_stays(text):
+    assert sentence(text, [60]) == text
+
+
+def few_of(golden):
+    """Return a run in which every count of people of some kind is small: as a real one has them here and there."""
+    made = json.loads(json.dumps(golden))
+    influence = made["evidence"]["influence"]
+    if influence:
+        for name in ("noise", "registered"):
+            influence[name] = influence[name] and {**influence[name], "units_above": 4}
+        for share in influence["engines"]:
+            share |= {
+                "answered": share["asked"] - 3,
+                "handed_on": 3,
+                "why": {"they tie": 3},
+                "without_limit": {"gone": 4},
+            }
+    for m in made["evidence"]["measurements"]:
+        behind = m.get("behind") or {}
+        behind |= {"over_limit": dict.fromkeys(behind["over_limit"], 4)} if behind.get("over_limit") else {}
+        behind |= (
+            {"removed_candidates": dict.fromkeys(behind["removed_candidates"], 4)}
+            if "removed_candidates" in behind
+            else {}
+        )
+    said = "4 of 60 records equal a record of another unit; 7 people are affected and 3 are left out"
+    for place in (made["findings"][0], made["evidence"]["preconditions"][0]):
+        place["message"] = said
+    made["detail"]["next_steps"] = [
+        {"action": "remove them", "effect": "4 of 60 are above the limit now", "cost": "9 s"}
+    ]
+    return made
+
+
+def told(doc):
+    """Yield (format, text) of everything that leaves."""
+    for name in ("html", "markdown", "junit"):
+        page = re.sub(r"<style>.*?</style>|<svg.*?</svg>", " ", report.render(doc, name), flags=re.DOTALL)
+        yield name, html.unescape(html.unescape(re.sub(r"<[^>]+>", " ", page)))
+    yield "json", json.dumps([doc["findings"], doc["next_steps"], doc["evidence"]["preconditions"]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_format_says_a_small_count(runs, kind):
+    doc = runs.document(runs.verdict(few_of(runs.golden(kind))))
+    mine = [f[k] for k in ("message", "meaning") for f in doc["findings"] if f["unit"] in ("people", "records")]
+
+    for name, leaving in told(doc):
+        # a rule's own figure is what the rule is about
+        said = functools.reduce(lambda text, figure: text.replace(figure, ""), mine, leaving)
+        found = re.findall(FEW, said)
+        assert not found, (name, found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_number_behind_a_figure_is_a_small_count(runs, kind):
+    doc = runs.document(runs.verdict(few_of(runs.golden(kind))))
+    influence, found = doc["evidence"]["influence"], []
+    for share in (influence or {}).get("engines", ()):
+        found += [share["answered"], share["handed_on"], *share["why"].values(), *share["without_limit"].values()]
+    for m in doc["evidence"]["measurements"]:
+        behind = m.get("behind") or {}
+        found += [*behind.get("over_limit", {}).values(), *behind.get("removed_candidates", {}).values()]
+
+    assert not any(n is not None and 0 < n < SMALL_CELL for n in found)
+    assert found or kind in ("stopped", "private")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_judges_the_report_again_judges_the_same_numbers(runs, kind):
+    verdict = runs.verdict(kind)
+    again = Evidence.from_payload(runs.document(verdict)["evidence"]).measurements
+
+    for request, measured in verdict.evidence.measurements.items():
+        judged = [(m.value, m.low, m.high, m.confidence or 1, bool(m.problem)) for m in (measured, again[request])]
+        assert np.array_equal(*judged, equal_nan=True)
+
+
+def test_a_sample_is_rounded_to_the_same_side_of_what_the_policy_asks():
+    assert suppression.at_least(298, [300], [295, 299]) == 295
+
+
+def test_a_count_above_a_limit_singles_out_no_cell():
+    n = 1000
+    values = np.concatenate([np.full(980, 0.1), np.full(8, 4.0), np.full(12, 9.0)])
+    column = dict.fromkeys(("pdtp", "dtp_lower", "dtp_upper"), values)
+    rows = {**column, "unit": np.arange(n).astype(str), "error": np.zeros(n), "noise_floor": np.zeros(n),
+            "seeds": np.ones(n, int), "engine": np.full(n, "refit"), "status": np.full(n, "exact")}  # fmt: skip
+    made = summary(rows, Pseudonyms(b"k" * 32), [("pdtp", 6.0), ("pdtp", 1.0)])
+
+    # 12 above 6 would leave 8 in the other hidden cell; 20 above 1 tell nothing of either
+    assert [a["count"] for a in made["above"]] == [None, 20]
+    assert made["figures"]["pdtp"]["counts"].count(None) == 2
+
+
+def test_classes_too_small_to_show_do_not_follow_from_the_others():
+    cell = {"name": "a", "value": 0.5, "low": 0.4, "high": 0.6, "members": 90, "candidates": 80}
+    attack = {"figures": {"classes": [cell, {**cell, "name": "b", "members": 56, "candidates": 70}], "groups": []}}
+    payload = {
+        "run": {},
+        "influence": {},
+        "claims": {},
+        "preconditions": [],
+        "membership": {"attacks": [attack], "against_pdtp": None},
+        "measurements": [{"n": 300, "population": 300, "behind": {"members": 150, "candidates": 150}}],
+    }
+
+    shown = suppressed.evidence(payload, [150, 300])["membership"]["attacks"][0]["figures"]["classes"]
+
+    assert [c["members"] for c in shown] == [90, None]
+    assert [c["candidates"] for c in shown] == [80, 70]
