@@ -31,7 +31,7 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool) -> dict
     recipe, data = kind.make(n)
     with tempfile.TemporaryDirectory() as folder:
         uri = registry.local_registry(Path(folder))
-        log_model(recipe, data, registered_model_name="kind", tracking_uri=uri)
+        log_model(recipe, data, registered_model_name="kind", tracking_uri=uri, store=Path(folder, "data"))
         subject = Subject.load("models:/kind/1", tracking_uri=uri)
         policy = Policy.load(kind.policy)
         with Fleet(jobs=2, ledger=ledger or Path(folder, "ledger"), time_limit=120) as fleet:

@@ -8,7 +8,14 @@ from privgate.advice.point import Advice
 from privgate.errors import UsageError
 
 
-def apply(advice: Advice, number: int, *, tracking_uri: str | None = None, name: str | None = None) -> tuple[str, Any]:
+def apply(
+    advice: Advice,
+    number: int,
+    *,
+    tracking_uri: str | None = None,
+    name: str | None = None,
+    store: str | None = None,
+) -> tuple[str, Any]:
     """Train a candidate, log it with its recipe and register it; nothing is promoted.
 
     Parameters
@@ -19,6 +26,9 @@ def apply(advice: Advice, number: int, *, tracking_uri: str | None = None, name:
     tracking_uri : str, optional
     name : str, optional
         Registered model; the one that was judged if absent.
+    store : str, optional
+        As in ``log_model``. Data with a source need none, and data that lie with the run of the judged version are put
+        beside the new one likewise.
 
     Returns
     -------
@@ -47,12 +57,15 @@ def apply(advice: Advice, number: int, *, tracking_uri: str | None = None, name:
         "privgate.advised_candidates": str(len(advice.points) - 1),
     }
     registered = name or subject.name
+    if store is None and subject.detail.get("data_kind") == "run" and not point.change.removed:
+        store = "artifacts"
     info = registry.log_model(
         made.recipe,
         made.data,
         registered_model_name=registered,
         release=made.release,
         tracking_uri=tracking_uri,
+        store=store,
         tags=tags,
     )
     return registered, info

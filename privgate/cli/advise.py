@@ -81,8 +81,9 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
 @click.argument("number", type=click.IntRange(min=1))
 @_out
 @click.option("--name", default=None, help="Registered model that gets the version; the one judged if absent.")
+@click.option("--store", default=None, metavar="FOLDER|URI", help="Where the training data are kept, as in log_model.")
 @shared.tracking_uri
-def apply(*, number: int, out: Path, name: str | None, tracking_uri: str | None) -> int:
+def apply(*, number: int, out: Path, name: str | None, store: str | None, tracking_uri: str | None) -> int:
     """Register candidate NUMBER of the last advice as a new version; it is trained here and promoted by nobody.
 
     It goes through the gate like any other version: `privgate check` and `promote` come next.
@@ -91,7 +92,7 @@ def apply(*, number: int, out: Path, name: str | None, tracking_uri: str | None)
     from privgate.advice.point import Advice
 
     advice = Advice.read(out / "advice.json")
-    registered, info = made(advice, number, tracking_uri=tracking_uri, name=name)
+    registered, info = made(advice, number, tracking_uri=tracking_uri, name=name, store=store)
     version = info.registered_model_version
     click.echo(console.plain(f"registered models:/{registered}/{version}: {advice.points[number].change.says}"))
     click.echo(console.plain(f"  privgate check models:/{registered}/{version} --policy {advice.policy}"))

@@ -44,7 +44,7 @@ def units(run: Run) -> Index:
     """Return who decides among the people who were really left out, as positions in ``subject.data.units``."""
     found = run.once(leave_one_out.retrained)
     trained = np.flatnonzero(found.engine == "refit")
-    told = run.once(leave_one_out.table)["pdtp"][trained]
+    told = np.asarray(run.once(leave_one_out.table)["pdtp"], dtype=np.float64)[trained]
     kept = np.isfinite(told)
     trained, told = trained[kept], told[kept]
     if not len(trained):
@@ -52,7 +52,8 @@ def units(run: Run) -> Index:
     likely = _moved_with_others(run, found.seeds[0])[found.units[trained]]
     orders = [-likely, -told, *(np.abs(told - limit) for limit in run.thresholds)]
     chosen = [np.argsort(order, kind="stable")[:EACH] for order in orders]
-    return found.units[trained[np.unique(np.concatenate(chosen)).astype(np.int64)]]
+    decisive: Index = found.units[trained[np.unique(np.concatenate(chosen)).astype(np.int64)]]
+    return decisive
 
 
 def _moved_with_others(run: Run, seed: int | None) -> Float:

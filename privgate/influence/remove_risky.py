@@ -71,7 +71,8 @@ def without(data: TrainingData, units: Index) -> TrainingData:
         gone[data.units[int(u)]] = True
     rows = np.flatnonzero(~gone)
     ids, groups = (None if v is None else v[rows] for v in (data.ids, data.groups))
-    return replace(data, X=take(data.X, rows), y=data.y[rows], ids=ids, groups=groups)
+    # what is left is no longer what lies where the whole came from
+    return replace(data, X=take(data.X, rows), y=data.y[rows], ids=ids, groups=groups, source=None, loader=None)
 
 
 def remove_risky(

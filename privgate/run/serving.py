@@ -55,7 +55,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
         return [Precondition("served", "inconclusive", text)]
     if subject.task == "regression":
-        return [_numbers(subject, fleet, rows, native.log_p[:, 0], served.log_p[:, 0])]
+        return [_numbers(wide, fleet, rows, native.log_p[:, 0], served.log_p[:, 0])]
     wrong = ~admissible(served.log_p, native.log_p, subject.release, SAME)
     detail: dict[str, Any] = {"records": len(rows) - len(out), "different": int(wrong.sum())}
     detail |= {"declared": words(subject.release), "questions": len(out), "ways": 1}
@@ -77,6 +77,17 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     return [Precondition("served", "passed", text, detail)]
 
 
+def _otherwise(subject: Subject, fleet: Fleet, rows: Index, native: Float) -> str:
+    """Return a way of asking in which a regressor's served numbers are not its own; empty if there is none."""
+    few = np.sort(beyond.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+    close = SAME * np.maximum(1.0, np.abs(native[few]))
+    for way in asking.WAYS:
+        other = fleet.registered(subject, rows[few], served=way)
+        if not other.problem and not (np.abs(other.log_p[:, 0] - native[few]) <= close).all():
+            return way
+    return ""
+
+
 def _numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served: Float) -> Precondition:
     """Return whether a regressor's served numbers are its own, or its own with fresh noise of the declared kind."""
     noise, deviation = subject.release.noise, subject.scale[1]
@@ -87,11 +98,14 @@ def _numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served:
         if wrong:
             text = f"MLflow serves other numbers than the model's own ({wrong} of {len(rows)} differ); {HOW_NUMBERS}"
             return Precondition("served", "inconclusive", text, detail)
+        if way := _otherwise(subject, fleet, rows, native):
+            text = f"MLflow serves the model's own numbers at once, and others to who asks {way}; {HOW_NUMBERS}"
+            return Precondition("served", "inconclusive", text, detail)
         return Precondition("served", "passed", f"MLflow serves the model's own numbers on {len(rows)} records", detail)
     from scipy.stats import kstest
 
     # the same question twice: noise that is a function of the question hides nothing from who knows the function
-    again = fleet.registered(subject, rows[::-1].copy(), served=True).log_p[::-1, 0] - native
+    again = fleet.registered(subject, rows[::-1].copy(), served=asking.WHOLE).log_p[::-1, 0] - native
     p = min(float(kstest(noise.below(g * deviation), "uniform").pvalue) for g in (gap, again))
     same = float(np.mean(gap == again))
     detail |= {"p_of_the_declared_noise": p, "answered_the_same_twice": same}

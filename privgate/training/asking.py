@@ -71,8 +71,8 @@ def _frame(X: Any) -> Any:
 def _other_type(X: Any) -> Any:
     """Return the same numbers as whole numbers or as floating-point ones, whichever they are not; None if inexact."""
     if hasattr(X, "iloc"):
-        made = {c: new for c in X.columns if (new := _other_type(X[c].to_numpy())) is not None}
-        return X.assign(**made) if made and all(isinstance(c, str) for c in made) else None
+        columns = {c: new for c in X.columns if (new := _other_type(X[c].to_numpy())) is not None}
+        return X.assign(**columns) if columns and all(isinstance(c, str) for c in columns) else None
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":
         return None
     kinds = (np.float64,) if X.dtype.kind in "biu" else (np.float32, np.int64)

@@ -301,7 +301,7 @@ def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(f
 
     advice, _, _ = found
     uri = registry.local_registry(tmp_path)
-    log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri)
+    log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri, store="artifacts")
     logged = Subject.load("models:/credit/1", tracking_uri=uri)
     # the registry's copy of the same recipe and data
     digests = {"uri": logged.uri, "recipe": logged.recipe.digest, "data": logged.data.digest}
@@ -324,7 +324,7 @@ def test_blocked_advised_applied_approved(tmp_path):
     from privgate import registry
 
     uri = registry.local_registry(tmp_path / "registry")
-    log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri)
+    log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri, store="artifacts")
 
     def privgate(*arguments):
         environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "PRIVGATE_LEDGER": str(tmp_path / "ledger")}

@@ -62,9 +62,9 @@ def _theorems(influence: InfluencePart) -> list[Block]:
             for r in influence.recheck
         ]
         unit = "nats" if influence.sensitivity is None else "deviations of the targets"
-        columns = ("Engine", "Refitted for comparison", f"Largest difference, {unit}", f"Allowed, {unit}")
+        compared = ("Engine", "Refitted for comparison", f"Largest difference, {unit}", f"Allowed, {unit}")
         blocks.append(
-            TableBlock("Re-check of fast engines against real retraining in this run", columns, rows, (1, 2, 3))
+            TableBlock("Re-check of fast engines against real retraining in this run", compared, rows, (1, 2, 3))
         )
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
     if influence.certificates:

@@ -27,12 +27,12 @@ def section(doc: ReportDocument) -> Section | None:
     if not units.everybody:
         return Section("units", "Risk of each person", _of_some(doc, units, limit))
     figures = units.figures
-    blocks: list[Block] = [Facts(_facts(units))]
+    blocks: list[Block] = [*moved, Facts(_facts(units))]
     shown: list[FigureName] = list(dict.fromkeys((figure, "pdtp")))
     # the largest change seen is often the direct one: one drawing then says both
     shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]
-    return Section("units", "Risk of each person", [*moved, *blocks, _intervals(units.worst, limit), _names(units)])
+    return Section("units", "Risk of each person", [*blocks, _intervals(units.worst, limit), _names(units)])
 
 
 def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Block]:
