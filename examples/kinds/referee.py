@@ -15,7 +15,8 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
     """Return why independent refits contradict a verdict on the largest PDTP; empty where they do not.
 
     The people whom the report calls the riskiest are left out of training, one after another, and some others drawn at
-    random; the change of any label's probability at their own features is compared with the limit. An approval is contradicted by one person above it, a block by nobody being above it among the riskiest.
+    random; the change of any label's probability at their own features is compared with the limit. An approval is
+    contradicted by one person above it, a block by nobody being above it among the riskiest.
     """
     data, recipe = subject.data, subject.recipe
     order = np.argsort(-records["pdtp_low"].to_numpy(), kind="stable")
