@@ -14,7 +14,9 @@ from privgate.errors import StatementError, UsageError
 @click.option("--reason", required=True, help="Why; it is said wherever the statement is refused.")
 @click.option("--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
 def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> int:
-    """Let the statement of URI (models:/name/version), in FILE, or with the payload DIGEST count no longer.
+    """Let all that was signed about URI (models:/name/version) until now count no longer, or one statement.
+
+    The one in FILE, or with the payload DIGEST: an older one about the same version would still count.
 
     The guard refuses it at once, verify from now on; privgate doctor lists what is released on it. Checking and signing
     again makes another statement, which counts.
@@ -22,34 +24,38 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     from privgate.guard import statement
     from privgate.guard.trust import TrustStore
 
-    payload = _payload(what, tracking_uri)
-    held = TrustStore.load(store)
-    held.revoke_statement(payload, at=statement.now(), note=" ".join(reason.split())[:200]).save(store)
-    click.echo(f"statement {payload} is revoked in {store}; run privgate doctor to see what rested on it")
+    held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
+    if what.startswith("models:"):
+        revoked = _version(what, tracking_uri)
+        held.revoke_version(revoked, at=now, note=note).save(store)
+    else:
+        revoked = f"statement {_payload(what)}"
+        held.revoke_statement(revoked.removeprefix("statement "), at=now, note=note).save(store)
+    click.echo(f"{revoked} is revoked in {store}; run privgate doctor to see what rested on it")
     return 0
 
 
-def _payload(what: str, tracking_uri: str | None) -> str:
+def _version(uri: str, tracking_uri: str | None) -> str:
+    """Return the exact version that a URI means; what it carries now is no matter, for anybody could take that away."""
+    from privgate.registry.client import named, reader
+
+    found = named(reader(tracking_uri), uri)
+    if not found.version:
+        raise StatementError(f"{uri} is no registered version; statements are about versions")
+    return f"models:/{found.name}/{found.version}"
+
+
+def _payload(what: str) -> str:
     """Return the digest of the payload that is meant."""
     from privgate.documents import DocumentError, door
     from privgate.guard import statement
 
     if re.fullmatch("sha256:[0-9a-f]{64}", what):
         return what
-    if what.startswith("models:"):
-        from privgate.guard.stored_statement import row_and_statement
-        from privgate.registry.client import named, reader
-
-        client = reader(tracking_uri)
-        found = named(client, what)
-        text = row_and_statement(client, found.name, found.version)[1] if found.version else ""
-        if not text:
-            raise StatementError(f"{what} carries no statement")
-    else:
-        try:
-            text = door.content(Path(what)).decode()
-        except OSError as exc:
-            raise UsageError(f"{what} cannot be read: {exc.strerror}") from exc
-        except (DocumentError, UnicodeDecodeError) as exc:
-            raise UsageError(f"{what} holds no statement: {exc}") from exc
+    try:
+        text = door.content(Path(what)).decode()
+    except OSError as exc:
+        raise UsageError(f"{what} cannot be read: {exc.strerror}") from exc
+    except (DocumentError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{what} holds no statement: {exc}") from exc
     return statement.payload_digest(statement.Envelope.parse(text).payload)

@@ -34,6 +34,9 @@ from privgate.errors import UsageError
 )
 @click.option("--candidate-target", default="", metavar="ALIAS", help="Alias to move for an approved @candidate.")
 @click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
+@click.option(
+    "--audit-log", type=click.Path(dir_okay=False, path_type=Path), help="File that gets every event as a line of JSON."
+)
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
@@ -51,6 +54,7 @@ def serve(
     without_isolation: bool,
     candidate_target: str,
     webhook_secret_file: Path | None,
+    audit_log: Path | None,
     host: str,
     port: int,
     every: float,
@@ -67,6 +71,7 @@ def serve(
     """
     import uvicorn
 
+    from privgate.guard.audit_log import AuditLog
     from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
@@ -88,6 +93,7 @@ def serve(
             "--policy={policy} --target={target} …"
         )
     Guard.load(config)  # an unusable configuration is said now, not in a log
+    audit = None if audit_log is None else AuditLog(audit_log.resolve())
     named = {Policy.load(p).name: p for p in policies}
     deliveries = None if webhook_secret_file is None else Deliveries(_secret(webhook_secret_file))
     outputs.folder(work, "--work")
@@ -97,13 +103,13 @@ def serve(
     signer = None if sign_command is None else signer_for(sign_command)
     reconciler = Reconciler(
         client,
-        ServeSettings(config, named, work.resolve(), options, signer, candidate_target),
+        ServeSettings(config, named, work.resolve(), options, signer, candidate_target, audit),
         lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
     )
     swept = Swept()
     loop = Loop("reconciler", reconciler.look, every)
     loop.start()
-    Loop("sweeper", lambda: sweep(client, config, swept), sweep_every).start()
+    Loop("sweeper", lambda: sweep(client, config, swept, audit), sweep_every).start()
     uvicorn.run(application(reconciler, loop, swept, deliveries), host=host, port=port, log_level="warning")
     return 0
 

@@ -20,7 +20,7 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 
 #: what a line may be about
-EVENTS = ("asked", "refused", "released", "withdrawn", "renamed")
+EVENTS = ("asked", "refused", "approved", "released", "withdrawn", "renamed", "wrong")
 #: a sentence may quote what somebody sent; a line is not for that
 _LONGEST = 2_000
 _TAIL = 256 << 10  # more than any line

@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import sys
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ _KNOWN_WRITES = frozenset(
         *("create_webhook", "update_webhook", "delete_webhook"),
     )
 )
+#: where MLflow's server writes what clients upload (3.10 to 3.18)
+_DESTINATIONS = ("_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACT_ROOT")
 _WRITES = ("create_", "set_", "update_", "delete_", "transition_", "rename_", "copy_", "promote_", "move_", "restore_")
 
 
@@ -43,13 +46,14 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     Raises
     ------
     PrivgateError
-        The configuration cannot be used, the database may take different names for equal, or this MLflow's store can
-        write in a way that is unknown here; the server then does not start.
+        The configuration cannot be used, or clients may write it, the database may take different names for equal, or
+        this MLflow's store can write in a way that is unknown here; no call to the registry then succeeds.
     """
     inner = store_uri.removeprefix(SCHEME)
     watch = Watch(_configured())
     watch.guard()  # a server with an unusable configuration must not start
     check_scheme(inner)
+    _check_places(inner, watch)
     store = _open(inner, tracking_uri)
     check_equality(store)
     if unknown := sorted(_writes_of(store) - _KNOWN_WRITES):
@@ -59,6 +63,34 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     store.privgate_watch = watch
     share_sessions(store)
     return store
+
+
+def _check_places(inner: str, watch: Watch) -> None:
+    """Refuse a server whose clients may write the guard's own files, because it serves artifacts to where they lie.
+
+    Raises
+    ------
+    PolicyError
+        Configuration, trust store, audit log or database lie below the artifact destination.
+    """
+    guard = watch.guard()
+    own = [*guard.files, *([guard.audit_log.path] if guard.audit_log is not None else [])]
+    if inner.startswith("sqlite"):
+        own.append(Path(inner.partition(":///")[2].partition("?")[0]))
+    for variable in _DESTINATIONS:
+        place = _local(os.environ.get(variable, ""))
+        for path in own if place is not None else ():
+            if place is not None and path.resolve().is_relative_to(place):
+                raise PolicyError(
+                    f"{path} lies below {place}, where any client may write artifacts; keep the guard's configuration, "
+                    "audit log and database elsewhere"
+                )
+
+
+def _local(uri: str) -> Path | None:
+    """Return the folder that an artifact destination means on this machine; None for a store elsewhere."""
+    scheme, _, rest = uri.partition("://") if "://" in uri else ("", "", uri.removeprefix("file:"))
+    return Path(urllib.parse.unquote(rest) if scheme else rest).resolve() if scheme in {"", "file"} and rest else None
 
 
 def _writes_of(store: Any) -> set[str]:

@@ -98,12 +98,27 @@ class GuardedRows:
         """Check that a statement may take the place of the one that a released version rests on."""
         row, tags = self._privgate_row(name, version)
         targets = self._privgate_released_as(name, row.version, session)
+        present = self._privgate_counting(row, tags.get(TAG, ""))
+        itself = (claims.name, claims.version, claims.created) == (name, row.version, row.created)
+        if present is not None and itself and claims.signed < present.signed:
+            raise StatementError("the version carries a statement that was signed later")
         if targets and claims.signed < _signed(tags.get(TAG, "")):
             raise StatementError("the version is released on a statement that was signed later")
-        if not claims.passed and (claims.name, claims.version, claims.created) == (name, row.version, row.created):
+        if not claims.passed and itself:
             return  # whose key counts may take an approval back
         for target in targets:
             self._privgate_check(row, text, target, files=False)
+
+    def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
+        """Return what a statement says that is about this very row, by a key that counts; None for any other."""
+        try:
+            envelope = statement.Envelope.parse(text)
+            claims = statement.Claims.read(envelope.statement)
+            moments = (claims.signed, statement.now())
+            self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
+        except StatementError:
+            return None
+        return claims if (claims.name, claims.version, claims.created) == (row.name, row.version, row.created) else None
 
     def _privgate_model_tags(self, name: str) -> Mapping[str, str]:
         # its public tags leave out the one that is looked for

@@ -103,24 +103,29 @@ class Key:
 
 @dataclass(frozen=True)
 class Revoked:
-    """A statement that counts no longer, although its key does.
+    """A statement that counts no longer, although its key does; or all that were signed about a version until now.
 
     Parameters
     ----------
     statement : str
-        ``sha256:<hex>`` of its payload.
+        ``sha256:<hex>`` of its payload; may be empty where a version is named.
     at : str
         When it was revoked.
     note : str
         Why, for people.
+    subject : str
+        ``models:/name/version``: nothing counts that was signed about it, or what is copied from it, up to ``at``.
+        Who keeps an older approval could else put that in the place of a revoked one.
     """
 
     statement: str
     at: str
     note: str = ""
+    subject: str = ""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("sha256:[0-9a-f]{64}", self.statement):
+        named = bool(re.fullmatch("models:/[^/]+/[0-9]+", self.subject)) or not (self.subject or not self.statement)
+        if not named or not re.fullmatch("(sha256:[0-9a-f]{64})?", self.statement):
             raise StatementError("a revoked statement is not named by sha256:<hex> of its payload")
         statement.when(self.at)
 
@@ -163,7 +168,10 @@ class TrustStore:
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         content: dict[str, Any] = {"schema": SCHEMA, "keys": entries}
         if self.revoked:
-            content |= {"schema": _SCHEMA_REVOKED, "revoked": [asdict(r) for r in self.revoked]}
+            content |= {
+                "schema": _SCHEMA_REVOKED,
+                "revoked": [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked],
+            }
         draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)
 
@@ -201,6 +209,10 @@ class TrustStore:
             return self
         return replace(self, revoked=(*self.revoked, Revoked(payload_digest, statement.stamp(at), note)))
 
+    def revoke_version(self, subject: str, *, at: datetime, note: str = "") -> Self:
+        """Return the store in which nothing counts that was signed about ``models:/name/version`` up to a time."""
+        return replace(self, revoked=(*self.revoked, Revoked("", statement.stamp(at), note, subject)))
+
     def _swap(self, old: Key, new: Key) -> Self:
         return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
@@ -217,7 +229,7 @@ class TrustStore:
 
         payload = statement.payload_digest(envelope.payload)
         for taken in self.revoked:
-            if taken.statement == payload:
+            if taken.statement == payload or (role == "verdict" and _about(envelope, taken)):
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times = tuple(moments)
@@ -234,6 +246,14 @@ class TrustStore:
                     return key
                 why = refusal
         raise StatementError(f"the {role} statement does not count: {why}")
+
+
+def _about(envelope: statement.Envelope, taken: Revoked) -> bool:
+    """Whether a verdict is about a version that was revoked, and was signed before."""
+    if not taken.subject:
+        return False
+    claims = statement.Claims.read(envelope.statement)
+    return f"models:/{claims.name}/{claims.version}" == taken.subject and claims.signed <= statement.when(taken.at)
 
 
 def _key(entry: dict[str, Any]) -> Key:

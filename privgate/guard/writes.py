@@ -144,6 +144,10 @@ class GuardedWrites(GuardedRows):
         with refusing(f"deleting the statement of {name!r} version {version}"), transaction(self, name) as session:
             if self._privgate_released_as(name, str(version), session):
                 raise StatementError("the version is released on it; withdraw the version first")
+            row, tags = self._privgate_row(name, str(version))
+            held = self._privgate_counting(row, tags.get(TAG, ""))
+            if held is not None and not held.passed:
+                raise StatementError("it takes an approval back; only a later statement replaces it")
             return write(name, version, key)
 
     def set_registered_model_tag(self, name: str, tag: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.stored_statement import row_and_statement
 from privgate.guard.trust import Terms, check
@@ -33,6 +34,8 @@ CANDIDATE = "candidate"
 #: file beside a report: what the check was started with
 NONCE = "nonce"
 PROBLEM_TAG = "privgate.problem"
+#: who did it, in the audit log
+BY = "privgate serve"
 _FIRST_WAIT, _LONGEST_WAIT = 30.0, 3600.0
 _ANSWERS: dict[int, bool] = {ExitCode.PASSED: True, ExitCode.FAILED: False, ExitCode.INCONCLUSIVE: False}
 
@@ -55,6 +58,8 @@ class ServeSettings:
         Hands a report to the signer; without one, work stops after the check.
     candidate_target : str
         Alias to move for an approved candidate; empty for none.
+    audit : AuditLog, optional
+        Where checks that were begun, refusals, approvals and moved aliases are recorded.
     """
 
     config: Path
@@ -63,6 +68,7 @@ class ServeSettings:
     options: Sequence[str] = ()
     sign: Callable[[Mapping[str, str]], None] | None = None
     candidate_target: str = ""
+    audit: AuditLog | None = None
 
 
 @dataclass
@@ -232,6 +238,7 @@ class Reconciler:
 
     def _check(self, job: _Job, folder: Path, lost: threading.Event) -> bool:
         logger.info("checking %s", job.uri)
+        self._record("asked", job, "check")
         where = ["--tracking-uri", str(self.client.tracking_uri)]
         nonce = secrets.token_hex(16)
         folder.mkdir(parents=True, exist_ok=True)
@@ -243,6 +250,8 @@ class Reconciler:
             raise RegistryError(f"the check of {job.uri} was given up: its lease was lost")
         if approved is None:
             raise RegistryError(f"the check of {job.uri} ended with {code}: {said}")
+        if not approved:
+            self._record("refused", job, "check", why=f"the check ended with {code}: {said}")
         return approved
 
     def _sign(self, guard: Guard, job: _Job, folder: Path) -> None:
@@ -256,6 +265,7 @@ class Reconciler:
         self.counts.signed += 1
         if not self._counts(guard, job):
             raise StatementError("the signer command ended well, but no statement counts")
+        self._record("approved", job, "sign")
 
     def _result(self, job: _Job) -> bool | None:
         """Return whether the attached result approves; None if there is none under this policy since work began.
@@ -292,9 +302,17 @@ class Reconciler:
             return  # never back: a later version was released meanwhile, and going back is a person's decision
         verify(job.uri, guard, target=target, tracking_uri=str(self.client.tracking_uri))
         with answering(f"setting alias {target!r} of {job.name} to version {job.version}"):
+            self._record("asked", job, "move")
             self.client.set_registered_model_alias(job.name, target, job.version)
+        self._record("released", job, "move")
         self.counts.moved += 1
         logger.info("%s is now @%s", job.uri, target)
+
+    def _record(self, event: str, job: _Job, doing: str, *, why: str = "") -> None:
+        """Append to the audit log; what cannot be recorded is not done."""
+        if self.settings.audit is not None:
+            said = {"doing": doing, "model": job.name, "version": job.version, "target": job.target or "", "by": BY}
+            self.settings.audit.record(event, **said, policy=job.policy.digest, why=why)
 
     def _put_off(self, name: str, version: str, asked: str, exc: PrivgateError) -> None:
         """Try again later, twice as late each time, and say why in a tag; asking anew is tried at once."""
@@ -304,8 +322,11 @@ class Reconciler:
         self.counts.problems += 1
         logger.warning("models:/%s/%s: %s; again in %.0f s", name, version, exc, wait)
         try:
+            if self.settings.audit is not None:
+                said = {"doing": "attend", "model": name, "version": version, "by": BY}
+                self.settings.audit.record("refused", **said, why=str(exc))
             self._say(name, version, str(exc))
-        except RegistryError as later:
+        except (RegistryError, StatementError) as later:
             logger.warning("%s", later)
 
     def _say(self, name: str, version: str, text: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.doctor import released
 from privgate.guard.verifying import verify
@@ -21,10 +22,14 @@ class Swept:
     released: int = -1
     wrong: int = -1
     when: float = 0.0
+    #: what did not verify then
+    told: frozenset[str] = frozenset()
 
 
-def sweep(client: Any, config: Path, into: Swept) -> list[str]:
+def sweep(client: Any, config: Path, into: Swept, audit: AuditLog | None = None) -> list[str]:
     """Verify statement and files of everything released, and return one sentence for each that does not verify.
+
+    The audit log gets each sentence when it is new.
 
     Raises
     ------
@@ -41,5 +46,7 @@ def sweep(client: Any, config: Path, into: Swept) -> list[str]:
         except PrivgateError as exc:
             wrong.append(f"{uri}{f' as {target!r}' if target else ''} is released but does not verify: {exc}")
             logger.warning("%s", wrong[-1])
-    into.released, into.wrong, into.when = seen, len(wrong), time.time()
+            if audit is not None and wrong[-1] not in into.told:
+                audit.record("wrong", doing="sweep", model=uri, target=target, why=str(exc))
+    into.released, into.wrong, into.when, into.told = seen, len(wrong), time.time(), frozenset(wrong)
     return wrong

@@ -134,6 +134,7 @@ RECIPE = {
 class Format:
     """A file format.
 
+    ``slow`` are those whose answer takes tenths of a second, because a page is drawn.
     ``read`` takes the mutated bytes and returns whether something was approved that should not be; whatever it raises
     on purpose is an answer. ``tree`` is the example as plain values where it may be changed value by value.
     """
@@ -142,6 +143,7 @@ class Format:
     example: bytes
     read: Callable[[bytes], bool]
     tree: object = None
+    slow: bool = False
 
 
 #: a run that believed nothing
@@ -324,7 +326,7 @@ def _shown(world):
 
     reports = [(f"report, to show: {k}", shown, told[k]) for k in ("private", "attacked")]
     reports += [("report, to compare", comparing, told["certified"]), ("comparison", comparison, compared)]
-    return [Format(name, json.dumps(tree).encode(), read, tree) for name, read, tree in reports]
+    return [Format(name, json.dumps(tree).encode(), read, tree, slow=True) for name, read, tree in reports]
 
 
 def _asked_for():

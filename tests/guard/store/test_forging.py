@@ -160,7 +160,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
 
     for name in ("evil", "good"):
         registry.client.set_model_version_tag(name, "1", TAG, "dtp-1,production")
-    with serving(registry, folder, "--every", "600", "--", "--jobs", "1", "--max-retrains", "10") as served:
+    with serving(registry, folder, "--every", "5", "--", "--jobs", "1", "--max-retrains", "5") as served:
         until(lambda: all(TAG not in tags(registry, n) for n in ("evil", "good")), served, seconds=1500)
         # what if a report lay there all the same, and tags said that it approves: the signer is told what it is for
         planted.mkdir(exist_ok=True)
@@ -220,8 +220,7 @@ def poison(folder, changed, files):
         place.write_text(text)
     for part, value in changed.items():
         if part == "sources":
-            digests = {k: digest.of_bytes(v.encode()) for k, v in files.items()}
-            document["sources"] = {"folder": "privgate/src", "files": digests}
+            document["sources"] = {"folder": "privgate/src", "files": digest.of_files(folder / "privgate" / "src")}
         else:
             document[part] = {**document[part], **value}
     content = {k: v.encode() for k, v in files.items()} if "sources" in changed else {}

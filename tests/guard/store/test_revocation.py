@@ -1,8 +1,13 @@
 """A statement that is revoked: the server refuses it at once, verify and doctor say what rests on it."""
 
+import time
+from datetime import timedelta
+
 import pytest
+from click.testing import CliRunner
 from mlflow.exceptions import MlflowException
 
+from privgate.cli.revoke import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.config import Guard
@@ -37,3 +42,52 @@ def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, s
         assert verify(uri, guard, target="production", tracking_uri=registry.address)
     finally:
         site.save(before)
+
+
+@pytest.mark.attack("an older approval in the place of a revoked one", "registry, verify", "refused")
+def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, site, name, tmp_path):
+    version, client = registry.log(name), registry.client
+    earlier = statement.now() - timedelta(minutes=5)
+    kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
+    registry.release(name, version, tmp_path)
+    client.set_registered_model_alias(name, "production", version)
+    uri, before = f"models:/{name}/{version}", site.trust
+    try:
+        options = ["--trust", str(site.folder / "trust.json"), "--tracking-uri", registry.address]
+        done = CliRunner().invoke(revoke, [uri, *options, "--reason", "withdrawn"])
+        assert (done.exit_code, f"{uri} is revoked" in done.output) == (0, True), done
+        client.delete_registered_model_alias(name, "production")
+        client.delete_model_version_tag(name, version, TAG)
+        for attempt in (
+            lambda: client.set_model_version_tag(name, version, TAG, kept),
+            lambda: client.set_registered_model_alias(
+                name, "production", client.create_model_version(name, uri, tags={TAG: kept}).version
+            ),
+        ):
+            with pytest.raises(MlflowException, match="revoked"):
+                attempt()
+        assert dict(client.get_registered_model(name).aliases) == {}
+        time.sleep(1.1)
+        registry.release(name, version, tmp_path / "again")  # checked and signed again, it counts
+        client.set_registered_model_alias(name, "production", version)
+        assert verify(uri, Guard.load(site.config), target="production", tracking_uri=registry.address)
+    finally:
+        site.save(before)
+
+
+@pytest.mark.attack("an older approval over a refusal", "registry", "refused")
+def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(registry, name, tmp_path):
+    version, client = registry.log(name), registry.client
+    earlier = statement.now() - timedelta(minutes=5)
+    kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
+    client.set_registered_model_alias(name, "production", version)
+    registry.sign(name, version, tmp_path, passed=False, outcome="failed")
+    client.delete_registered_model_alias(name, "production")
+    with pytest.raises(MlflowException, match="signed later"):
+        client.set_model_version_tag(name, version, TAG, kept)
+    with pytest.raises(MlflowException, match="takes an approval back"):
+        client.delete_model_version_tag(name, version, TAG)
+    with pytest.raises(MlflowException, match="not an approval"):
+        client.set_registered_model_alias(name, "production", version)
+    registry.sign(name, version, tmp_path)
+    client.set_registered_model_alias(name, "production", version)

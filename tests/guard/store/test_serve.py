@@ -19,6 +19,7 @@ from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.errors import UsageError
+from privgate.guard.audit_log import AuditLog
 from privgate.serve.app import Loop
 from privgate.serve.lease import Lease, read
 from privgate.serve.request import TAG, CheckRequest
@@ -203,7 +204,9 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
     registry.client.set_model_version_tag(name + "-strange", strange, TAG, "/etc/passwd,production")
     for one in (approved, blocked):
         registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
-    with serving(registry, tmp_path / "s", "--every", "600", "--sweep", "2", "--", "--jobs", "1") as served:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    options = ("--every", "600", "--sweep", "2", "--audit-log", str(audit.path), "--", "--jobs", "1")
+    with serving(registry, tmp_path / "s", *options) as served:
         until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served, seconds=600)
         assert alias(registry, approved) == "1"
         assert alias(registry, blocked) is None
@@ -241,6 +244,13 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         for path in (p for p in (registry.folder / "artifacts").rglob("model.skops") if p.is_file()):
             path.write_bytes(path.read_bytes() + b"x")
         until(lambda: "privgate_released_wrong 1" in served.get("/metrics")[1], served)
+    lines = [(e["event"], e["doing"], e["model"]) for e in audit.lines()]
+    about = {name: [said[:2] for said in lines if said[2] == name] for name in (approved, blocked, name + "-strange")}
+    done = [("asked", "check"), ("approved", "sign"), ("asked", "move"), ("released", "move")]
+    assert about[approved] == done
+    assert about[blocked] == [("asked", "check"), ("refused", "check")]
+    assert set(about[name + "-strange"]) == {("refused", "attend")}
+    assert [said for said in lines if said[0] == "wrong"] == [("wrong", "sweep", f"models:/{approved}/1")]
 
 
 @pytest.mark.slow

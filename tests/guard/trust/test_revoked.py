@@ -1,6 +1,7 @@
 """A statement that was revoked counts nowhere: at the guard, at verify, at renewal."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
@@ -98,3 +99,26 @@ def test_what_is_no_statement_is_not_revoked(world, tmp_path, content):
     found = CliRunner().invoke(revoke, [str(held), "--trust", str(path), "--reason", "x"], standalone_mode=False)
     assert type(found.exception).__name__ in {"UsageError", "StatementError"}
     assert TrustStore.load(path) == world.trust
+
+
+def test_everything_that_was_signed_about_a_version_is_revoked_and_nothing_that_comes_later(world, tmp_path):
+    store = world.trust.revoke_version("models:/credit/3", at=world.now, note="wrong")
+    with pytest.raises(StatementError, match=r"revoked on .*: wrong"):
+        world.check(world.envelope().text(), store=store)
+    with pytest.raises(StatementError, match="revoked"):
+        world.check(world.envelope(report=DIGEST).text(), store=store)
+    before = world.trust.revoke_version("models:/credit/3", at=world.now - timedelta(seconds=2))
+    assert world.check(world.envelope().text(), store=before).passed
+    other = world.trust.revoke_version("models:/credit/33", at=world.now)
+    assert world.check(world.envelope().text(), store=other).passed
+    store.save(tmp_path / "trust.json")
+    assert TrustStore.load(tmp_path / "trust.json") == store
+    assert json.loads((tmp_path / "trust.json").read_text())["schema"] == "privgate/trust/v2"
+
+
+@pytest.mark.parametrize(
+    "subject", ["credit/3", "models:/credit", "models:/credit/x", "models:/a/b/3", "models:/*/३", ""]
+)
+def test_a_revoked_version_is_named_exactly(world, subject):
+    with pytest.raises(StatementError, match="revoked statement"):
+        world.trust.revoke_version(subject, at=world.now)

@@ -1,0 +1,71 @@
+"""What the guard rests on lies where no client of the server can write."""
+
+import shutil
+
+import pytest
+
+from privgate.errors import PolicyError
+from privgate.guard import guard
+from privgate.guard.guard import guarded
+from privgate.guard.watch import Watch
+
+DESTINATION, ROOT = "_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACT_ROOT"
+
+
+@pytest.fixture
+def place(site, tmp_path, empty_database, monkeypatch):
+    """A folder with configuration and database, guarded as a server does."""
+    for path in (site.config, site.folder / "trust.json"):
+        shutil.copy(path, tmp_path / path.name)
+    shutil.copy(empty_database, tmp_path / "registry.db")
+    monkeypatch.setenv("PRIVGATE_GUARD", str(tmp_path / "guard.yaml"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("variable", [DESTINATION, ROOT])
+@pytest.mark.parametrize("spelled", ["{}", "file://{}", "file:{}", "{}/artifacts/..", "."])
+def test_clients_may_not_write_what_the_guard_reads(place, monkeypatch, variable, spelled):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv(variable, spelled.format(place))
+    with pytest.raises(PolicyError, match="where any client may write artifacts"):
+        guarded(f"privgate:sqlite:///{place}/registry.db")
+
+
+@pytest.mark.parametrize("inside", ["registry.db", "audit.jsonl", "guard.yaml", "trust.json"])
+def test_each_of_its_files_counts(place, monkeypatch, inside):
+    served = place / "artifacts"
+    served.mkdir()
+    database = place / "registry.db"
+    if inside == "registry.db":
+        database = served / inside
+    elif inside == "audit.jsonl":
+        (place / "guard.yaml").write_text((place / "guard.yaml").read_text() + "audit_log: artifacts/audit.jsonl\n")
+    elif inside == "trust.json":
+        (place / "trust.json").rename(served / inside)
+        text = (place / "guard.yaml").read_text()
+        (place / "guard.yaml").write_text(text.replace("trust: trust.json", "trust: artifacts/trust.json"))
+    else:
+        for name in ("guard.yaml", "trust.json"):
+            shutil.copy(place / name, served / name)
+        monkeypatch.setenv("PRIVGATE_GUARD", str(served / inside))
+    monkeypatch.setenv(DESTINATION, str(served))
+    with pytest.raises(PolicyError, match=inside.replace("guard.yaml", "yaml")):
+        guarded(f"privgate:sqlite:///{database}")
+
+
+@pytest.mark.parametrize("elsewhere", ["s3://bucket/models", "mlflow-artifacts:/", "", "/nowhere/at/all"])
+def test_artifacts_that_lie_elsewhere_are_no_matter(place, monkeypatch, elsewhere):
+    monkeypatch.setenv(DESTINATION, elsewhere)
+    monkeypatch.setenv(ROOT, elsewhere)
+    guard._check_places(f"sqlite:///{place}/registry.db", Watch(place / "guard.yaml"))
+
+
+@pytest.mark.server
+@pytest.mark.attack("configuration below the artifact destination", "server", "refused")
+def test_such_a_server_answers_no_call_to_the_registry(place, site, running_mlflow, registry_type):
+    options = ("--registry-store-uri", f"privgate:sqlite:///{place}/registry.db", "--artifacts-destination", str(place))
+    with running_mlflow(place, *options, env={"PRIVGATE_GUARD": str(place / "guard.yaml")}) as address:
+        registry = registry_type(address, site)
+        status, _ = registry.post("/api/2.0/mlflow/registered-models/create", {"name": "m"})
+    assert status >= 500
+    assert "where any client may write artifacts" in (place / "server.log").read_text()
