@@ -98,6 +98,13 @@ def asked(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
     return made, fine
 
 
+def alike(made: Any, X: Any) -> bool:
+    """Return whether questions made up are of the kind of the records, so that beside them nothing is trained anew."""
+    if hasattr(X, "dtypes") and hasattr(X, "iloc"):
+        return list(made.dtypes) == list(X.dtypes)
+    return getattr(made, "dtype", None) == getattr(X, "dtype", None) and type(made) is type(X)
+
+
 def _held(rows: Float, kind: np.dtype[Any], reach: Reach | None) -> Float:
     """Return the nearest questions that a number type holds, inside a box if it holds any there."""
     if kind.kind in "iub":

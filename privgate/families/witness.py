@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.families import questions
 from privgate.families.certificate import Certificate
+from privgate.families.pipelines import lift
+from privgate.families.pipelines.seen_through import seen
 from privgate.families.retrained import Retrained
-from privgate.subject.data import stack
+from privgate.subject.data import stack, take
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
@@ -63,7 +65,9 @@ class Witness:
         others = np.sort(rng.choice(subject.data.n, min(questions.RANDOM, subject.data.n), replace=False)).astype(
             np.int64
         )
-        common = questions.shared(subject, rng)
+        #: behind first steps that are seen through, questions are made up of features, and then undone
+        behind = seen(subject)
+        common = questions.shared(behind.subject, rng)
         rows = [others] * len(chosen)
         if not self.certificates or not common.size:
             return subject, rows if self.certificates else [others[:0]] * len(chosen)
@@ -71,11 +75,21 @@ class Witness:
         for k, found in self._maximisers(subject, made, chosen):
             parts.append(found)
             owner.append(np.full(len(found), k))
-        moved, whose = questions.around(subject, made.units[chosen])
+        moved, whose = questions.around(behind.subject, made.units[chosen])
         parts.append(moved)
         owner.append(whose)
-        container, kept = questions.asked(subject, np.concatenate([p for p in parts if len(p)]))
-        whose = np.concatenate(owner)[kept]
+        whose, asked = np.concatenate(owner), np.concatenate([p for p in parts if len(p)])
+        if behind.first is None:
+            container, kept = questions.asked(subject, asked)
+        else:
+            first = np.array([subject.data.units[int(u)][0] for u in made.units[chosen]])
+            stand_in = np.where(whose < 0, rng.choice(subject.data.n, len(whose)), first[np.maximum(whose, 0)])
+            container = lift.lifted(behind.first, asked, subject.data.X, stand_in)
+            kept = np.full(len(whose), questions.alike(container, subject.data.X))
+            if subject.data.domain is not None:
+                kept &= subject.data.domain.holds(container)
+            container = take(container, np.flatnonzero(kept))
+        whose = whose[kept]
         if not len(whose):
             return subject, rows
         size = len(subject.data.pool()[1])

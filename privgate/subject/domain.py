@@ -193,6 +193,13 @@ class Domain:
         how = f"{odd[0]!r} is in one of them only" if odd else "their order differs"
         return f"the domain's columns are not those of X: {how}"
 
+    def holds(self, X: Any) -> NDArray[np.bool_]:
+        """Return which records of a frame every named column may hold, shape (n,); all where none is named."""
+        if self.columns is None:
+            return np.ones(int(X.shape[0]) if hasattr(X, "shape") else len(X), dtype=bool)
+        _, values = split(X)
+        return np.asarray(np.all([c.holds(v) for c, v in zip(self.columns, values, strict=True)], axis=0))
+
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
         named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}

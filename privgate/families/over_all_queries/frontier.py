@@ -5,7 +5,7 @@ Every feature offers two points (contribution to ``d``, contribution to ``r``). 
 is a polyline of at most m edges.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,9 @@ class Points:
     second: tuple[Float, Float]
 
 
-def largest_change(points: Points, *, hull_is_reachable: bool = False) -> tuple[Float, Float]:
+def largest_change(
+    points: Points, *, hull_is_reachable: bool = False, blocks: Sequence[tuple[Float, Float]] = ()
+) -> tuple[Float, Float]:
     """Return (lower, upper) of the largest label change, each of shape (U,), nats.
 
     Parameters
@@ -50,6 +52,8 @@ def largest_change(points: Points, *, hull_is_reachable: bool = False) -> tuple[
     points : Points
     hull_is_reachable : bool
         Whether every point of the hull is a query (a box and linear scores); then ``lower`` is the hull's maximum too.
+    blocks : sequence of (d, r), float64 arrays of shape (U, P)
+        Features with P choices each, P of its own for each.
 
     Returns
     -------
@@ -59,7 +63,7 @@ def largest_change(points: Points, *, hull_is_reachable: bool = False) -> tuple[
         Maximum over the hull.
     """
     both = (1, -1)
-    return along(lambda a, b: _zonotope(points, a, b), hull_is_reachable=hull_is_reachable, signs_r=both)
+    return along(lambda a, b: _zonotope(points, a, b, blocks), hull_is_reachable=hull_is_reachable, signs_r=both)
 
 
 def largest_label_change(points: Points, *, own: bool) -> tuple[Float, Float]:
@@ -113,17 +117,26 @@ def _clipped(change: Change, sign: int) -> Change:
     return lambda d, r: change(sign * np.maximum(sign * d, 0.0), r)
 
 
-def _zonotope(points: Points, sign_d: int, sign_r: int) -> tuple[Float, Float]:
+def _zonotope(
+    points: Points, sign_d: int, sign_r: int, blocks: Sequence[tuple[Float, Float]] = ()
+) -> tuple[Float, Float]:
+    """Walk the sum of all features' hulls: its edges are theirs, in the order of what they lose for what they gain."""
     (d1, r1), (d2, r2) = points.first, points.second
     a1, b1, a2, b2 = sign_d * d1, sign_r * r1, sign_d * d2, sign_r * r2
     second = (a2 > a1) | ((a2 == a1) & (b2 > b1))
     loss, gain = np.abs(a1 - a2), np.where(second, b1 - b2, b2 - b1)
+    d = sign_d * points.d0 + np.maximum(a1, a2).sum(axis=1)
+    r = sign_r * points.r0 + np.where(second, b2, b1).sum(axis=1)
+    for block in blocks:
+        walk_d, walk_r = _chain(*block, sign_d, sign_r)
+        a, b = sign_d * walk_d, sign_r * walk_r
+        d, r = d + a[:, 0], r + b[:, 0]
+        loss = np.concatenate([loss, -np.diff(a, axis=1)], axis=1)
+        gain = np.concatenate([gain, np.diff(b, axis=1)], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(gain > 0, loss / gain, np.inf)  # a switch that gains nothing is never made
     order = np.argsort(slope, axis=1, kind="stable")
     steps = np.where(gain > 0, -loss, 0.0), np.where(gain > 0, gain, 0.0)
-    d = sign_d * points.d0 + np.maximum(a1, a2).sum(axis=1)
-    r = sign_r * points.r0 + np.where(second, b2, b1).sum(axis=1)
     walk_d, walk_r = (np.take_along_axis(step, order, axis=1).cumsum(axis=1) for step in steps)
     return sign_d * np.column_stack([d, d[:, None] + walk_d]), sign_r * np.column_stack([r, r[:, None] + walk_r])
 

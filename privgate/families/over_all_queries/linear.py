@@ -48,7 +48,7 @@ def any_classes(with_: tuple[Float, Float], without: tuple[Float, Float], reach:
     D = pair_ranges(change_b, change_w, reach)
     upper = np.minimum(D[1].max(axis=(1, 2)), bound_nodes(pair_ranges(b, w, reach), pair_ranges(*without, reach), D))
     lower = at_corners((b, w), without, reach)
-    if shape[1] == 2 and reach.stated == 1:
+    if shape[1] == 2 and (reach.stated == 1 or (reach.blocks and reach.stated == 2)):
         d = change_b[:, 0] - change_b[:, 1], change_w[:, 0] - change_w[:, 1]
         r = without[0][:, 1] - without[0][:, 0], without[1][:, 1] - without[1][:, 0]
         found, hull = two_classes(d, r, reach)
@@ -166,6 +166,8 @@ def two_classes(d: tuple[Float, Float], r: tuple[Float, Float], reach: Reach) ->
     On a box of real numbers every point of the hull is a query and the two are equal.
     """
     if reach.low is not None and reach.high is not None:
+        if reach.blocks:
+            return _one_hot(d, r, reach)
         low, high = (d[1] * reach.low, r[1] * reach.low), (d[1] * reach.high, r[1] * reach.high)
         return largest_change(Points(d[0], r[0], low, high), hull_is_reachable=not reach.whole)
     if reach.length is not None:
@@ -175,6 +177,20 @@ def two_classes(d: tuple[Float, Float], r: tuple[Float, Float], reach: Reach) ->
         lower = label_change.largest(real[0], real[1]).max(axis=1)
         return lower, largest_change_of_hull(corners[0], corners[1])[1]
     return np.zeros(len(d[0])), np.full(len(d[0]), np.inf)
+
+
+def _one_hot(d: tuple[Float, Float], r: tuple[Float, Float], reach: Reach) -> tuple[Float, Float]:
+    """Return ``two_classes`` over a box with one-hot blocks: a block is one feature, none or one of its columns."""
+    if reach.low is None or reach.high is None:
+        raise TypeError("blocks are sides of a box")
+    single = np.ones(len(reach.low), dtype=bool)
+    single[np.concatenate(reach.blocks)] = False
+    low, high = reach.low[single], reach.high[single]
+    w = d[1][:, single], r[1][:, single]
+    points = Points(d[0], r[0], (w[0] * low, w[1] * low), (w[0] * high, w[1] * high))
+    none = np.zeros((len(d[0]), 1))
+    blocks = [tuple(np.concatenate([none, v[1][:, b]], axis=1) for v in (d, r)) for b in reach.blocks]
+    return largest_change(points, blocks=blocks)  # type: ignore[arg-type]  # pairs
 
 
 def one_class(d: tuple[Float, Float], rho: Float, lam: Float, reach: Reach) -> tuple[Float, Float]:

@@ -24,6 +24,8 @@ class Reach:
         Non-negative vectors of at most this Euclidean norm.
     whole : bool
         Whether only whole numbers are asked about; real numbers are then a superset.
+    blocks : tuple of int64 arrays
+        Sides of the box from 0 to 1 of which at most one is 1 and the others are 0: one-hot encodings.
     """
 
     low: Float | None = None
@@ -31,6 +33,7 @@ class Reach:
     length: float | None = None
     norm: float | None = None
     whole: bool = False
+    blocks: tuple[NDArray[np.int64], ...] = ()
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> "Reach | str":
@@ -42,12 +45,13 @@ class Reach:
             low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T
         if low is not None and len(low) != n_features:
             return f"the domain declares {len(low)} features and the data have {n_features}"
-        return cls(low, high, domain.max_length, domain.norm, domain.categories is not None)
+        blocks = tuple(np.array(b, dtype=np.int64) for b in domain.blocks)
+        return cls(low, high, domain.max_length, domain.norm, domain.categories is not None, blocks)
 
     @property
     def stated(self) -> int:
         """How many constraints there are; with more than one, the smallest of their maxima is an upper bound."""
-        return (self.low is not None) + (self.length is not None) + (self.norm is not None)
+        return (self.low is not None) + (self.length is not None) + (self.norm is not None) + bool(self.blocks)
 
     def maximum(self, w: Float) -> Float:
         """Return the largest ``w . x``, shape of ``w`` without its last axis; exact if one constraint is stated."""
@@ -56,7 +60,11 @@ class Reach:
             low, high = self.low, self.high
             if self.length is not None or self.norm is not None:
                 low = np.maximum(low, 0.0)
-            found.append(np.maximum(w * low, w * high).sum(axis=-1))
+            sides = np.maximum(w * low, w * high)
+            total = sides.sum(axis=-1)
+            for block in self.blocks:
+                total -= sides[..., block].sum(axis=-1) - sides[..., block].max(axis=-1)
+            found.append(total)
         if self.length is not None:
             found.append(self.length * np.maximum(w.max(axis=-1), 0.0))
         if self.norm is not None:
@@ -69,6 +77,10 @@ class Reach:
             x = np.where(w > 0, self.high, self.low)
             if self.length is not None or self.norm is not None:
                 x = np.where(w > 0, self.high, np.maximum(self.low, 0.0))
+            for block in self.blocks:
+                inner = w[..., block]
+                x[..., block] = (inner == inner.max(axis=-1, keepdims=True)) & (inner > 0)
+                x[..., block] *= x[..., block].cumsum(axis=-1) == 1  # one of those that tie
         elif self.length is not None:
             x = np.zeros(w.shape)
             top = w.argmax(axis=-1)[..., None]
@@ -103,6 +115,8 @@ class Reach:
         good = np.ones(x.shape[:-1], dtype=bool)
         if self.low is not None and self.high is not None:
             good &= ((x >= self.low) & (x <= self.high)).all(axis=-1)
+        for block in self.blocks:
+            good &= (x[..., block] != 0).sum(axis=-1) <= 1
         if self.length is not None or self.norm is not None:
             good &= (x >= 0).all(axis=-1)
         if self.length is not None:
@@ -116,6 +130,8 @@ class Reach:
         one, two = [], []
         if self.low is not None and self.high is not None:
             side = np.maximum(np.abs(self.low), np.abs(self.high))
+            for block in self.blocks:
+                side[block[1:]] = 0.0  # one of them is 1, and it does not matter which
             one.append(float(side.sum()))
             two.append(float(np.sqrt((side**2).sum())))
         if self.length is not None:

@@ -97,7 +97,7 @@ class CertificateBehind(Certificate):
             made,
             lower=lower,
             exact=attained(lower, made.upper),
-            assumptions=(found.words, *made.assumptions),
+            assumptions=(*([found.words] if found.steps else []), *made.assumptions),
         )
 
 
@@ -112,4 +112,7 @@ def engines(subject: Subject, catalogue: tuple[Engine, ...]) -> tuple[Engine, ..
 def certificates(subject: Subject, catalogue: Mapping[str, Certificate]) -> dict[str, Certificate]:
     """Return the theorems to ask about a subject."""
     found = seen(subject)
-    return {n: CertificateBehind(c) for n, c in catalogue.items()} if found.last or found.function else dict(catalogue)
+    domain = found.subject.data.domain
+    if found.last or found.function or (domain is not None and domain.blocks):
+        return {n: CertificateBehind(c) for n, c in catalogue.items()}
+    return dict(catalogue)

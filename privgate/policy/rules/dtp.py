@@ -75,7 +75,7 @@ class Dtp(LeaveOneOutRule):
         """Say that without a certificate this rule can fail but never pass."""
         if facts.get("certificates"):
             return ""
-        none = "no certificate bounds this kind of model over all questions (networks, forests, pipelines have none)"
+        none = "no certificate bounds this kind of model over all questions (networks and forests have none)"
         why = " and ".join(facts.get("why_no_certificate", ())) or none
         return (
             f"rule {self.name!r} can never pass here: {why}; so DTP may be shown to exceed the limit but never to be "
