@@ -83,7 +83,7 @@ class GaussianNB(Certificate):
         members = about.members
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         questions = np.full((len(units), X.shape[1]), np.nan)
-        fine = np.flatnonzero([model.defined(rows) for rows in members])
+        fine = np.flatnonzero(model.keeps_classes(members))
         step = max(1, _CHUNK // max(1, K * K * X.shape[1]))
         everybody = model.left([np.zeros(0, dtype=np.int64)])
         with_, error = model.scores_of(everybody), model.error(everybody, side)
@@ -91,6 +91,10 @@ class GaussianNB(Certificate):
             if len(part):
                 left = model.left([members[u] for u in part])
                 without = model.scores_of(left)
+                live = np.all([np.isfinite(v).reshape(len(part), -1).all(axis=1) for v in without], axis=0)
+                if not live.all():  # a class without variance
+                    part, left = part[live], _Left(*(v[live] for v in left))  # noqa: PLW2901  the units that are left
+                    without = tuple(v[live] for v in without)
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
                 lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
                 questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
@@ -123,16 +127,13 @@ class _Moments:
         self.moments = [_mean_variance(X[r]) for r in self.rows]
         self.whole = _mean_variance(X)
 
-    def defined(self, rows: Index) -> bool:
-        """Return whether every class keeps a record and a positive variance without these."""
-        if (self.n - np.bincount(self.labels[rows], minlength=self.K) <= 0).any():
-            return False
-        return all(bool(np.isfinite(v).all()) for v in self.scores(rows))
-
-    def scores(self, rows: Index) -> tuple[Float, Float, Float]:
-        """Return (constant (K,), linear (K, d), quadratic (K, d)) of the log joint without these records."""
-        constant, linear, quadratic = self.scores_of(self.left([rows]))
-        return constant[0], linear[0], quadratic[0]
+    def keeps_classes(self, members: list[Index]) -> NDArray[np.bool_]:
+        """Return without which units every class keeps a record, shape (U,)."""
+        sizes = np.array([len(rows) for rows in members], dtype=np.int64)
+        labels = self.labels[np.concatenate(members)] if members else self.labels[:0]
+        lost = np.zeros((len(members), self.K))
+        np.add.at(lost, (np.repeat(np.arange(len(members)), sizes), labels), 1)
+        return np.asarray((self.n - lost > 0).all(axis=1))
 
     def scores_of(self, left: "_Left") -> tuple[Float, Float, Float]:
         """Return (constant (N, K), linear (N, K, d), quadratic (N, K, d)) of the log joint of N models."""
@@ -143,9 +144,34 @@ class _Moments:
             return constant, left.mean / variance, -0.5 / variance
 
     def left(self, members: list[Index]) -> "_Left":
-        """Return what N models are made of, each without some records."""
+        """Return what N models are made of, each without some records; units of one record all at once."""
+        sizes = np.array([len(rows) for rows in members])
+        if (sizes == 1).all() and len(members):
+            return self._without_records(np.concatenate(members))
         each = [self._left(rows) for rows in members]
         return _Left(*(np.array([e[k] for e in each]) for k in range(4)))
+
+    def _without_records(self, rows: Index) -> "_Left":
+        """Return what ``_left`` gives for each of N records, by the same operations on each number."""
+        N, label = np.arange(len(rows)), self.labels[rows]
+        n = np.tile(self.n, (len(rows), 1))
+        n[N, label] -= 1
+        mean, variance = (np.tile(np.array([m[k] for m in self.moments]), (len(rows), 1, 1)) for k in range(2))
+        own = tuple(np.array([m[k] for m in self.moments])[label] for k in range(2))
+        mean[N, label], variance[N, label], lost = self._without_one(own, self.n[label], rows)
+        _, overall, lost_overall = self._without_one(self.whole, np.full(len(rows), float(len(self.X))), rows)
+        for i in np.flatnonzero(lost | lost_overall):
+            n[i], mean[i], variance[i], overall[i] = self._left(rows[i : i + 1])
+        return _Left(n, mean, variance, overall)
+
+    def _without_one(self, moments: tuple[Float, ...], held: Float, rows: Index) -> tuple[Float, Float, Float]:
+        """Return (means, variances) of N sets of ``held`` records without one each, and where digits cancel."""
+        left = (held - 1)[:, None]
+        z = self.X[rows] - moments[0]
+        before = held[:, None] * moments[1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            after = before - z**2 - z**2 / left
+            return moments[0] - z / left, after / left, (after < _CANCELS * before).any(axis=1)
 
     def _left(self, rows: Index) -> tuple[Float, Float, Float, Float]:
         mean, variance = (np.array([m[k] for m in self.moments]) for k in range(2))

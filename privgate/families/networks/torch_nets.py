@@ -87,7 +87,8 @@ class TorchNets(Engine):
         log_p = np.full((len(seeds), len(row_query), len(subject.classes)), -np.inf)
         every, place = np.unique(row_query, return_inverse=True)
         whole = [_block((Fit(seed, every, left_out=_NOBODY),), options) for seed in seeds]
-        full = asked.fleet.fits(subject, whole, label="training one network on all records")
+        with asked.fleet.afresh():  # every unit rests on it
+            full = asked.fleet.fits(subject, whole, label="training one network on all records")
         if bad := [a.problem for a in full if a.problem]:
             raise Declined(f"networks cannot be trained together: {bad[0]}")
         with_ = np.stack([a.log_p[place] for a in full]) if seeds else log_p.copy()
