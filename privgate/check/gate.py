@@ -34,16 +34,17 @@ from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
 from privgate.policy import Policy
+from privgate.policy.locate import shipped
 from privgate.policy.rules import METRICS
 from privgate.policy.rules.base import Rule
 from privgate.run import controls, serving
 from privgate.run.changed import MORE
 from privgate.run.needs import Need
 from privgate.run.preconditions import preconditions as data_preconditions
-from privgate.run.recipe_controls import trainings
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation
+from privgate.training import plan as spans
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome, Verdict
 from privgate.version import __version__
@@ -186,8 +187,13 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
     return replace(verdict, detail=detail)
 
 
-def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | None) -> Run:
-    """Return a run that knows what the policy asks for and what it can never conclude for this model."""
+def prepare(
+    policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | None, known: Mapping[str, Any] | None = None
+) -> Run:
+    """Return a run that knows what the policy asks for and what it can never conclude for this model.
+
+    ``known`` are the subject's ``facts`` where several policies are compared.
+    """
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
     if why := policy.powerless(policy.facts(len(subject.data.units))):
@@ -204,7 +210,7 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | 
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
     run.breaks, run.sample = breaks(policy), sample(policy)
-    known = facts(subject, attacked=Need.SHADOWS in asked)
+    known = dict(known or facts(subject, attacked=Need.SHADOWS in asked))
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
     never += [f"{name}: {why}" for name, why in refused if why]
@@ -213,18 +219,31 @@ def prepare(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | 
 
 
 def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
-    """Return what a check would cost and what it can never conclude, in sentences.
+    """Return what a check would cost, what it can never conclude, and which shipped policies could, in sentences.
 
     Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
     """
-    run = prepare(policy, subject, fleet=fleet, limits=limits)
-    seeds = controls.choose_seeds(run)
-    _, said = planning.make(run)
+
+    def judge(name: str) -> tuple[Run, tuple[str, ...]]:
+        other = Policy.load(name)
+        made = prepare(other, subject, fleet=fleet, limits=replace(limits, mode="all"), known=known)
+        never = [why for r in other.rules if r.binding and (why := r.cannot_conclude(known))]
+        return made, tuple(never)
+
+    known = facts(subject)
+    run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
+    seeds = controls.choose_seeds(run, glance=True)
+    planned, said = planning.make(run)
+    first = controls.trainings(run)
     before = (
-        f"controls: about {trainings(subject)} trainings (the recipe reproduces the model; it depends on its data), up "
-        f"to {MORE} more where single records seem ignored"
+        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to {MORE} "
+        "more where single records seem ignored"
     )
-    return [*run.cannot_conclude, seeds.note, before, *said]
+    each = planning.seconds_each(run)
+    seconds = planned.seconds + first * each / fleet.workers
+    total = f"in all: about {first + planned.retrains} trainings, {spans.span(seconds)} on {fleet.workers} workers"
+    others = planning.alternatives(run, planned, judge, shipped())
+    return [*run.cannot_conclude, seeds.note, before, *said, total, *others]
 
 
 def named(policy: Policy) -> dict[str, Any]:

@@ -1,14 +1,19 @@
 """The cost of a check before it starts: which engine answers, how many trainings, how long, how much memory."""
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from privgate import families
+from privgate.check import probe
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
-from privgate.families import screen
+from privgate.families import bound as bounds
+from privgate.families import recheck, screen
 from privgate.families.engine import Cost, Engine
 from privgate.families.retrained import Index
-from privgate.influence import leave_one_out, modes
+from privgate.influence import decided, indirect, leave_one_out, modes, queries
+from privgate.run import changed
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.training import plan
@@ -62,10 +67,8 @@ def _differential_privacy(run: Run, said: list[str]) -> int:
 
 
 def _leave_one_out(run: Run, said: list[str]) -> TrainingPlan:
-    """Return the trainings that leave units out or rank them, and say so."""
-    engine, n = first_engine(run), run.n_units
-    sample = run.once(leave_one_out.chosen_units)
-    cost = cost_of(run, sample)
+    """Return the trainings that leave units out, rank or re-check them, and say so."""
+    engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
     if run.limits.mode == "max":
         said.append(modes.note(run))
     if run.limits.precision == "mixed" and "mixed" in engine.precisions:
@@ -75,20 +78,24 @@ def _leave_one_out(run: Run, said: list[str]) -> TrainingPlan:
     more = leave_one_out.worth_more_seeds(run)
     if more:
         pairs += f", {len(run.more_seeds)} where these do not block"
-    said.append(f"leave-one-out: {len(sample)} of {n} units by {engine.name}{pairs}")
-    if cost.fits == 0:
-        memory = f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes else ""
-        said.append(
-            f"no retraining but the re-check of about 65 units; about {max(cost.cpu_seconds, 0.1):.1f} s{memory}"
-        )
-        return TrainingPlan(retrains=0, seconds=cost.cpu_seconds)
+    said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
+    searched = _searched(run, said)
+    if cost_of(run, sample).fits == 0:
+        found = _computed(run, engine, sample, said)
+        return found.model_copy(update={"retrains": found.retrains + searched})
     ranking = 0
     if run.once(modes.used) == "screen":
         sample = sample[: screen.retrained(len(sample))]
         ranking = screen.MODELS
         said.append(f"ranking: {screen.MODELS} shadow models; then the {len(sample)} people at the top are retrained")
+    elif run.breaks and not run.limits.full:
+        ranking = decided.FOLDS
+        said.append(
+            f"riskiest first: {ranking} trainings rank people, and nobody is trained without after a rule is broken; a "
+            f"model far above its limit takes about {ranking + max(1, 2 * run.fleet.workers)} of these trainings"
+        )
     left_out = len(sample) * len(run.seeds)
-    planned = TrainingPlan(retrains=left_out + ranking, leave_one_out=left_out, ranking=ranking)
+    planned = TrainingPlan(retrains=left_out + ranking + searched, leave_one_out=left_out, ranking=ranking)
     try:
         fits = plan.leave_out_fits(run.subject, np.asarray(sample), run.seeds)
         estimate = plan.estimate(run.subject, fits, run.fleet)
@@ -96,7 +103,7 @@ def _leave_one_out(run: Run, said: list[str]) -> TrainingPlan:
         said.append(f"the cost is unknown: {exc}")
         return planned
     # a shadow model is trained on half of the data: it takes one training at most
-    seconds = estimate.wall_seconds + ranking * estimate.seconds_each / estimate.workers
+    seconds = estimate.wall_seconds + (ranking + searched) * estimate.seconds_each / estimate.workers
     said.append(estimate.sentence)
     if more:
         least = plan.span(len(sample) * len(run.more_seeds) * estimate.seconds_each / estimate.workers)
@@ -110,3 +117,88 @@ def _leave_one_out(run: Run, said: list[str]) -> TrainingPlan:
             f"inconclusive at best; give --seeds {len(run.more_seeds)} to measure fewer people on all of them"
         )
     return planned.model_copy(update={"seconds": seconds})
+
+
+def _computed(run: Run, engine: Engine, sample: Index, said: list[str]) -> TrainingPlan:
+    """Return what an engine that trains nothing leaves to training: its re-check, and whom it hands on."""
+    found = probe.of(run, engine, sample)
+    checked = recheck.expected(len(sample), len(run.thresholds))
+    handed_on = round(found.handed_on * len(sample))
+    left_out = handed_on * len(run.seeds)
+    memory = engine.cost(run.subject, sample, run.seeds, mode=run.once(modes.used)).memory_bytes
+    said.append(
+        f"no retraining but the re-check of about {checked - 1} units; {engine.name} takes about "
+        f"{plan.span(max(found.engine, 0.1))} of CPU"
+        + (f", theorems {plan.span(max(found.theorems, 0.1))}" if found.theorems else "")
+        + (f", about {memory / 2**20:.0f} MiB" if memory >= 2**20 else "")
+    )
+    if handed_on:
+        said.append(
+            f"about {handed_on} people are handed on to refits, {left_out} trainings, riskiest first; none if a rule "
+            "is broken by the others"
+        )
+    each = seconds_each(run)
+    trained = checked + left_out
+    if each:
+        busy = plan.span(trained * each)
+        wall = plan.span(trained * each / run.fleet.workers)
+        said.append(f"{trained} x {plan.span(each)} = {busy} of training, about {wall} on {run.fleet.workers} workers")
+    seconds = found.engine + found.theorems + trained * each / run.fleet.workers
+    return TrainingPlan(retrains=trained, leave_one_out=left_out, seconds=seconds)
+
+
+def _searched(run: Run, said: list[str]) -> int:
+    """Return how many trainings the search for questions takes that tell more, where no theorem bounds every answer."""
+    if Need.EVERY_QUERY not in run.asked or bounds.applicable(run.subject)[0]:
+        return 0
+    rounds = queries.QueryEffort().rounds if run.subject.data.effective_domain is not None else 1
+    count = rounds * (min(indirect.UNITS, run.n_units) + 1) * len(run.seeds[: indirect.SEEDS])
+    said.append(f"questions that tell more are searched for the riskiest {indirect.UNITS} people: {count} trainings")
+    return count
+
+
+def seconds_each(run: Run) -> float:
+    """Return how long one training takes, from those that are remembered; 0 where there are none."""
+    known = [changed.full(run.subject, repeat=r) for r in range(2)]
+    known += [changed.without(run.subject, u) for u in changed.people(run.subject)]
+    return plan.remembered_seconds(run.subject, known, run.fleet)
+
+
+def alternatives(
+    run: Run, planned: TrainingPlan, judge: Callable[[str], tuple[Run, tuple[str, ...]]], names: Iterable[str]
+) -> list[str]:
+    """Return which shipped policies could approve this subject, and what each would cost at most.
+
+    Parameters
+    ----------
+    run : Run
+        Seeds are chosen.
+    planned : TrainingPlan
+        What ``make`` said of it: how many people its engine hands on.
+    judge : callable
+        Name of a policy -> the run that it asks for, and what it can never conclude.
+    names : iterable of str
+    """
+    each, said = seconds_each(run), list[str]()
+    handed_on = planned.leave_one_out / len(run.seeds) if Need.LEAVE_ONE_OUT in run.asked else 0.0
+    for name in names:
+        other, never = judge(name)
+        if never:
+            continue
+        other.seeds, other.more_seeds, other.seed_control = run.seeds, run.more_seeds, run.seed_control
+        made = trainings(other, handed_on)
+        took = f", {plan.span(made * each / run.fleet.workers)} on {run.fleet.workers} workers" if each else ""
+        said.append(f"{name} could approve this model: up to {made} trainings beside the controls{took}")
+    return said or ["no shipped policy could approve this model as it is"]
+
+
+def trainings(run: Run, handed_on: float = 0.0) -> int:
+    """Return how many trainings an approval would take beside the controls; so many people are handed on to refits."""
+    count = run.limits.shadow_models if Need.SHADOWS in run.asked else 0
+    if Need.LEAVE_ONE_OUT not in run.asked:
+        return count
+    sample = run.once(leave_one_out.chosen_units)
+    seeds = max(len(run.seeds), len(run.more_seeds) if Need.UPPER_LIMIT in run.asked else 0)
+    if leave_one_out.costs_no_fits(run):
+        return count + recheck.expected(len(sample), len(run.thresholds)) + round(handed_on * seeds)
+    return count + decided.FOLDS + len(sample) * seeds

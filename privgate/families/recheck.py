@@ -100,6 +100,12 @@ def recheck(
     return Precondition(f"recheck_{engine.name}", "passed", text, detail)
 
 
+def expected(units: int, limits: int) -> int:
+    """Return about how many trainings a re-check of so many units makes, the one on all records among them."""
+    near = WORST * (1 + limits)
+    return min(units, round(RANDOM + near * max(0.0, 1 - RANDOM / max(units, 1)))) + 1
+
+
 def observe(subject: Subject, made: Retrained, fleet: Fleet, asker: Asker, *, limits: tuple[float, ...] = ()) -> None:
     """Train without as many units as a re-check does, for the asker alone: where refits answered everything."""
     chosen = choose(subject, made, limits)

@@ -67,16 +67,30 @@ def remembered(run: Run) -> list[Precondition]:
     return [Precondition("remembered", "passed", text, detail)]
 
 
-def choose_seeds(run: Run) -> SeedControl:
+def trainings(run: Run) -> int:
+    """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
+    seen = run.seed_control
+    seeds = paired_seeds.fits(
+        run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=_drawn(run)
+    )
+    return recipe_controls.trainings(run.subject, seeds)
+
+
+def _drawn(run: Run) -> list[int]:
+    """Return units whose refit some engine expects the seed to decide."""
+    return sorted({int(u) for e in families.ALL if not e.refusal(run.subject) for u in e.drawn(run.subject)})
+
+
+def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:
     """Set the run's paired seeds, one where training has no randomness, and return what was seen of seeds."""
     n_units = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units)
-    drawn = {int(u) for e in families.ALL if not e.refusal(run.subject) for u in e.drawn(run.subject)}
     chosen = paired_seeds.choose(
         run.subject,
         run.fleet,
         n_units=min(n_units, run.n_units),
         count=run.limits.seeds,
-        drawn=sorted(drawn),
+        drawn=() if glance else _drawn(run),
+        glance=glance,
     )
     run.seeds, run.more_seeds = chosen.seeds, chosen.more
     run.seed_control = SeedControl(

@@ -59,6 +59,7 @@ def choose(
     n_units: int | None = None,
     count: int | None = None,
     drawn: Sequence[int] = (),
+    glance: bool = False,
 ) -> Seeds:
     """Return the paired seeds for a subject.
 
@@ -79,6 +80,8 @@ def choose(
         The operator's number of pairs, if training depends on its seed; so many seeds are compared at least.
     drawn : sequence of int
         Units whose refit an engine expects the seed to decide: seeds are compared without these as well.
+    glance : bool
+        For a plan: one other seed is tried, on everything.
 
     Raises
     ------
@@ -89,13 +92,14 @@ def choose(
     ----------
     docs/mathematics.md, section 9.4 (sign-flip test, t limits) and section 15.
     """
-    own = subject.recipe.seed
-    tried = max(TRIED, 0 if count is None else count - 1)
-    wanted = max(SEEDS_FOR_A_LIMIT, tried + 1, MOST)
-    others = [int(s) for s in subject.generator("seeds").choice(2**31, size=wanted, replace=False) if s != own]
-    moved, compared = _moved(subject, fleet, others[:tried], drawn)
+    own, others = subject.recipe.seed, _others(subject, count)
+    tried = 1 if glance else _tried(count)
+    moved, compared = _moved(subject, fleet, others[:tried], () if glance else (changed.people(subject), list(drawn)))
     if moved <= DETERMINISTIC:
-        text = f"{compared} seeds gave the same models, on all data and with one person left out; one seed is used"
+        where = ", on all data and with one person left out; one seed is used"
+        if glance:
+            where = " on all data, so one seed is used; the check compares more"
+        text = f"{compared} seeds gave the same models{where}"
         return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
     pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
     seeds: tuple[int | None, ...] = (None,) * pairs if own is None else (own, *others)[:pairs]
@@ -111,16 +115,42 @@ def choose(
     return Seeds(seeds, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
 
 
-def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[int]) -> tuple[float, int]:
-    """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough."""
-    own = subject.recipe.seed
-    pool = changed.pool(subject)
+def _tried(count: int | None) -> int:
+    return max(TRIED, 0 if count is None else count - 1)
 
-    def fit(position: int, gone: int | None) -> Fit:
-        # without a recorded seed a further run is the other seed: equal runs use no randomness
-        seed = None if own is None else others[position]
-        rows = changed.NOBODY if gone is None else subject.data.units[gone]
-        return Fit(seed, pool, left_out=rows, repeat=position + 1 if own is None else 0)
+
+def _others(subject: Subject, count: int | None) -> list[int]:
+    wanted = max(SEEDS_FOR_A_LIMIT, _tried(count) + 1, MOST)
+    drawn = subject.generator("seeds").choice(2**31, size=wanted, replace=False)
+    return [int(s) for s in drawn if s != subject.recipe.seed]
+
+
+def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: Sequence[int] = ()) -> list[Fit]:
+    """Return the calls that ``choose`` makes, where the first other seed shows dependence or where none does."""
+    others = _others(subject, count)[: _tried(count)]
+    everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others)))]
+    if dependent:
+        return everybody[:2]
+    left_out = [pair for some in (changed.people(subject), list(drawn)) for pair in _left_out(subject, others, some)]
+    return everybody + [f for pair in left_out for f in pair]
+
+
+def _other(subject: Subject, others: list[int], position: int, gone: int | None) -> Fit:
+    """Return the call with another seed; without a recorded one a further run is, because equal runs use none."""
+    own = subject.recipe.seed
+    rows = changed.NOBODY if gone is None else subject.data.units[gone]
+    seed = None if own is None else others[position]
+    return Fit(seed, changed.pool(subject), left_out=rows, repeat=position + 1 if own is None else 0)
+
+
+def _left_out(subject: Subject, others: list[int], some: list[int]) -> list[tuple[Fit, Fit]]:
+    """Return pairs without one of some people each: with the recipe's own seed, and with each of the others."""
+    gone = [some[k % len(some)] for k in range(len(others))] if some else []
+    return [(changed.without(subject, u), _other(subject, others, k, u)) for k, u in enumerate(gone)]
+
+
+def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[list[int]]) -> tuple[float, int]:
+    """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough."""
 
     def compare(plain: list[Fit], again: list[Fit]) -> float:
         answers = fleet.fits(subject, [*plain, *again], label="comparing seeds")
@@ -132,14 +162,13 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], drawn: Sequence[in
         raise MeasurementError(no_answers(bad))
     moved = 0.0
     for some in ([0], list(range(1, len(others)))):
-        moved = max(moved, compare([full] * len(some), [fit(k, None) for k in some]))
+        moved = max(moved, compare([full] * len(some), [_other(subject, others, k, None) for k in some]))
         if moved > DETERMINISTIC:
             return moved, len(others[: some[-1] + 1]) + 1
     # a tie that only the missing record makes, or a number of records that only then is odd
-    for some in (changed.people(subject), list(drawn)):
-        gone = [some[k % len(some)] for k in range(len(others))] if some else []
-        plain = [changed.without(subject, u) for u in gone]
-        moved = max(moved, compare(plain, [fit(k, u) for k, u in enumerate(gone)]))
+    for some in people:
+        pairs = _left_out(subject, others, some)
+        moved = max(moved, compare([plain for plain, _ in pairs], [again for _, again in pairs]))
     return moved, len(others) + 1
 
 

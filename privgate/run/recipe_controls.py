@@ -1,5 +1,6 @@
 """Two controls before any leave-one-out number counts: the recipe reproduces the model, and depends on its data."""
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -292,19 +293,24 @@ def _probes(subject: Subject, queries: Index) -> tuple[list[Probe], list[Probe],
     )
 
 
-def trainings(subject: Subject) -> int:
-    """Return how many trainings both controls make, less what single records that seem ignored may add."""
-    if subject.recipe.dp is not None and subject.recipe.seed is None:
-        return 4 * SIDE
+def fits(subject: Subject) -> list[Fit]:
+    """Return the calls that both controls make, less what single records that seem ignored may add."""
+    twice = [changed.full(subject, repeat=r) for r in range(2)]
     if len(subject.classes) < 2:
-        return 2
+        return twice
     whole, one_out, blocks, singles = _probes(subject, _compared(subject)[0])
     probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
     people = changed.people(subject)[:TWICE]
-    fits = [changed.full(subject, repeat=r) for r in range(ALIKE)]
-    fits += [changed.without(subject, u, repeat=r) for u in people for r in range(2)]
-    fits += [f for p in probes for f in (p.fit, p.against) if f is not None]
-    return len({f.key for f in fits})
+    made = [*twice, *(changed.full(subject, repeat=r) for r in range(ALIKE))]
+    made += [changed.without(subject, u, repeat=r) for u in people for r in range(2)]
+    return made + [f for p in probes for f in (p.fit, p.against) if f is not None]
+
+
+def trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:
+    """Return how many trainings both controls make together with ``more`` calls, each once."""
+    if subject.recipe.dp is not None and subject.recipe.seed is None:
+        return 4 * SIDE + len({f.encoding for f in more})
+    return len({f.encoding for f in [*fits(subject), *more]})
 
 
 def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:

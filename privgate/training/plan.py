@@ -8,11 +8,12 @@ import numpy as np
 from privgate import digest
 from privgate.errors import MeasurementError, UsageError
 from privgate.subject.subject import Subject
+from privgate.training import context
 from privgate.training.fit import Fit, Index
 from privgate.training.fleet import Fleet
 
 #: calls that are timed; they are remembered, so nothing is wasted
-TIMED = 5
+TIMED = 3
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class Plan:
         return self.fits - self.remembered
 
     @property
-    def cpu_seconds(self) -> float:
-        """Estimate over all workers."""
+    def training_seconds(self) -> float:
+        """Estimate over all workers, by the clock of each."""
         return self.missing * self.seconds_each
 
     @property
     def wall_seconds(self) -> float:
         """Estimate with all workers busy."""
-        return self.cpu_seconds / self.workers
+        return self.training_seconds / self.workers
 
     @property
     def sentence(self) -> str:
@@ -60,9 +61,10 @@ class Plan:
         if not self.missing:
             return f"{self.fits} retrains, all remembered: nothing to train"
         memory = f", {self.memory_bytes / 2**30:.2g} GiB of memory" if self.memory_bytes else ""
+        all_of_it, wall = span(self.training_seconds), span(self.wall_seconds)
         return (
             f"{self.fits} retrains, {self.remembered} remembered; {self.missing} x {span(self.seconds_each)} = "
-            f"{span(self.cpu_seconds)} of CPU, about {span(self.wall_seconds)} on {self.workers} workers{memory}"
+            f"{all_of_it} of training, about {wall} on {self.workers} workers{memory}"
         )
 
 
@@ -107,6 +109,13 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> Plan:
         raise MeasurementError(f"none of {len(sample)} timed retrains succeeded: {answers[0].problem}")
     done = len(different) - len(missing) + len(sample)
     return Plan(len(different), done, float(np.median(good)), fleet.workers, fleet.workers * fleet.pool.peak_memory())
+
+
+def remembered_seconds(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
+    """Return the median time of those of the calls that are remembered; 0 where none is."""
+    bodies = fleet.ledger.read(fleet.keys(subject, fits))
+    found = [context.decode(body) for body in bodies if body is not None]
+    return float(np.median([seconds for answer, seconds in found if not answer.problem] or [0.0]))
 
 
 def leave_out_fits(subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> list[Fit]:

@@ -14,9 +14,9 @@ def test_a_plan_counts_what_is_missing_and_times_a_sample_that_is_kept(fleet, su
     assert (first.fits, first.remembered, first.missing) == (20, plan.TIMED, 20 - plan.TIMED)
     assert fleet.calls == plan.TIMED
     assert first.seconds_each > 0
-    assert first.cpu_seconds == pytest.approx(first.missing * first.seconds_each)
+    assert first.training_seconds == pytest.approx(first.missing * first.seconds_each)
     assert first.memory_bytes > 10 * 2**20
-    assert "20 retrains, 5 remembered" in first.sentence
+    assert f"20 retrains, {plan.TIMED} remembered" in first.sentence
 
     fleet.fits(subject(), fits)
     assert plan.estimate(subject(), fits, fleet).sentence == "20 retrains, all remembered: nothing to train"

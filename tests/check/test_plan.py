@@ -1,0 +1,85 @@
+"""``--plan``: trainings are counted as they are made, engines by their own first steps."""
+
+import importlib.metadata
+import re
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.check import gate, probe
+from privgate.run.run import Budget
+from privgate.training import context
+from privgate.training.fleet import Fleet
+
+N = 40
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(N, 2))
+Y = (X[:, 0] + RNG.logistic(size=N) > 0).astype(int)
+
+
+def fitted(X, y, *, seed):
+    """Logistic regression that only refits cover."""
+    del seed
+    return LogisticRegression().fit(X, y)
+
+
+def planned_and_made(recipe):
+    """Return what the plan says, the number of trainings in it, and how many the check made in the end."""
+    subject, policy = Subject.local(recipe, TrainingData(X, Y)), Policy.load("pdtp-1")
+    with Fleet(jobs=1, ledger="none") as own:
+        said = gate.plan(policy, subject, fleet=own, limits=Budget())
+        glanced = own.calls
+        assert evaluate(policy, subject, fleet=own).approved
+        (total,) = (int(m[1]) for line in said if (m := re.match(r"in all: about (\d+) trainings", line)))
+        return said, total, own.calls, glanced
+
+
+def test_refits_are_counted_exactly(monkeypatch):
+    said, total, made, glanced = planned_and_made(Recipe(fitted, seed=1))
+
+    assert total == made
+    assert glanced <= 5  # two seeds, and three that are timed
+    assert any(line.startswith("pdtp-1 could approve this model: up to 45 trainings") for line in said)
+
+
+def test_a_fast_engine_is_counted_with_its_re_check():
+    said, total, made, _ = planned_and_made(Recipe(GaussianNB(var_smoothing=0.1), seed=1))
+
+    assert abs(total - made) <= 3
+    could = {line.partition(" could approve")[0] for line in said if " could approve" in line}
+    assert could == {"pdtp-1", "share-1"}  # no domain, no candidates, no claim
+
+
+@pytest.mark.parametrize(("common", "each", "total"), [(0.01, 1e-4, 50_000), (0.05, 0.0, 300), (0.0, 0.01, 8)])
+def test_a_straight_line_is_followed_from_a_few_people(monkeypatch, common, each, total):
+    clock = [0.0]
+    monkeypatch.setattr(probe.time, "process_time", lambda: clock[0])
+
+    def work(units):
+        clock[0] += common + each * len(units)
+
+    seconds, tried = probe._extrapolated(work, np.arange(total), np.inf)
+    assert seconds == pytest.approx(common + each * total)
+    assert tried <= total
+    assert clock[0] < 2.0
+
+
+def test_where_a_few_people_already_take_long_what_is_stated_holds(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(probe.time, "process_time", lambda: clock[0])
+
+    def work(units):
+        clock[0] += 2.0 + 0.001 * len(units)
+
+    assert probe._extrapolated(work, np.arange(10_000), 12.0)[0] == 12.0
+    assert probe._extrapolated(work, np.arange(10_000), 1.0)[0] >= 2.0
+
+
+def test_who_provides_a_module_is_found_without_asking_for_every_file():
+    provided = importlib.metadata.packages_distributions()
+    for module in ("sklearn", "numpy", "yaml", "pandas", "click"):
+        assert set(context._providing((module,))) == set(provided[module])
+    assert context._providing(()) == context._providing(("no_such_module",)) == []
