@@ -219,17 +219,12 @@ def _document(
 
 def _environment(recipe: Recipe) -> dict[str, Any]:
     """Return the environment to record; refuse first what could not be loaded again."""
-    if sources.is_interactive():
-        for reference in recipe._references():  # noqa: SLF001  one package
-            if reference.startswith("__main__:"):
-                sources.main_module()
     named_modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package
     return environment.record(named_modules | sources.imported_names(recipe.snapshot))
 
 
 def _script_prefix() -> str:
-    script = sources.main_module_or_none()
-    return f"{script}:" if script else "__main__:"
+    return f"{sources.main_module()}:"
 
 
 def _first_rows(data: TrainingData) -> Any:

@@ -114,8 +114,6 @@ def _check_columns(X: Any) -> None:
     names = list(X.columns)
     if X.columns.nlevels > 1 or not all(isinstance(c, str | int | np.integer) for c in names):
         raise SubjectError("the columns of X have names that are neither text nor numbers; rename them")
-    if len({type(c) is str for c in names}) > 1:
-        raise SubjectError("some columns of X are named by text and some by numbers; rename them")
     if not X.columns.is_unique:
         twice = next(c for c in names if names.count(c) > 1)
         raise SubjectError(f"X has several columns named {twice!r}; rename them")

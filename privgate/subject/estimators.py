@@ -1,9 +1,13 @@
 """Estimators as JSON: class path and parameters, nested as scikit-learn nests them; no pickle."""
 
+import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,11 @@ from privgate.subject import sources
 from privgate.subject.domain import Domain
 
 Resolve = Callable[[str], Any]
+#: kinds of parameters that name a class
+_OF_A_CLASS = frozenset({"estimator", "instance", "member"})
+#: most cells of a table among the parameters, and what its columns may be
+_CELLS = 10_000
+_PLAIN_COLUMNS = frozenset({"object", "str", "string", "bool", "int64", "int32", "float64", "float32"})
 
 
 def is_estimator(thing: Any) -> bool:
@@ -41,7 +50,7 @@ def reference(thing: Any) -> str:
         raise SubjectError(
             f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
         )
-    if home == "__main__" and not sources.is_interactive():
+    if home == "__main__":
         home = sources.main_module()
     return f"{home}:{name}"
 
@@ -66,7 +75,7 @@ def encode(value: Any) -> Any:
     SubjectError
         A parameter is of a kind that has no JSON form here.
     """
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else {"!": "float", "value": str(value)}
@@ -78,11 +87,47 @@ def encode(value: Any) -> Any:
         return tagged
     if not isinstance(value, type) and (params := _settings(value)) is not None:
         return {"!": "estimator", "class": reference(type(value)), "params": {k: encode(v) for k, v in params.items()}}
-    if isinstance(value, type) or callable(value):
+    if isinstance(value, type) or hasattr(value, "__qualname__") or isinstance(value, np.ufunc):
+        return {"!": "import", "value": reference(value)}
+    if (state := _state(value)) is not None:
+        return {"!": "instance", "class": reference(type(value)), "params": {k: encode(v) for k, v in state.items()}}
+    if callable(value):
         return {"!": "import", "value": reference(value)}
     raise SubjectError(
         f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
     )
+
+
+def _state(value: Any) -> dict[str, Any] | None:
+    """Return the attributes that an object of a plain class consists of; None where it keeps itself otherwise."""
+    kind = type(value)
+    if dataclasses.is_dataclass(value):
+        named = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
+        return {**{n: getattr(value, n) for n in named}, **getattr(value, "__dict__", {})}
+    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    own_state = getattr(kind, "__getstate__", None) is not getattr(object, "__getstate__", None)
+    if not plain or own_state or hasattr(kind, "__setstate__") or kind.__module__ == "builtins":
+        return None
+    slots = [s for c in kind.__mro__ for s in _slots(c) if hasattr(value, s)]
+    if not hasattr(value, "__dict__") and not slots:
+        return None
+    return {**{s: getattr(value, s) for s in slots}, **getattr(value, "__dict__", {})}
+
+
+def _slots(kind: type) -> list[str]:
+    named = vars(kind).get("__slots__", ())
+    return [s for s in ([named] if isinstance(named, str) else named) if s not in {"__dict__", "__weakref__"}]
+
+
+def _frame(X: Any) -> dict[str, Any]:
+    """Return a small table: what is longer is data, and belongs to X."""
+    if X.size > _CELLS or not all(isinstance(c, str | int) for c in X.columns):
+        raise SubjectError(
+            f"a parameter is a DataFrame of shape {X.shape}, and parameters are stored with the model; pass data by X"
+        )
+    if wrong := next((d for d in map(str, X.dtypes) if d not in _PLAIN_COLUMNS), None):
+        raise SubjectError(f"a parameter is a DataFrame with a column of type {wrong}; make numbers or text of it")
+    return {"!": "frame", "value": [[encode(c), str(X[c].dtype), encode(X[c].tolist())] for c in X.columns]}
 
 
 def _container(value: Any) -> dict[str, Any] | None:
@@ -101,12 +146,18 @@ def _container(value: Any) -> dict[str, Any] | None:
         return {"!": "slice", "value": [value.start, value.stop, value.step]}
     if isinstance(value, Mapping):
         return {"!": "dict", "value": [[encode(k), encode(v)] for k, v in value.items()]}
+    if isinstance(value, PurePath):
+        return {"!": "path", "value": str(value)}
+    if isinstance(value, Enum):
+        return {"!": "member", "class": reference(type(value)), "params": {"name": value.name}}
+    if type(value).__module__.startswith("pandas") and hasattr(value, "columns"):
+        return _frame(value)
     if isinstance(value, functools.partial):
         return {"!": "partial", "value": [encode(value.func), encode(value.args), encode(value.keywords)]}
     return None
 
 
-def decode(value: Any, resolve: Resolve) -> Any:  # noqa: PLR0912  one branch a tag
+def decode(value: Any, resolve: Resolve) -> Any:
     """Return what ``encode`` recorded.
 
     Parameters
@@ -120,32 +171,49 @@ def decode(value: Any, resolve: Resolve) -> Any:  # noqa: PLR0912  one branch a 
         return [decode(v, resolve) for v in value]
     if not isinstance(value, dict):
         return value
-    kind = value["!"]
-    if kind == "float":
-        return float(value["value"])
-    if kind == "array":
-        return np.array(decode(value["value"], resolve), dtype=value["dtype"])
-    if kind == "tuple":
-        return tuple(decode(value["value"], resolve))
-    if kind == "set":
-        return set(decode(value["value"], resolve))
-    if kind == "slice":
-        return slice(*value["value"])
-    if kind == "domain":
-        return Domain.from_payload(value["value"])
-    if kind == "dtype":
-        return np.dtype(value["value"])
-    if kind == "partial":
-        function, args, keywords = (decode(v, resolve) for v in value["value"])
-        return functools.partial(function, *args, **keywords)
-    if kind == "dict":
-        return {decode(k, resolve): decode(v, resolve) for k, v in value["value"]}
-    if kind == "import":
-        return resolve(value["value"])
-    if kind == "estimator":
-        params = {k: decode(v, resolve) for k, v in value["params"].items()}
-        return resolve(value["class"])(**params)
-    raise SubjectError(f"recipe.json holds an unknown kind of parameter {kind!r}")
+    make = _DECODERS.get(value["!"])
+    if make is None:
+        raise SubjectError(f"recipe.json holds an unknown kind of parameter {value['!']!r}")
+    return make(value, resolve)
+
+
+def _decoded_frame(value: Any, resolve: Resolve) -> Any:
+    import pandas as pd
+
+    columns = [(decode(c, resolve), dtype, decode(cells, resolve)) for c, dtype, cells in value["value"]]
+    return pd.DataFrame({name: pd.Series(cells, dtype=dtype) for name, dtype, cells in columns})
+
+
+def _decoded_partial(value: Any, resolve: Resolve) -> Any:
+    function, args, keywords = (decode(v, resolve) for v in value["value"])
+    return functools.partial(function, *args, **keywords)
+
+
+def _decoded_instance(value: Any, resolve: Resolve) -> Any:
+    home = resolve(value["class"])
+    made = home.__new__(home)
+    for name, part in value["params"].items():
+        object.__setattr__(made, name, decode(part, resolve))  # also where a dataclass is frozen
+    return made
+
+
+_DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
+    "float": lambda v, _: float(v["value"]),
+    "array": lambda v, r: np.array(decode(v["value"], r), dtype=v["dtype"]),
+    "tuple": lambda v, r: tuple(decode(v["value"], r)),
+    "set": lambda v, r: set(decode(v["value"], r)),
+    "slice": lambda v, _: slice(*v["value"]),
+    "domain": lambda v, _: Domain.from_payload(v["value"]),
+    "dtype": lambda v, _: np.dtype(v["value"]),
+    "dict": lambda v, r: {decode(k, r): decode(x, r) for k, x in v["value"]},
+    "path": lambda v, _: Path(v["value"]),
+    "import": lambda v, r: r(v["value"]),
+    "member": lambda v, r: r(v["class"])[v["params"]["name"]],
+    "estimator": lambda v, r: r(v["class"])(**{k: decode(x, r) for k, x in v["params"].items()}),
+    "partial": _decoded_partial,
+    "frame": _decoded_frame,
+    "instance": _decoded_instance,
+}
 
 
 def references(value: Any) -> list[str]:
@@ -154,12 +222,34 @@ def references(value: Any) -> list[str]:
         return [r for v in value for r in references(v)]
     if not isinstance(value, dict):
         return []
-    own = [value["class"]] if value.get("!") == "estimator" else []
+    made = value.get("!") in _OF_A_CLASS
+    own = [value["class"]] if made else []
     own += [value["value"]] if value.get("!") == "import" else []
     if value.get("!") == "domain":
         return []
-    inner = value.get("params", {}).values() if value.get("!") == "estimator" else value.get("value", [])
+    inner = value.get("params", {}).values() if made else value.get("value", [])
     return own + [r for v in (inner if not isinstance(inner, str) else []) for r in references(v)]
+
+
+def keeps_state(value: Any) -> bool:
+    """Whether ``decode`` would set attributes of an object by name, and not only call constructors."""
+    if isinstance(value, dict):
+        return value.get("!") == "instance" or any(keeps_state(v) for v in value.values())
+    return isinstance(value, list) and any(keeps_state(v) for v in value)
+
+
+@contextmanager
+def seeded(estimator: Any, seed: int | None) -> Iterator[None]:
+    """While this lasts, torch draws from the seed: skorch's networks have no ``random_state``, and no other source."""
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    if seed is None or not any(c.__module__.startswith("skorch.") for p in parts for c in type(p).__mro__):
+        yield
+        return
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 def set_seed(estimator: Any, seed: int | None) -> Any:

@@ -1,5 +1,6 @@
 """The recipe: everything needed to train the model again."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.documents import door
 from privgate.errors import SubjectError
-from privgate.subject import estimators, sources, tasks
+from privgate.subject import calling, estimators, sources, tasks
 from privgate.subject.claim import Claim
 
 
@@ -23,8 +24,10 @@ class Recipe:
     Parameters
     ----------
     training : callable or estimator
-        ``fit(X, y, *, seed, **params) -> model``, importable at the top level of a module; or an unfitted scikit-learn
-        estimator or pipeline (anything with ``fit`` and ``get_params``).
+        ``fit(X, y, *, seed, **params) -> model``, importable at the top level of a module, of a script or notebook; a
+        method of an object or a callable object of that form; an unfitted scikit-learn estimator or pipeline (anything
+        with ``fit`` and ``get_params``); or a class with ``fit`` that takes a seed where it is made or fitted. Keyword
+        arguments of a ``functools.partial`` count as ``params``.
     params : mapping
         Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
     seed : int, optional
@@ -60,6 +63,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.recorded is not None:
             return
+        training, params = calling.plain(self.training, self.params)
+        object.__setattr__(self, "training", training)
+        object.__setattr__(self, "params", params)
         if not (callable(self.training) or estimators.is_estimator(self.training)):
             raise SubjectError(
                 f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, "
@@ -72,6 +78,12 @@ class Recipe:
             object.__setattr__(self, "task", own if own == "regression" else None)
         if self.task not in (None, *tasks.TASKS):
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
+        if not self.is_estimator:
+            calling.check(self.training, self.params)
+        if any(calling.is_of_script(thing) for thing in (self.training, self.predict)):
+            sources.collect(
+                self._references(), extra=self.sources
+            )  # refused here, before anything is trained or logged
 
     @property
     def refusal(self) -> str:
@@ -105,8 +117,9 @@ class Recipe:
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
             return {**common, "kind": "estimator", "estimator": estimators.encode(estimator), "params": {}}
-        params = {k: estimators.encode(v) for k, v in self.params.items()}
-        return {**common, "kind": "function", "fit": estimators.reference(self.training), "params": params}
+        function, owner = calling.parts(self.training)
+        params = {k: estimators.encode(v) for k, v in {**owner, **self.params}.items()}
+        return {**common, "kind": "function", "fit": estimators.reference(function), "params": params}
 
     @cached_property
     def snapshot(self) -> Mapping[str, bytes]:
@@ -114,7 +127,7 @@ class Recipe:
         if self.root is not None:
             held = (p for p in sorted(self.root.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
             return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in held}
-        return sources.collect(self._references(), extra=self.sources, objects=(self.training, self.predict))
+        return sources.collect(self._references(), extra=self.sources)
 
     def _references(self) -> list[str]:
         found = estimators.references(self.payload.get("estimator")) + estimators.references(
@@ -203,7 +216,7 @@ class Recipe:
             return None
         if self.recorded is None:
             return self.estimator
-        if self._shadows_libraries:
+        if self._shadows_libraries or estimators.keeps_state(self.recorded["estimator"]):
             return None
         if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
             return None
@@ -235,11 +248,16 @@ class Recipe:
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
         if self.is_estimator:
-            return estimators.set_seed(self.estimator, seed).fit(X, y)
+            made = estimators.set_seed(self.estimator, seed)
+            with estimators.seeded(made, seed):
+                return made.fit(X, y)
         if self.recorded is None:
-            return self.training(X, y, seed=seed, **dict(self.params))
+            function, owner = calling.parts(self.training)
+            return calling.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params})
         params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
-        return self._resolve(self.recorded["fit"])(X, y, seed=seed, **params)
+        function = self._resolve(self.recorded["fit"])
+        with sources.importing_from(self.root):  # methods, too, import what they need when they are called
+            return calling.train(function, X, y, seed=seed, params=params)
 
     def probabilities(self, model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Return the released probabilities of ``model``, columns in the order of ``classes``.

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import re
 import site
 import sys
@@ -21,41 +20,22 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from privgate.errors import SubjectError
+from privgate.subject import script
 
 _STDLIB = set(sys.stdlib_module_names)
 
-# Calls that a script may make while it is imported: they build constants and start no work.
-_HARMLESS_CALLS = frozenset(
-    (
-        *("Path", "array", "arange", "bool", "bytes", "compile", "dict", "dirname", "field", "float", "frozenset"),
-        *("getLogger", "int", "linspace", "list", "namedtuple", "ones", "range", "resolve", "set", "str", "tuple"),
-        *("NewType", "ParamSpec", "TypeVar", "zeros", "abspath"),
-    )
-)
+#: under which a notebook's own functions are recorded
+_CELLS = "notebook_cells"
 
 
 def main_module() -> str:
-    """Return the name under which a script's own functions are recorded: its dotted name, or its file's stem.
-
-    Raises
-    ------
-    SubjectError
-        The functions were typed into an interpreter or notebook; no file holds them.
-    """
+    """Return the name under which functions of a script or notebook are recorded: dotted name, or the file's stem."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return str(spec.name)
     path = getattr(main, "__file__", None)
-    if path is None:
-        raise SubjectError("the training function is defined interactively; move it to a module to register it")
-    return re.sub(r"\W", "_", Path(path).stem)
-
-
-def is_interactive() -> bool:
-    """Whether ``__main__`` is an interpreter or a notebook rather than a file."""
-    main = sys.modules["__main__"]
-    return getattr(main, "__spec__", None) is None and getattr(main, "__file__", None) is None
+    return _CELLS if path is None else re.sub(r"\W", "_", Path(path).stem)
 
 
 @functools.cache
@@ -95,18 +75,13 @@ def _own_file(module: str) -> Path | None:
     """Return the source file of a module of the user's, or None for libraries, built-ins and packages without code."""
     if module.partition(".")[0] == "privgate":
         return None
-    loaded = sys.modules.get("__main__" if module == main_module_or_none() else module)
+    loaded = sys.modules.get("__main__" if module == main_module() else module)
     origin = getattr(loaded, "__file__", None)
     if origin is None and module.partition(".")[0] not in _STDLIB:
         origin = _locate(module)
     if origin is None or not origin.endswith(".py") or _is_library(Path(origin)):
         return None
     return Path(origin)
-
-
-def main_module_or_none() -> str | None:
-    """Return ``main_module()``, or None where there is no script."""
-    return None if is_interactive() else main_module()
 
 
 def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
@@ -131,46 +106,10 @@ def _snapshot_name(module: str, path: Path) -> str:
     return f"{stem}/__init__.py" if path.name == "__init__.py" else f"{stem}.py"
 
 
-def _runs_something(value: ast.expr | None) -> bool:
-    """Whether an assigned value calls anything but constructors of constants."""
-    for node in ast.walk(value) if value is not None else ():
-        if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called not in _HARMLESS_CALLS:
-                return True
-    return False
-
-
-def _check_script(tree: ast.Module, path: Path) -> None:
-    """Refuse a script whose import would run the whole training again."""
-    definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    for node in tree.body:
-        guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        constant = isinstance(node, ast.Assign | ast.AnnAssign) and not _runs_something(node.value)
-        if not (isinstance(node, definitions) or guard or text or constant):
-            raise SubjectError(
-                f"{path.name}:{node.lineno} runs when the file is imported; put the script's work under "
-                "if __name__ == '__main__', or move the training function to a module of its own"
-            )
-
-
-def _interactive_source(objects: Iterable[Any]) -> dict[str, bytes]:
-    """Return the text of functions typed into a notebook: enough for a digest, not for a registry."""
-    found = []
-    for thing in objects:
-        if getattr(thing, "__module__", None) == "__main__" and isinstance(thing, FunctionType | type):
-            try:
-                found.append(inspect.getsource(thing))
-            except (OSError, TypeError):
-                main_module()  # raises, saying what to do
-    return {"__main__.py": "\n".join(sorted(found)).encode()} if found else {}
-
-
-def collect(
-    references: Iterable[str], *, extra: Iterable[str | Path] = (), objects: Iterable[Any] = ()
-) -> dict[str, bytes]:
+def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> dict[str, bytes]:
     """Return the user's source files that the references need: their modules, and what these import, transitively.
+
+    Of a script or notebook only what the references reach, see ``script``.
 
     Parameters
     ----------
@@ -178,8 +117,6 @@ def collect(
         ``module:qualname``.
     extra : iterable of path
         Files to add as they are, by file name; for what a function imports or reads by computed names.
-    objects : iterable
-        The objects behind the references; consulted only where no file holds them (notebooks).
 
     Returns
     -------
@@ -190,14 +127,21 @@ def collect(
     Raises
     ------
     SubjectError
-        The function stands in a script whose import would run the script's work.
+        A script's function needs what would be trained, read or logged again where it is imported.
     """
+    main, references = main_module(), list(references)
     todo = [r.partition(":")[0] for r in references]
-    found: dict[str, bytes] = _interactive_source(objects) if "__main__" in todo and is_interactive() else {}
-    seen: set[str] = {"__main__"}
-    script = main_module_or_none()
-    while todo:
-        module = todo.pop()
+    asked = {r.partition(":")[2].partition(".")[0] for r in references if r.partition(":")[0] == main}
+    found: dict[str, bytes] = {}
+    seen = {"__main__", main}
+    cut: set[str] = set()
+    while todo or asked - cut:
+        if asked - cut:
+            cut = set(asked)
+            name, content = _cut(main, sorted(cut))
+            found[name] = content
+            todo += [*_parents(main), *sorted(_imports(main, ast.parse(content), is_package=False))]
+        module = todo.pop() if todo else main
         if module in seen:
             continue
         seen.add(module)
@@ -205,16 +149,25 @@ def collect(
         if path is None:
             continue
         content = path.read_bytes()
-        tree = ast.parse(content, filename=str(path))
-        if module == script:
-            _check_script(tree, path)
         found[_snapshot_name(module, path)] = content
-        parents = module.split(".")[:-1]
-        todo += [".".join(parents[: i + 1]) for i in range(len(parents))]
-        todo += sorted(_imports(module, tree, is_package=path.name == "__init__.py"))
+        imported = _imports(module, ast.parse(content, filename=str(path)), is_package=path.name == "__init__.py")
+        todo += [*_parents(module), *sorted(imported)]
+        asked |= {i.removeprefix(f"{main}.").partition(".")[0] for i in imported if i.startswith(f"{main}.")}
     for file in extra:
         found[Path(file).name] = Path(file).read_bytes()
     return found
+
+
+def _cut(main: str, names: list[str]) -> tuple[str, bytes]:
+    """Return file name and text of the part of the script or notebook that some of its names need."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    text = script.needed(names, file=None if file is None else Path(file))
+    return f"{main.replace('.', '/')}.py", text.encode()
+
+
+def _parents(module: str) -> list[str]:
+    parts = module.split(".")[:-1]
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:

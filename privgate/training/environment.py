@@ -21,6 +21,14 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
         "VECLIB_MAXIMUM_THREADS",
         "NUMEXPR_NUM_THREADS",
         "NUMBA_NUM_THREADS",
+        # a library that asks for more than it is told: XGBoost with n_jobs=-1, LightGBM by its scikit-learn interface,
+        # which without the second counts cores with another process and then waits for them, 40 s a training
+        "OMP_THREAD_LIMIT",
+        "LOKY_MAX_CPU_COUNT",
+        "POLARS_MAX_THREADS",
+        "RAYON_NUM_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_NUM_INTEROP_THREADS",
     ),
     "1",
 )

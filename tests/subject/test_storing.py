@@ -101,7 +101,7 @@ def test_arrays_keep_their_memory_order(order):
     ("X", "words"),
     [
         (pd.DataFrame([[1, 2]] * 4, columns=["a", "a"]), "several columns named 'a'"),
-        (pd.DataFrame([[1, 2]] * 4, columns=["a", 2]), "some by numbers"),
+        (pd.DataFrame([[1, 2]] * 4, columns=["a", 2.5]), "neither text nor numbers"),
         (pd.DataFrame([[1, 2]] * 4, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])), "neither text nor"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1, 0])}), "column 'a' of X is sparse"),
     ],

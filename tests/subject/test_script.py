@@ -1,0 +1,260 @@
+"""What a script's or notebook's function reaches is recorded, and nothing of the work around it."""
+
+import linecache
+import os
+import sys
+import textwrap
+import types
+
+import pytest
+
+from privgate.errors import SubjectError
+from privgate.subject import sources
+from privgate.subject.recipe import Recipe
+
+
+@pytest.fixture
+def as_main(monkeypatch, tmp_path):
+    """Run a text as a script, or as cells of a notebook, and let it be ``__main__`` from now on."""
+
+    def ran(*texts, file="train_it.py"):
+        main = types.ModuleType("__main__")
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        for k, text in enumerate(texts):
+            source, name = textwrap.dedent(text), f"<ipython-input-{k}-{id(main)}>"
+            if file:
+                name = str(tmp_path / file)
+                main.__file__ = name
+                (tmp_path / file).write_text(source)
+            else:
+                lines = source.splitlines(keepends=True)
+                monkeypatch.setitem(linecache.cache, name, (len(source), None, lines, name))
+            exec(compile(source, name, "exec"), vars(main))
+        return main
+
+    return ran
+
+
+def again(main, tmp_path, *names):
+    """Return what the names mean once they are imported from the snapshot, with nothing of the script around."""
+    references = [f"{sources.main_module()}:{n}" for n in names]
+    found = sources.collect(references)
+    root = tmp_path / "snapshot"
+    sources.write(found, root)
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    return found, [sources.resolve(r, root) for r in references]
+
+
+HEADS = """
+    from __future__ import annotations
+    import argparse, json, logging, random, sys
+    import os
+    import warnings
+    import numpy as np
+    import pandas as pd
+    import sklearn.linear_model
+    from pathlib import Path
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler as Scaler
+    from numpy import log1p
+    try:
+        import no_such_library_here as fast
+    except ImportError:
+        fast = None
+
+    warnings.filterwarnings("ignore")
+    logging.basicConfig(level=logging.INFO)
+    random.seed(0)
+    np.random.seed(0)
+    np.seterr(divide="ignore")
+    pd.set_option("display.width", 200)
+    sys.path.append(".")
+    os.environ["PG_SCRIPT_NOTE"] = "1"
+    SEED = int(os.environ.get("PG_SCRIPT_SEED", 7))
+    ROOT = Path("somewhere")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--depth", type=int, default=3)
+    args = parser.parse_args([])
+    DEPTH = args.depth
+    logger = logging.getLogger(__name__)
+    RUNS.append("script")
+    X, y = np.zeros((4, 2)), [0, 1, 0, 1]
+    model = LogisticRegression().fit(X, y)
+    for step in range(2):
+        total = step
+
+    class Base:
+        def scale(self, X):
+            return Scaler().fit_transform(X)
+
+    class Center(Base):
+        '''A class of the script.'''
+        factor: float = 2 * 1.5
+
+    def helper(X):
+        logger.debug("centred")
+        return log1p(np.abs(Center().scale(X)))
+
+    def fit(X, y, *, seed, C=float(DEPTH)):
+        assert fast is None
+        made = sklearn.linear_model.LogisticRegression(C=C * SEED)
+        return made.fit(helper(X), y)
+
+    fit(X, y, seed=SEED)
+    print(json.dumps({"trained": True}))
+"""
+
+
+def test_usual_heads_are_no_obstacle(as_main, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PG_SCRIPT_SEED", "11")
+    runs = []
+    monkeypatch.setattr("builtins.RUNS", runs, raising=False)
+    main = as_main(HEADS)
+    capsys.readouterr()
+    monkeypatch.delenv("PG_SCRIPT_SEED")  # a worker's environment is scrubbed
+
+    found, (fit,) = again(main, tmp_path, "fit")
+
+    assert sorted(found) == ["train_it.py"]
+    text = found["train_it.py"].decode()
+    assert "SEED = 11" in text
+    assert "DEPTH = 3" in text
+    for absent in (
+        "argparse",
+        "RUNS",
+        "json",
+        "model =",
+        "basicConfig",
+        "random.seed(0)\nrandom",
+        "warnings",
+        "pandas",
+    ):
+        assert absent not in text, text
+    model = fit([[0.0, 1.0], [2.0, 3.0], [1.0, 0.0], [5.0, 6.0]], [0, 1, 0, 1], seed=0)
+    assert model.get_params()["C"] == 33.0
+    assert runs == ["script"]
+    assert capsys.readouterr().out == ""
+    assert os.environ.pop("PG_SCRIPT_NOTE") == "1"
+
+
+def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
+    main = as_main("""
+        import numpy as np
+        import warnings
+        import os
+        import xml.etree.ElementTree
+        LEVEL = "ignore"
+        np.seterr(divide=LEVEL)
+        np.random.seed(3)
+        warnings.simplefilter("ignore")
+        os.environ["PG_KEPT"] = "x"
+        def fit(X, y, *, seed):
+            return np.sum(X), os.getcwd(), xml.etree.ElementTree.Element("a")
+    """)
+    text = again(main, tmp_path, "fit")[0]["train_it.py"].decode()
+    assert "np.seterr(divide=LEVEL)" in text
+    assert text.index("LEVEL = ") < text.index("np.seterr")
+    assert "np.random.seed(3)" in text
+    assert 'os.environ["PG_KEPT"] = "x"' in text
+    assert "import xml.etree.ElementTree" in text
+    assert "simplefilter" not in text
+    del os.environ["PG_KEPT"]
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("import pandas as pd\nTHING = pd.read_csv({csv!r})", r"train_it.py:3: .* pd.read_csv\(\)"),
+        ("import numpy as np\nTHING = np.loadtxt({csv!r}, skiprows=1)", r"uses THING, which np.loadtxt\(\)"),
+        ("import re\nTHING = re.compile(open({csv!r}).read())", r"open\(\)|read\(\)"),
+        (
+            "from sklearn.naive_bayes import GaussianNB\nTHING = GaussianNB().fit([[0.0], [1.0]], [0, 1])",
+            r"GaussianNB\(\).fit\(\)",
+        ),
+        ("import re\nif __name__ == '__main__':\n    THING = re.compile('a')", "make it inside the function"),
+        ("THING = list(range(20_000))", "a list of .* characters"),
+    ],
+)
+def test_what_reads_or_trains_is_refused_with_its_line(as_main, tmp_path, made, words):
+    (tmp_path / "a.csv").write_text("1\n2\n")
+    main = as_main("\n" + made.format(csv=str(tmp_path / "a.csv")) + "\ndef fit(X, y, *, seed):\n    return THING\n")
+    main.unused = 1
+    with pytest.raises(SubjectError, match=words):
+        sources.collect(["train_it:fit"])
+    with pytest.raises(SubjectError, match=words):  # where the recipe is made, before anything is trained or logged
+        Recipe(main.fit, seed=1)
+
+
+def test_an_object_is_made_again_by_its_statements(as_main, tmp_path):
+    main = as_main("""
+        import re
+        from dataclasses import dataclass
+        from functools import partial
+
+        PATTERN = re.compile("a+")
+        TABLE = {"f": re.compile}
+        TABLE["g"] = re.escape
+        if PATTERN.pattern:
+            CHOSEN = re.compile("b")
+        else:
+            CHOSEN = None
+
+        @dataclass
+        class Setup:
+            depth: int = 3
+
+        SETUP = Setup(5)
+        double = partial(int.__mul__, 2)
+
+        def fit(X, y, *, seed):
+            return PATTERN.pattern, sorted(TABLE), CHOSEN.pattern, SETUP.depth, double(4)
+    """)
+    _, (fit,) = again(main, tmp_path, "fit")
+    assert fit(None, None, seed=0) == ("a+", ["f", "g"], "b", 5, 8)
+
+
+def test_names_of_locals_and_attributes_are_not_followed(as_main, tmp_path):
+    main = as_main("""
+        import re
+        X = re.compile(open(__file__).read()[:1])
+        model = open(__file__)
+        model.close()
+        def fit(X, y, *, seed):
+            data = [model for model in X]
+            return type("T", (), {"data": data})().data
+    """)
+    assert "re.compile" not in again(main, tmp_path, "fit")[0]["train_it.py"].decode()
+
+
+def test_modules_beside_the_script_come_with_it_and_get_what_they_import_from_it(as_main, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "pg_beside.py").write_text("def late():\n    from train_it import OFFSET\n    return OFFSET\n")
+    (tmp_path / "pg_unused.py").write_text("")
+    main = as_main("""
+        import pg_unused
+        from pg_beside import late
+        OFFSET = 4
+        def fit(X, y, *, seed):
+            return late()
+    """)
+    found, (fit,) = again(main, tmp_path, "fit")
+    assert sorted(found) == ["pg_beside.py", "train_it.py"]
+    assert fit(None, None, seed=0) == 4
+
+
+def test_functions_and_classes_of_a_notebook(as_main, tmp_path):
+    main = as_main(
+        "import numpy as np\nfrom sklearn.naive_bayes import GaussianNB\nSCALE = 2.0\n",
+        "class Scaled(GaussianNB):\n    def fit(self, X, y):\n        return super().fit(np.asarray(X) * SCALE, y)\n",
+        "SCALE = 3.0\ndef fit(X, y, *, seed):\n    return Scaled().fit(X, y)\n",
+        file="",
+    )
+    found, (fit,) = again(main, tmp_path, "fit")
+    assert sorted(found) == ["notebook_cells.py"]
+    assert fit([[1.0], [2.0]], [0, 1], seed=0).theta_.ravel().tolist() == [3.0, 6.0]
+
+
+def test_what_a_notebook_cannot_give_again_is_refused(as_main):
+    as_main("import re\nPATTERN = re.compile('a')\ndef fit(X, y, *, seed):\n    return PATTERN\n", file="")
+    with pytest.raises(SubjectError, match=r"uses PATTERN \(a Pattern\)"):
+        sources.collect(["notebook_cells:fit"])
