@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import families
+from privgate.attributes import measure as inferred
 from privgate.check import plan as planning
 from privgate.check import questions, remedies
 from privgate.errors import MeasurementError, SubjectError, UsageError
@@ -120,6 +121,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     attacks = told.part(run, against_pdtp(run))
     made = next((t for t in (leave_one_out.table, sensitivity.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
+    about_attributes = inferred.part(run)
     steps, about_influence = remedies.steps(run), influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     deciding.left_out_again(run)
@@ -144,6 +146,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
+        attributes=about_attributes,
     )
 
 
@@ -300,6 +303,7 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,
         "probabilities": subject.release.form != "label",
+        "sensitive": len(subject.data.sensitive),
         "why_no_sensitivity_bound": over_domain.refusal(subject) if subject.task == "regression" else "",
     }
 

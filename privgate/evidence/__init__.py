@@ -1,5 +1,6 @@
 """What was measured: requests, measurements, the per-unit table, and one typed part a question beside the run's own."""
 
+from privgate.evidence.attributes import AttributeGuesses, AttributeResult, AttributesPart
 from privgate.evidence.behind import Behind, BehindClaim, BehindInfluence, BehindMembership, Expectation
 from privgate.evidence.claims import (
     AuditRuns,
@@ -48,6 +49,9 @@ __all__ = [
     "AgainstPdtp",
     "AttackFigures",
     "AttackResult",
+    "AttributeGuesses",
+    "AttributeResult",
+    "AttributesPart",
     "AuditRuns",
     "Behind",
     "BehindClaim",

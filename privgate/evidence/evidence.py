@@ -7,6 +7,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from privgate.evidence.attributes import AttributesPart
 from privgate.evidence.claims import ClaimsPart
 from privgate.evidence.influence import InfluencePart
 from privgate.evidence.measurement import Measurement, Precondition, Request
@@ -52,6 +53,9 @@ class EvidenceDocument(EvidenceModel):
     influence: InfluencePart | None = Field(description="null where no rule asked, or stopped before.")
     membership: MembershipPart | None = Field(description="null where no rule asked, or stopped before.")
     claims: ClaimsPart | None = Field(description="null where no rule asked, or stopped before.")
+    attributes: AttributesPart | None = Field(
+        default=None, description="Absent where no rule asked, or stopped before."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,7 @@ class Evidence:
         Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
     run : RunPart
         Mode, plan, controls, seeds, trace.
-    influence, membership, claims
+    influence, membership, claims, attributes
         What each question found out beside its numbers; None where no rule asked it, or the run ended before.
     """
 
@@ -82,10 +86,13 @@ class Evidence:
     influence: InfluencePart | None = None
     membership: MembershipPart | None = None
     claims: ClaimsPart | None = None
+    attributes: AttributesPart | None = None
 
     def payload(self) -> dict[str, Json]:
         """Return JSON values, without the per-unit table (that is ``records.parquet``)."""
         parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
+        if self.attributes is not None:
+            parts["attributes"] = self.attributes
         return {
             "subject": encode(self.subject),
             "preconditions": [encode(asdict(p)) for p in self.preconditions],

@@ -199,7 +199,8 @@ def attacks(doc: ReportDocument) -> tuple[AttackResult, ...]:
 
 def kinds_tested(doc: ReportDocument) -> set[str]:
     """Return the kinds of attack that really ran; leave-one-out figures are no attack."""
-    return {a.kind for a in attacks(doc) if a.figures}
+    inferred = {"attribute inference", "model inversion"} if doc.evidence.attributes else set()
+    return {a.kind for a in attacks(doc) if a.figures} | inferred
 
 
 #: names of preconditions, in words
@@ -210,6 +211,8 @@ _CONDITIONS: Mapping[str, str] = {
     "environment": "Same environment as recorded",
     "digests": "Files are those that were named",
     "labels": "Labels are usable",
+    "targets": "Targets are numbers",
+    "task": "Labels are labels",
     "class_of_one": "No label belongs to one person only",
     "duplicates": "No two people have equal records",
     "near_duplicates": "No two people have almost equal records",

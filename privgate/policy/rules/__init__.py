@@ -9,6 +9,7 @@ from pydantic import Field
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
 from privgate.policy.rules.attack_advantage import AttackAdvantage
 from privgate.policy.rules.attack_tpr import AttackTpr
+from privgate.policy.rules.attribute_advantage import AttributeAdvantage
 from privgate.policy.rules.base import Rule
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
@@ -34,6 +35,7 @@ _RULES: tuple[type[Rule], ...] = (
     DeletionCapacity,
     Table,
     Sensitivity,
+    AttributeAdvantage,
 )
 
 #: metric -> rule

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from privgate.evidence import AttackResult, SelfTest
-from privgate.report import attack_charts, words
+from privgate.evidence import AttackResult, MembershipPart, SelfTest
+from privgate.report import attack_charts, attributes, words
 from privgate.report.attack_data import Ran, ran, rate, title, told
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock
 from privgate.report.schema import ReportDocument
@@ -16,9 +16,17 @@ _DRAWN = 3
 
 def section(doc: ReportDocument) -> Section | None:
     """Return the attacks that ran with their figures and curves, and those that could not run."""
-    part = doc.evidence.membership
-    if part is None or not part.attacks:
+    part, inferred = doc.evidence.membership, attributes.blocks(doc.evidence.attributes)
+    if (part is None or not part.attacks) and not inferred:
         return None
+    blocks = [*(_on_membership(part) if part is not None and part.attacks else []), *inferred]
+    tested = words.kinds_tested(doc)
+    rows = [(k.capitalize(), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
+    blocks.append(TableBlock("Kinds of attack", ("Kind", "In this run"), rows))
+    return Section("attacks", "Attacks", blocks)
+
+
+def _on_membership(part: MembershipPart) -> list[Block]:
     ranked = ran(part.attacks)
     blocks: list[Block] = []
     if ranked:
@@ -34,10 +42,7 @@ def section(doc: ReportDocument) -> Section | None:
             Heading("Could not run"),
             List([f"{title(a)}: {plain(a.problem, 240)}" for a in failed]),
         ]
-    tested = words.kinds_tested(doc)
-    rows = [(k.capitalize(), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
-    blocks.append(TableBlock("Kinds of attack", ("Kind", "In this run"), rows))
-    return Section("attacks", "Attacks", blocks)
+    return blocks
 
 
 def _table(ranked: Sequence[Ran]) -> TableBlock:

@@ -1,0 +1,109 @@
+"""Adversaries who know everything about somebody but one feature, and ask the model with every value put in.
+
+What each sees of the model is one table: the log-likelihood of the known target under the model's answer, for every
+value. Of a regressor that is a normal density of the residual with the published training error; of a classifier the
+probability of the label, so that its inversion asks about every value and reads every label's confidence.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+#: log-likelihoods are taken to be at least this, so that priors still tell equally impossible values apart
+FLOOR = -1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What an adversary sees.
+
+    Parameters
+    ----------
+    likelihood : float64 array of shape (P, m)
+        Log-likelihood of each person's known target if the feature had each value.
+    prior : float64 array of shape (m,)
+    usual : float
+        Log-likelihood at which a membership oracle says "member": that of a residual of the published training error,
+        or of the published mean training loss.
+    residual : float64 array of shape (P, m), optional
+        Of a regressor: targets less answers, in deviations of the training targets.
+    """
+
+    likelihood: Float
+    prior: Float
+    usual: float
+    residual: Float | None = None
+
+
+class Adversary(ABC):
+    """Guesses one feature of each person; -1 for no guess, which is never right."""
+
+    name: str
+    title: str
+    source: str
+
+    @abstractmethod
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        """Return the position of the guessed value, shape (P,)."""
+
+
+class Inversion(Adversary):
+    """Adversary 4: the likeliest value, by prior times density of the error; model inversion of a classifier."""
+
+    name = "inversion"
+    title = "Model inversion (prior and likelihood)"
+    source = "Yeom et al. (2020), Adversary 4; Fredrikson et al. (2014, 2015)"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        """Return the first of the likeliest values."""
+        del rng
+        return _best(np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR))
+
+
+class UniformOracle(Adversary):
+    """Adversary 6: a random value, said if a membership oracle (Adversary 2) calls the record with it a member."""
+
+    name = "uniform_oracle"
+    title = "Membership oracle, one random value"
+    source = "Yeom et al. (2020), Adversary 6"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        """Return the random value or nothing."""
+        tried = rng.integers(0, len(seen.prior), len(seen.likelihood))
+        member = seen.likelihood[np.arange(len(tried)), tried] >= seen.usual
+        return np.where(member, tried, -1).astype(np.int64)
+
+
+class QueryingOracle(Adversary):
+    """Adversary 7: every value in the order of its prior, until a membership oracle (Adversary 2) says "member"."""
+
+    name = "querying_oracle"
+    title = "Membership oracle, every value"
+    source = "Yeom et al. (2020), Adversary 7"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        """Return the most frequent of the values that the oracle accepts; nothing if it accepts none."""
+        del rng
+        accepted = seen.likelihood >= seen.usual
+        weight = np.where(accepted, seen.prior, -1.0)
+        return np.where(accepted.any(axis=1), _best(weight), -1).astype(np.int64)
+
+
+#: every adversary, strongest first
+ALL: tuple[Adversary, ...] = (Inversion(), QueryingOracle(), UniformOracle())
+
+
+def normal(residual: Float, deviation: float) -> Float:
+    """Return the log-density of normal residuals less its constant, which is the same for every value."""
+    return np.asarray(-0.5 * (residual / deviation) ** 2)
+
+
+def _best(score: Float) -> Index:
+    return np.asarray(score.argmax(axis=1), dtype=np.int64)

@@ -1,0 +1,107 @@
+"""Regressors from the registry: logged, served as declared, approved or blocked; and what is refused when logged."""
+
+from dataclasses import replace
+
+import mlflow
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.ensemble import IsolationForest
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeRegressor
+
+from privgate import Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, report
+from privgate.errors import SubjectError
+from privgate.run import serving
+
+
+@pytest.fixture(scope="module")
+def heights():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(80, 3))
+    return TrainingData(X, 170 + X @ [3.0, 1.0, 0.0] + rng.normal(size=80))
+
+
+@pytest.mark.parametrize(("estimator", "approved"), [(Ridge(), True), (DecisionTreeRegressor(), False)], ids=str)
+def test_logged_checked_and_told(registry, heights, fleet, tmp_path, estimator, approved):
+    log_model(Recipe(estimator, seed=1), heights, registered_model_name="m")
+    subject = Subject.load("models:/m/1")
+
+    verdict = evaluate(Policy.load("regression-1"), subject, fleet=fleet)
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    page = (tmp_path / "out" / "report.html").read_text()
+
+    assert subject.task == "regression"
+    assert verdict.approved == approved, [f.message for f in verdict.findings]
+    assert "Sensitivity is not DTP" in page
+    assert "DTP-1" not in page
+    assert ("for direct queries only" in page) == approved
+    np.testing.assert_allclose(
+        mlflow.pyfunc.load_model("models:/m/1").predict(heights.X),
+        estimator.fit(heights.X, heights.y).predict(heights.X),
+    )
+
+
+def test_another_model_than_the_recipes_is_not_reproduced(registry, heights, fleet):
+    log_model(Recipe(Ridge(1.0), seed=1), heights, registered_model_name="m")
+    subject = replace(Subject.load("models:/m/1"), recipe=Recipe(Ridge(10.0), seed=1))
+
+    verdict = evaluate(Policy.load("regression-1"), subject, fleet=fleet)
+
+    told = next(f for f in verdict.findings if f.rule == "precondition:reproduces")
+    assert (verdict.outcome, told.outcome) == ("inconclusive", "inconclusive")
+    assert "in deviations of the targets" in told.message
+
+
+def served(subject, fleet):
+    (found,) = serving.preconditions(subject, fleet)
+    return found
+
+
+def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
+    declared = Release(noise=Laplace(2.0))
+    log_model(Recipe(LinearRegression(), seed=1), heights, registered_model_name="m", release=declared)
+    subject = Subject.load("models:/m/1")
+    model = mlflow.pyfunc.load_model("models:/m/1")
+    exact = LinearRegression().fit(heights.X, heights.y).predict(heights.X)
+    seen = np.stack([model.predict(heights.X) - exact for _ in range(50)])
+
+    assert served(subject, fleet).outcome == "passed"
+    assert np.abs(seen).mean() == pytest.approx(2.0, rel=0.1)  # the mean size of Laplace noise is its scale
+    assert abs(np.corrcoef(seen[0], seen[1])[0, 1]) < 0.4
+    for other in (Release(noise=Laplace(1.0)), Release(noise=Gaussian(4.0)), Release()):
+        told = served(replace(subject, release=other), fleet)
+        assert told.outcome == "inconclusive", serving.words(other)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "said"),
+    [
+        (IsolationForest(), "anomaly scores"),
+        (KMeans(2), "clusters"),
+        (SVC(), "SVC(probability=True)"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_judged_is_refused_before_it_is_trained(heights, estimator, said):
+    labels = TrainingData(heights.X, (heights.y > 170).astype(int))
+
+    with pytest.raises(SubjectError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        log_model(Recipe(estimator), labels)
+
+
+def prices(X, y, *, seed):
+    raise AssertionError("trained before it was asked")
+
+
+def test_whole_prices_are_asked_about_in_one_sentence(heights, fleet):
+    rng = np.random.default_rng(1)
+    data = TrainingData(rng.normal(size=(500, 3)), rng.integers(10_000, 900_000, 500))
+
+    with pytest.raises(SubjectError, match=r"different whole values: are they numbers \(declare Recipe"):
+        log_model(Recipe(prices, seed=1), data)
+    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(prices, seed=1), data), fleet=fleet)
+
+    assert verdict.outcome == "inconclusive"
+    assert verdict.findings[-1].message.startswith("not measured, because the 500 targets have")

@@ -1,0 +1,145 @@
+"""What kind of model a recipe trains, and what is refused or asked about in one sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cluster import DBSCAN, KMeans
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.ensemble import HistGradientBoostingRegressor, IsolationForest, RandomForestClassifier
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import LocalOutlierFactor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
+
+from privgate import Gaussian, Laplace, Recipe, Release, Subject, TrainingData
+from privgate.errors import SubjectError
+from privgate.subject import tasks
+
+X = np.arange(30.0).reshape(10, 3)
+
+
+class PairRanker(LogisticRegression):
+    """Stands for the rankers of boosting libraries."""
+
+
+def answers(model, x):
+    return model.predict(x)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "task"),
+    [
+        (Ridge(), "regression"),
+        (make_pipeline(StandardScaler(), Lasso()), "regression"),
+        (GridSearchCV(SVR(), {"C": [1, 2]}), "regression"),
+        (HistGradientBoostingRegressor(), "regression"),
+        (LogisticRegression(), "classification"),
+        (make_pipeline(StandardScaler(), RandomForestClassifier()), "classification"),
+    ],
+    ids=str,
+)
+def test_the_task_is_read_off_an_estimator_and_survives_being_recorded(estimator, task):
+    recipe = Recipe(estimator)
+    back = Recipe.read(recipe.payload, None)
+
+    assert Subject.local(recipe, TrainingData(X, np.arange(10) % 2)).task == task
+    assert (back.task or "classification") == task
+    assert recipe.refusal == back.refusal == ""
+    assert ("task" in recipe.payload) == (task == "regression")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "said"),
+    [
+        (IsolationForest(), "anomaly scores"),
+        (LocalOutlierFactor(novelty=True), "anomaly scores"),
+        (make_pipeline(StandardScaler(), OneClassSVM()), "anomaly scores"),
+        (KMeans(3), "clusters"),
+        (DBSCAN(), "clusters"),
+        (LatentDirichletAllocation(), "answers nothing about people"),
+        (SVC(), "SVC(probability=True)"),
+        (LinearSVC(), "CalibratedClassifierCV(LinearSVC())"),
+        (make_pipeline(StandardScaler(), LinearSVC()), "gives no probabilities"),
+        (SGDClassifier(), "log_loss"),
+        (RidgeClassifier(), "gives no probabilities"),
+        (PairRanker(), "ranking scores"),
+    ],
+    ids=str,
+)
+def test_what_is_not_judged_says_why_in_one_sentence(estimator, said):
+    assert said in Recipe(estimator).refusal
+    assert "\n" not in Recipe(estimator).refusal
+    assert Recipe(estimator, predict=answers).refusal == "" or said == "ranking scores"
+
+
+def test_what_gives_probabilities_after_all_is_judged():
+    for estimator in (SVC(probability=True), CalibratedClassifierCV(LinearSVC()), SGDClassifier(loss="log_loss")):
+        assert Recipe(estimator).refusal == ""
+
+
+def test_a_regressor_that_was_logged_before_there_was_a_task_is_refused_not_misread():
+    old = {k: v for k, v in Recipe(Ridge()).payload.items() if k != "task"}
+
+    assert "does not say task='regression'" in Recipe.read(old, None).refusal
+    assert "declare it" in Recipe(Ridge(), task="classification").refusal
+
+
+@pytest.mark.parametrize(
+    ("y", "asked"),
+    [
+        (np.random.default_rng(0).integers(10_000, 900_000, 500), True),  # prices
+        (np.random.default_rng(0).integers(18, 90, 5_000), True),  # ages
+        (np.random.default_rng(0).normal(size=500), True),
+        (np.round(np.random.default_rng(0).normal(size=5_000), 2), True),
+        (np.arange(5_000) % 100, False),  # a hundred classes
+        (1 + np.arange(5_000) % 100, False),
+        (np.arange(60) % 30, True),  # thirty values of two people each
+        (np.arange(500) % 2, False),
+        (np.tile([0.0, 0.5, 1.0], 50), False),  # three grades
+        (np.tile([-1, 1], 50), False),
+        (np.tile(["a", "b"], 50), False),
+    ],
+    ids=["prices", "ages", "real", "rounded", "codes", "codes from 1", "few each", "two", "grades", "signs", "text"],
+)
+def test_numbers_that_could_be_either_are_asked_about(y, asked):
+    assert bool(tasks.asked(y)) == asked
+
+
+def test_several_columns_and_steps_of_time_are_refused():
+    days = pd.DataFrame({"a": np.arange(30.0)}, index=pd.date_range("2020-01-01", periods=30))
+    column = pd.DataFrame({"a": np.arange(30.0), "when": pd.date_range("2020-01-01", periods=30, freq="h")[::-1]})
+    births = pd.DataFrame({"born": pd.to_datetime(["1950-03-01", "1971-12-24", "1999-01-05"] * 10)})
+
+    with pytest.raises(SubjectError, match="3 columns"):
+        TrainingData(X, np.zeros((10, 3)))
+    for frame, where in ((days, "index of X"), (column, "'when'")):
+        with pytest.raises(SubjectError, match=f"{where}.*moments and no people"):
+            TrainingData(frame, np.arange(30) % 2)
+        assert TrainingData(frame, np.arange(30) % 2, groups=np.arange(30) // 5).n == 30
+    assert TrainingData(births, np.arange(30) % 2).n == 30
+
+
+def test_a_release_fits_its_task():
+    data, labels = TrainingData(X, np.arange(10.0)), TrainingData(X, np.arange(10) % 2)
+
+    with pytest.raises(SubjectError, match="no probabilities to release as 'rounded'"):
+        Subject.local(Recipe(Ridge()), data, release=Release("rounded"))
+    with pytest.raises(SubjectError, match="trains a classifier"):
+        Subject.local(Recipe(LogisticRegression()), labels, release=Release(noise=Laplace(1.0)))
+    with pytest.raises(SubjectError, match="no numbers"):
+        Subject.local(Recipe(Ridge()), TrainingData(X, np.array(list("abcdefghij"))))
+    for release in (Release(), Release(noise=Laplace(0.5)), Release(noise=Gaussian(2.0))):
+        assert Release.from_payload(release.payload()) == release
+    assert "noise" not in Release().payload()
+    for wrong in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="scale of noise"):
+            Laplace(wrong)
+
+
+def test_targets_of_one_value_or_too_large_are_no_traceback():
+    assert Subject.local(Recipe(Ridge()), TrainingData(X, np.ones(10))).scale == (1.0, 1.0)
+    with pytest.raises(SubjectError, match="another unit"):
+        _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5))).scale
