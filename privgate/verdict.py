@@ -1,9 +1,14 @@
 """The verdict: findings and the worst of them."""
 
-from collections.abc import Iterable, Mapping
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
@@ -98,6 +103,14 @@ class Finding:
         return cls(**raw)
 
 
+def _cells(f: Finding) -> tuple[str, ...]:
+    """Return a finding's outcome, title, interval and limit."""
+    span = f"{f.low:.4g}" if f"{f.low:.4g}" == f"{f.high:.4g}" else f"{f.low:.4g} to {f.high:.4g}"
+    word = "at least" if f.direction == "min" else "at most"
+    limit = "" if math.isnan(f.limit) else f"{word} {f.limit:.4g} {f.unit}"
+    return f.outcome.value, f.title or f.rule, "" if math.isnan(f.low) else f"{span} {f.unit}", limit
+
+
 def together(findings: Iterable[Finding]) -> Outcome:
     """Return the worst outcome of findings; where no rule was judged among them, inconclusive at best."""
     found = list(findings)
@@ -105,7 +118,7 @@ def together(findings: Iterable[Finding]) -> Outcome:
     return worst([*(f.outcome for f in found), *([] if judged else [Outcome.INCONCLUSIVE])])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Verdict:
     """What was decided, and everything it rests on.
 
@@ -128,6 +141,59 @@ class Verdict:
     evidence: Evidence
     observed: bool = False
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    #: what writes and draws a verdict lies on floors above; the package root hangs it in here (privgate/__init__.py)
+    doors: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def __repr__(self) -> str:
+        """Return one line: outcome, about what, by which policy, and what decided."""
+        about = self.evidence.subject
+        what = f"{about.get('name') or 'local model'} {about.get('version') or ''}".strip()
+        decided = [f.rule for f in self.findings if f.outcome is self.outcome]
+        named = ", ".join(decided[:3]) + (f" and {len(decided) - 3} more" if len(decided) > 3 else "")
+        observed = ", observed only" if self.observed else ""
+        by = self.policy.get("name", "?")
+        return f"<Verdict {self.outcome.value}{observed}: {what} by policy {by}; {named or 'no rule was judged'}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: one row a rule, and one a condition that does not hold."""
+        # no message: it may name a person, and notebooks travel
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(f))}</tr>"
+            for f in sorted(self.findings, key=lambda f: -f.outcome.rank)
+            if f.outcome is not Outcome.PASSED or not f.rule.startswith("precondition:")
+        )
+        head = "<tr><th>Result</th><th>Rule</th><th>Measured</th><th>Limit</th></tr>"
+        return f"<p><strong>{escape(repr(self)[1:-1])}</strong></p><table>{head}{rows}</table>"
+
+    def report(self, path: str | PathLike[str], **stated: Any) -> list[Path]:
+        """Write the report and return the files: a page where ``path`` ends in .html, else a folder with every format.
+
+        Parameters
+        ----------
+        path : path
+            ``report.html``, or a folder.
+        stated
+            What page one says: ``purpose``, ``owner``, ``data_name``, ``data_source``; ``hash_key`` and ``baseline`` as
+            in ``privgate.report.write``.
+        """
+        written: list[Path] = self._door("report")(self, path, **stated)
+        return written
+
+    def plot(self) -> Any:
+        """Return a drawing of how much each person's record matters; a notebook shows it, ``save(path)`` keeps it.
+
+        Raises
+        ------
+        MeasurementError
+            No rule needed the per-unit table, so there is nothing to draw.
+        """
+        return self._door("plot")(self)
+
+    def _door(self, name: str) -> Callable[..., Any]:
+        if name not in self.doors:
+            _ = sys.modules["privgate"].Verdict  # the package root hangs the doors in when it is asked for this name
+        return self.doors[name]
 
     @property
     def outcome(self) -> Outcome:

@@ -153,3 +153,55 @@ def test_equal_requests_are_one_request():
     assert Request.of("a", x=1, y=2) == Request.of("a", y=2, x=1)
     assert Request.of("a", x=1).key != Request.of("a", x=2).key
     assert Request.of("a", x=1).option("y", 7) == 7
+
+
+# -- in Python and in a notebook --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def judged(monkeypatch, tmp_path):
+    """The verdict of a real run of 150 people."""
+    import importlib.util
+    from pathlib import Path
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    spec = importlib.util.spec_from_file_location("real_runs_of_verdict", Path(__file__).parent / "report/real_runs.py")
+    runs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runs)
+    return runs.verdict("attacked")
+
+
+def test_a_verdict_is_one_line(judged):
+    assert repr(judged) == "<Verdict failed: salary 1 by policy many; dtp, attack_accuracy>"
+    assert "no rule was judged" in repr(verdict())
+    assert "observed only" in repr(verdict(Outcome.PASSED, observed=True))
+
+
+def test_a_notebook_shows_a_table_in_which_no_name_is_markup(judged):
+    shown = judged._repr_html_()
+
+    assert shown.count("<tr>") == 1 + sum(not f.rule.startswith("precondition:") for f in judged.findings)
+    evil = Verdict(
+        {"name": "<script>"}, (Finding("r", "<b>", Outcome.FAILED, "<img onerror=x>"),), Evidence({}, (), {})
+    )
+    assert not re.search(r"<(script|b|img)\b", evil._repr_html_())
+
+
+def test_a_verdict_writes_its_report_and_draws_its_people(judged, tmp_path):
+    from xml.etree import ElementTree as ET
+
+    (page,) = judged.report(tmp_path / "deep" / "page.html", purpose="credit scoring", owner="the bank")
+    files = judged.report(tmp_path / "all")
+    picture = judged.plot()
+
+    assert "credit scoring" in page.read_text(encoding="utf-8")
+    assert {p.name for p in files} >= {"report.json", "report.html", "summary.md"}
+    assert not [n for n in judged.evidence.records["unit"] if str(n) in picture.svg]
+    root = ET.fromstring(picture.save(tmp_path / "people.svg").read_text(encoding="utf-8"))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert set(re.findall(r"var\((--[\w-]+)", picture.svg)) <= set(re.findall(r"(--[\w-]+):", picture.svg))
+    assert "people" in repr(picture)
+    with pytest.raises(TypeError, match="no place for purposes"):
+        judged.report(tmp_path, purposes="x")
+    with pytest.raises(Exception, match="nothing to draw"):
+        verdict(Outcome.PASSED).plot()

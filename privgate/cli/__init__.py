@@ -1,9 +1,13 @@
 """The command line: parse, call, print, exit. One file a command family, imported when it is called."""
 
+import functools
+import os
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from privgate.version import __version__
 
@@ -27,6 +31,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
+    "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
+}
+
+#: groups of the help page; a command in none of them stands in the last
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start": ("init", "demo", "list", "explain"),
+    "Judge": ("check", "promote", "report", "compare"),
+    "Release and verify": ("sign", "verify", "revoke", "serve", "doctor", "keys"),
+    "Prepare and improve": ("policy", "remove-risky", "dp"),
 }
 
 
@@ -59,17 +72,48 @@ class _Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table, without importing any of them."""
+        """List the commands from the table, group by group, without importing any of them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        named = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in COMMANDS if name not in named)
+        for title, names in {**GROUPS, "More": others}.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands from the table, which takes no import."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(n, help=text) for n, (_, text) in COMMANDS.items() if n.startswith(incomplete)]
 
 
 @click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, message="privgate %(version)s")
-def cli(**_: Any) -> None:
+@click.pass_context
+def cli(ctx: click.Context, **_: Any) -> None:
     """Judge what a registered model gives away about the people in its training data, before it is released.
 
     Exit codes: 0 approved, 1 blocked, 2 command line or policy unusable, 3 a bug in privgate, 4 model, data, registry
     or statement could not be read or does not match, 5 inconclusive (blocks), 130 interrupted.
+
+    Every option may stand in privgate.yaml, in [tool.privgate] of pyproject.toml, or as PRIVGATE_OPTION_NAME in the
+    environment.
     """
+    from privgate.cli import config
+
+    name = str(ctx.invoked_subcommand)
+    command = cli.get_command(ctx, name)
+    if command is None:
+        return
+    every = functools.partial(_every, ctx)
+    made, used = config.defaults(name, command, os.environ, Path(), every)
+    ctx.default_map = {name: made}
+    if used:
+        click.echo(f"note: from {config.source(Path())}: {', '.join(used)}", err=True)
+
+
+def _every(ctx: click.Context) -> dict[str, click.Command]:
+    """Return every command by its name; imports them all."""
+    found = ((name, cli.get_command(ctx, name)) for name in COMMANDS)
+    return {name: command for name, command in found if command is not None}

@@ -51,7 +51,8 @@ def promote(*, uri: str, alias: str, **settings: Any) -> int:
     if why := Policy.load(settings["policy_name"]).refusal(subject.name, alias):
         raise UsageError(f"{why}; @{alias} is unchanged")
     registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
-    click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"))
+    said = settings["form"] != "text"  # what a program reads on stdout stays one document
+    click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"), err=said)
     return int(verdict.exit_code)
 
 
@@ -80,7 +81,11 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
     except OSError as exc:  # it could be written before: a full disk
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
-    console.print_document(json.loads((folder / "report.json").read_text(encoding="utf-8")), folder / "report.html")
+    document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    if settings["form"] == "text":
+        console.print_document(document, folder / "report.html")
+    else:
+        click.echo(report.render(document, settings["form"]), nl=False)
     if attach:
         try:
             registry.attach(run.subject, folder, verdict, tracking_uri=settings["tracking_uri"])

@@ -1,25 +1,19 @@
 """What the terminal shows: progress, plan, verdict."""
 
-import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from privgate.evidence import EvidenceDocument
-from privgate.report.suppression import shown
-from privgate.report.text import fold
-from privgate.verdict import Finding, Outcome
+from privgate.report import terminal
+from privgate.report.schema import read
+from privgate.verdict import Outcome
 
-_WORDS = {
-    Outcome.PASSED: ("APPROVED", "green"),
-    Outcome.WARNED: ("APPROVED, with warnings", "yellow"),
-    Outcome.INCONCLUSIVE: ("INCONCLUSIVE: not approved", "yellow"),
-    Outcome.FAILED: ("BLOCKED", "red"),
-}
-_MARKS = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
+_COLORS = {Outcome.PASSED: "green", Outcome.WARNED: "yellow", Outcome.INCONCLUSIVE: "yellow", Outcome.FAILED: "red"}
+#: what the last line of progress was about, where stderr is no terminal
+_phases: list[str] = []
 
 
 def plain(text: str) -> str:
@@ -28,13 +22,13 @@ def plain(text: str) -> str:
 
 
 def progress(done: int, total: int, seconds_left: float, label: str = "retraining") -> None:
-    """Draw one line of progress on stderr; a line every tenth where stderr is no terminal."""
+    """Draw one line of progress on stderr; where that is no terminal, one line a phase."""
     left = "" if not seconds_left > 0 else f", about {_span(seconds_left)} left"
-    line = f"{label}: {done} of {total}{left}"
     if sys.stderr.isatty():
-        click.echo(f"\r\x1b[2K{line}", nl=done >= total, err=True)
-    elif done >= total or done % max(1, total // 10) == 0:
-        click.echo(line, err=True)
+        click.echo(f"\r\x1b[2K{label}: {done} of {total}{left}", nl=done >= total, err=True)
+    elif _phases[-1:] != [label]:
+        _phases[:] = [label]
+        click.echo(f"{label}: {total} trainings{left}", err=True)
 
 
 def _span(seconds: float) -> str:
@@ -48,48 +42,11 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
 
     Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
     """
-    outcome = Outcome(document["outcome"])
-    word, color = _WORDS[outcome]
-    subject = document["subject"]
-    what = plain(f"{subject['name']} version {subject['version']}" if subject["version"] else str(subject["name"]))
-    click.secho(f"{word}  {what}  by policy {plain(str(document['policy']['name']))}", fg=color, bold=True)
-    if document["approved"]:
-        click.echo(f"  {plain(document['decision'])}")
-    findings = [Finding.from_payload(f) for f in document["findings"]]
-    for finding in sorted(findings, key=lambda f: -f.outcome.rank):
-        if finding.outcome is Outcome.PASSED and finding.rule.startswith("precondition:"):
-            continue
-        click.echo(f"  {_MARKS[finding.outcome]} {plain(finding.title)}: {plain(finding.message)}")
-        if finding.advice:
-            click.echo(f"      {plain(finding.advice)}")
-    for line in _how(document):
-        click.echo(f"  {plain(line)}")
+    doc = read(document)
+    click.secho(plain(terminal.headline(doc)), fg=_COLORS[doc.outcome], bold=True)
+    for line in terminal.lines(doc):
+        click.echo(plain(line))
     click.echo(f"  report: {where}")
-
-
-def _how(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how the figures were come by: the mode, which engine answered for how many, what another seed changes."""
-    evidence = EvidenceDocument.model_validate(document["evidence"])
-    run, influence = evidence.run, evidence.influence
-    if run.mode and run.mode.note:
-        yield run.mode.note
-    if influence is None:
-        return
-    for share in influence.engines:
-        why = "; ".join(f"{reason} ({shown(count)})" for reason, count in share.why.items())
-        rest = "" if share.handed_on == 0 else f", {shown(share.handed_on)} handed on: {why}"
-        yield f"{share.engine}: {shown(share.answered)} of {shown(share.asked)} people or records{rest}"
-    if influence.noise and run.seeds and run.seeds.dependent:
-        yield f"seed noise: with nobody removed, {_alone(influence.noise.median)}"
-        yield f"people whose influence exceeds this noise: {shown(influence.noise.units_above)}"
-
-
-def _alone(median: float) -> str:
-    """Return what another seed alone does to the answer about the person in the middle."""
-    who = "the model's answer about every second person"
-    if math.isinf(median):
-        return f"another seed alone turns some label in {who} from possible to impossible, or back"
-    return f"another seed alone changes {who} by {fold(median)} ({median:.2g} nats) or more"
 
 
 def note(text: str) -> None:

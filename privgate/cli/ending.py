@@ -1,5 +1,6 @@
 """How a command ends: every ending is an exit code, and nothing but a bug shows a traceback."""
 
+import os
 import traceback
 
 import click
@@ -10,7 +11,9 @@ from privgate.errors import ExitCode, PrivgateError
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
     """Run a command line and return the exit code; Python and click would answer 1 to everything."""
     try:
-        code = command.main(args=arguments, prog_name=name, standalone_mode=False)
+        # https://no-color.org: any value but an empty one
+        color = False if os.environ.get("NO_COLOR") else None
+        code = command.main(args=arguments, prog_name=name, standalone_mode=False, color=color)
     except PrivgateError as exc:
         # names in it may hold bytes that are no text
         click.echo(f"error: {exc}".encode("utf-8", "backslashreplace").decode(), err=True)

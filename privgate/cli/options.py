@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from privgate.cli.shared import jobs, ledger, quiet, tracking_uri
+from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import UsageError
 from privgate.evaluation.hash_key import hash_key
 from privgate.policy import Policy
@@ -39,7 +39,12 @@ def subject(command: F) -> F:
 def policy(command: F) -> F:
     """Add the policy."""
     return click.option(
-        "--policy", "policy_name", required=True, metavar="NAME|FILE", help="A shipped policy's name, or a YAML file."
+        "--policy",
+        "policy_name",
+        required=True,
+        metavar="NAME|FILE",
+        shell_complete=complete_policy,
+        help="A shipped policy's name, or a YAML file.",
     )(command)
 
 
@@ -49,6 +54,14 @@ def run(command: F) -> F:
         [
             click.option(
                 "--report-dir", type=click.Path(file_okay=False), default="privgate-report", show_default=True
+            ),
+            click.option(
+                "--format",
+                "form",
+                type=click.Choice(PRINTED),
+                default="text",
+                show_default=True,
+                help="What is printed on stdout; the report's files are written in any case.",
             ),
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
             click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),

@@ -20,7 +20,7 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("name")
+@click.argument("name", shell_complete=shared.complete_policy)
 @click.option("--model", "uri", default=None, metavar="URI", help="Say what can never pass for this model version.")
 @shared.tracking_uri
 @click.option(
@@ -54,7 +54,7 @@ def list_() -> int:
 
 
 @policy.command()
-@click.argument("name")
+@click.argument("name", shell_complete=shared.complete_policy)
 @click.argument("rule", required=False)
 def explain(*, name: str, rule: str | None) -> int:
     """Say in plain words what the policy NAME, or one RULE of it, means, and where each number comes from."""
@@ -66,7 +66,7 @@ def explain(*, name: str, rule: str | None) -> int:
 
 
 @policy.command()
-@click.argument("name")
+@click.argument("name", shell_complete=shared.complete_policy)
 @click.argument("cases", nargs=-1, required=True, type=_FILE)
 def test(*, name: str, cases: tuple[Path, ...]) -> int:
     """Judge the evidence in the files CASES by the policy NAME and compare with what they expect.
@@ -87,8 +87,8 @@ def test(*, name: str, cases: tuple[Path, ...]) -> int:
 
 
 @policy.command()
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", shell_complete=shared.complete_policy)
+@click.argument("new", shell_complete=shared.complete_policy)
 @click.argument("reports", nargs=-1, type=_FILE)
 @click.option("--exit-code", is_flag=True, help="Exit 1 if a past verdict would change.")
 def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> int:

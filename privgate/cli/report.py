@@ -33,21 +33,24 @@ def report() -> None:
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the HTML report.")
 @click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the summary.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write JUnit XML.")
-def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Path | None) -> int:
+@click.option("--format", "form", type=click.Choice(shared.PRINTED), default=None, help="Print it instead.")
+def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Path | None, form: str | None) -> int:
     """Render SOURCE (a report.json) again; the same JSON gives the same bytes."""
     from privgate import report as rendering
 
     wanted = {"html": html, "markdown": markdown, "junit": junit}
-    if not any(wanted.values()):
-        raise UsageError("say what to write: --html FILE, --markdown FILE or --junit FILE")
-    for form, path in wanted.items():
+    if not any(wanted.values()) and form is None:
+        raise UsageError("say what to write: --html FILE, --markdown FILE, --junit FILE, or --format to print it")
+    for kind, path in wanted.items():
         if path is not None:
-            outputs.file(path, f"--{form}")
+            outputs.file(path, f"--{kind}")
     document = read(source)
-    for form, path in wanted.items():
+    if form is not None:
+        click.echo(rendering.render(document, form), nl=False)
+    for kind, path in wanted.items():
         if path is not None:
-            path.write_text(rendering.render(document, form), encoding="utf-8")
-            click.echo(f"wrote {path}")
+            path.write_text(rendering.render(document, kind), encoding="utf-8")
+            click.echo(f"wrote {path}", err=form is not None)
     return 0
 
 

@@ -19,13 +19,13 @@ STATED = ("purpose", "owner", "data_name", "data_source")
 _ASKED = 5000
 
 
-def with_context(verdict: Verdict, subject: Subject, fleet: Fleet | None, stated: Mapping[str, Any]) -> Verdict:
+def with_context(verdict: Verdict, subject: Subject | None, fleet: Fleet | None, stated: Mapping[str, Any]) -> Verdict:
     """Return the verdict with what page one says beside it; nothing of it is judged.
 
     Parameters
     ----------
     verdict : Verdict
-    subject : Subject
+    subject : Subject, optional
         What was judged.
     fleet : Fleet, optional
         Asks the registered model, in a worker, about people outside its data; accuracy is not measured without.
@@ -33,7 +33,7 @@ def with_context(verdict: Verdict, subject: Subject, fleet: Fleet | None, stated
         Purpose, owner, name and source of the data, in the operator's words; what is missing is said to be.
     """
     known = {k: " ".join(str(stated.get(k) or "").split()) for k in STATED}
-    right, asked = (None, 0) if fleet is None else accuracy(subject, fleet)
+    right, asked = (None, 0) if fleet is None or subject is None else accuracy(subject, fleet)
     context = {**known, **ran(os.environ), "accuracy": right, "accuracy_n": asked}
     return replace(verdict, detail={**verdict.detail, "context": context})
 

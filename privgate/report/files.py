@@ -1,6 +1,5 @@
 """A verdict on disk: all files or none of the new ones, never half a file."""
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -61,15 +60,16 @@ def write(
         new = Path(scratch)
         _text(new / DOCUMENT, dumps(doc))
         records(verdict, names).to_parquet(new / RECORDS, index=False)
-        for format_, (_, name) in FORMATS.items():
+        written = {format_: name for format_, (_, name) in FORMATS.items() if name}
+        for format_, name in written.items():
             _text(new / name, render(doc, format_))
-        order = [DOCUMENT, RECORDS, *(name for _, name in FORMATS.values())]
+        order = [DOCUMENT, RECORDS, *written.values()]
         return [(new / name).replace(folder / name) for name in order]
 
 
 def dumps(doc: Mapping[str, Any]) -> str:
     """Return the document as ``report.json`` holds it: ASCII, because a terminal obeys what it is shown."""
-    return json.dumps(doc, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return render(doc, "json")
 
 
 def records(verdict: Verdict, names: Pseudonyms | None) -> Any:

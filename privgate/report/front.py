@@ -30,7 +30,7 @@ _TONE: Mapping[str, str] = {
 _ROOMY, _USUAL = 2000, 2500
 #: characters on page one, which must print on one sheet: (usual, when it is crowded)
 _ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measured": (80, 62), "title": (80, 60),
-         "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (120, 90)}  # fmt: skip
+         "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (120, 75)}  # fmt: skip
 
 
 def view(doc: ReportDocument) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One document, several formats."""
 
+import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -7,12 +8,18 @@ from typing import Any
 from privgate.errors import UsageError
 from privgate.report.schema import COMPARISON, Comparison, ReportDocument, read, read_comparison
 
-#: format -> (module that renders it, file that ``write`` puts it in)
+#: format -> (module that renders it, file that ``write`` puts it in; empty: only where it is asked for)
 FORMATS: Mapping[str, tuple[str, str]] = {
     "html": ("privgate.report.page", "report.html"),
     "markdown": ("privgate.report.summary", "summary.md"),
     "junit": ("privgate.report.junit", "junit.xml"),
+    "text": ("privgate.report.terminal", ""),
+    "json": ("", ""),
+    "cyclonedx": ("privgate.report.cyclonedx", ""),
+    "modelcard": ("privgate.report.modelcard", ""),
 }
+#: what a comparison of two reports can be rendered as
+_COMPARED = ("html", "markdown", "json")
 
 
 def is_comparison(document: object) -> bool:
@@ -27,7 +34,7 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
     ----------
     document : mapping
         What ``document`` or ``compare`` returned, or ``report.json`` holds.
-    format : {"html", "markdown", "junit"}
+    format : {"html", "markdown", "junit", "text", "json", "cyclonedx", "modelcard"}
         What to render.
 
     Raises
@@ -41,10 +48,12 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
     told: ReportDocument | Comparison
     if is_comparison(document):
-        if format == "junit":
-            raise UsageError("a comparison has no JUnit form; render it as html or markdown")
+        if format not in _COMPARED:
+            raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
         told = read_comparison(document)
     else:
         told = read(document)
+    if format == "json":
+        return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     renderer: Callable[[ReportDocument | Comparison], str] = import_module(FORMATS[format][0]).render
     return renderer(told)

@@ -150,7 +150,11 @@ def interval(figures: Finding | RuleFigures, unit: str, direction: str) -> str:
     if low == high or number(low, against=limit) == number(high, against=limit):
         # certain within rounding: the end nearer to breaking the limit is the one to show
         low = low if direction == "min" else high
-        return "unlimited" if math.isinf(low) else figure(low, unit, against=limit)
+        if math.isinf(low):
+            return "unlimited"
+        told = figure(low, unit, against=limit)
+        # an interval of estimates that only looks like one number is none
+        return f"{told[:-1]}, exact)" if unit == "nats" and math.isclose(value, low, rel_tol=1e-3) else told
     if math.isinf(high):
         return (
             "no limit known"

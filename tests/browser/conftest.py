@@ -63,6 +63,11 @@ def crowded(doc, comparison):
     return {
         **doc,
         "subject": {**doc["subject"], "name": "income-" + "x" * 80, "uri": "models:/" + "y" * 200},
+        "context": {
+            **dict.fromkeys(("data_name", "data_source", "purpose", "owner", "run_by", "run_on"), long),
+            "accuracy": 0.8125,
+            "accuracy_n": 1000,
+        },
         "findings": findings,
         "comparison": {**comparison, "summary": long},
         "waivers": [{**w, "reason": long, "approver": "c.rossi" * 10} for w in doc["waivers"] * 3],

@@ -163,11 +163,13 @@ class Rule(Part, ABC):
         word = {"max": "at most", "min": "at least"}[self.direction]
         unit = f" {measurement.unit}" if measurement.unit else ""
         low, high = measurement.low, measurement.high
-        span = f"{low:.4g}" if low == high else f"between {low:.4g} and {high:.4g}"
+        same = f"{low:.4g}" == f"{high:.4g}"
+        span = f"{low:.4g}" if same else f"between {low:.4g} and {high:.4g}"
+        exact = " (exact)" if same and np.isfinite(low) and measurement.kind in ("exact", "bound") else ""
         if measurement.kind == "point":
             span = f"about {measurement.value:.4g} (a point estimate, no limit can be given)"
         where = f" ({measurement.where})" if measurement.where else ""
-        return f"{span}{unit}{where}; allowed is {word} {self.limit:.4g}: {outcome.value}"
+        return f"{span}{unit}{exact}{where}; allowed is {word} {self.limit:.4g}: {outcome.value}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what would change the outcome; empty if it passed."""

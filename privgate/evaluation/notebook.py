@@ -1,0 +1,97 @@
+"""``verdict.report(path)`` and ``verdict.plot()``: what a notebook asks of a verdict."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privgate import report as reports
+from privgate.errors import MeasurementError
+from privgate.evaluation.context import STATED, with_context
+from privgate.evaluation.hash_key import hash_key as own_key
+from privgate.report import schema
+from privgate.report.blocks import Chart
+from privgate.report.sections import units
+from privgate.verdict import Verdict
+
+#: the page's colours, for a drawing that stands alone
+_COLORS = (
+    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;--chart-c:#5b7f2b;--chart-d:#7b4a9e;"
+    "--chart-limit:#9b1216;--chart-grid:#dfe3e8;--chart-soft:#5b646e"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing: a notebook shows it, ``save`` keeps it.
+
+    Parameters
+    ----------
+    title, reading : str
+        What is drawn, and what it shows here in one sentence.
+    svg : str
+        SVG with its colours.
+    """
+
+    title: str
+    reading: str
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        """Return title and reading: what those read who see no picture."""
+        return f"<Picture {self.title}. {self.reading}>"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the SVG and return where."""
+        place = Path(path)
+        place.write_text(self.svg, encoding="utf-8")
+        return place
+
+
+def report(
+    verdict: Verdict,
+    path: str | Path,
+    *,
+    hash_key: bytes | None = None,
+    baseline: Mapping[str, Any] | None = None,
+    **stated: Any,
+) -> list[Path]:
+    """Write the report: one page where ``path`` ends in .html, else every format into that folder.
+
+    Raises
+    ------
+    TypeError
+        Something is stated that page one has no place for.
+    """
+    told = _stated(verdict, stated)
+    place, key = Path(path), own_key() if hash_key is None else hash_key
+    if place.suffix != ".html":
+        return reports.write(told, place, hash_key=key, baseline=baseline)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    page = reports.render(reports.document(told, hash_key=key, baseline=baseline), "html")
+    place.write_text(page, encoding="utf-8")
+    return [place]
+
+
+def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
+    if unknown := sorted(set(stated) - set(STATED)):
+        raise TypeError(f"page one has no place for {', '.join(unknown)}; known: {', '.join(STATED)}")
+    if verdict.detail.get("context") and not stated:
+        return verdict
+    return with_context(verdict, None, None, stated)
+
+
+def plot(verdict: Verdict) -> Picture:
+    """Return the distribution over people, or the worst ones where not everybody was measured."""
+    doc = schema.read(reports.document(verdict, hash_key=own_key()))
+    section = units.section(doc)
+    charts = [b for b in section.blocks if isinstance(b, Chart)] if section else []
+    if not charts:
+        raise MeasurementError("no rule needed the per-unit table, so there is nothing to draw")
+    first = charts[0]
+    head, _, body = first.svg.partition(">")
+    head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return Picture(first.title, first.reading, f'{head} style="{_COLORS}">{body}')

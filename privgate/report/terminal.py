@@ -1,0 +1,78 @@
+"""The report as a terminal shows it: the decision, one line a finding, worst first, and how the figures came about."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from privgate.report import words
+from privgate.report.schema import ReportDocument
+from privgate.report.suppression import shown
+from privgate.report.text import fold, prose
+from privgate.verdict import Finding, Outcome
+
+_WORDS: Mapping[str, str] = {
+    Outcome.PASSED: "APPROVED",
+    Outcome.WARNED: "APPROVED, with warnings",
+    Outcome.INCONCLUSIVE: "INCONCLUSIVE: not approved",
+    Outcome.FAILED: "BLOCKED",
+}
+_MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
+
+
+def render(doc: ReportDocument) -> str:
+    """Return the whole text; it begins with the decision in capitals."""
+    return "\n".join([headline(doc), *lines(doc)]) + "\n"
+
+
+def headline(doc: ReportDocument) -> str:
+    """Return the decision, about what, by which policy."""
+    s = doc.subject
+    what = prose(f"{s.name} version {s.version}" if s.version else s.name)
+    return f"{_WORDS[doc.outcome]}  {what}  by policy {prose(doc.policy.name)}"
+
+
+def lines(doc: ReportDocument) -> Iterator[str]:
+    """Yield what follows the headline; a precondition that holds is not worth a line."""
+    named = words.titles(doc)
+    if doc.approved:
+        yield f"  {prose(doc.decision)}"
+    for finding in sorted(doc.findings, key=words.badness):
+        if finding.outcome is Outcome.PASSED and words.is_condition(finding):
+            continue
+        title = named.get(finding.rule) or words.title(finding)
+        yield f"  {_MARKS[finding.outcome]} {title}: {told(finding)}"
+        if finding.advice:
+            yield f"      {prose(finding.advice)}"
+    yield from (f"  {prose(line)}" for line in _how(doc))
+
+
+def told(finding: Finding) -> str:
+    """Return a finding in one line, in the units of the report: a factor, nats in brackets; else its own message."""
+    if words.is_condition(finding) or words.measured(finding) == "not measured" or math.isnan(finding.limit):
+        return prose(finding.message)
+    waived = f" ({prose(finding.waiver)})" if finding.waiver else ""
+    result = words.RESULT[finding.outcome].lower()
+    return f"{words.measured(finding)}; {words.limit(finding)} is allowed: {result}{waived}"
+
+
+def _how(doc: ReportDocument) -> Iterator[str]:
+    """Yield how the figures were come by: the mode, which engine answered for how many, what another seed changes."""
+    run, influence = doc.evidence.run, doc.evidence.influence
+    if run.mode and run.mode.note:
+        yield run.mode.note
+    if influence is None:
+        return
+    for share in influence.engines:
+        why = "; ".join(f"{reason} ({shown(count)})" for reason, count in share.why.items())
+        rest = "" if share.handed_on == 0 else f", {shown(share.handed_on)} handed on: {why}"
+        yield f"{share.engine}: {shown(share.answered)} of {shown(share.asked)} people or records{rest}"
+    if influence.noise and run.seeds and run.seeds.dependent:
+        yield f"seed noise: with nobody removed, {seed_alone(influence.noise.median)}"
+        yield f"people whose influence exceeds this noise: {shown(influence.noise.units_above)}"
+
+
+def seed_alone(median: float) -> str:
+    """Return what another seed alone does to the answer about the person in the middle."""
+    who = "the model's answer about every second person"
+    if math.isinf(median):
+        return f"another seed alone turns some label in {who} from possible to impossible, or back"
+    return f"another seed alone changes {who} by {fold(median)} ({median:.2g} nats) or more"

@@ -1,0 +1,216 @@
+"""Where options come from, what is printed, and what a shell completes."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.shell_completion import ShellComplete
+
+from privgate.__main__ import run
+from privgate.cli import COMMANDS, GROUPS, cli, config, console
+from privgate.policy import Policy
+from privgate.policy.locate import shipped
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return tmp_path
+
+
+def commands():
+    context = cli.make_context("privgate", ["list"], resilient_parsing=True)
+    return {name: cli.get_command(context, name) for name in COMMANDS}
+
+
+def settings(name, environ=(), folder=Path()):
+    every = commands()
+    return config.defaults(name, every[name], dict(environ), folder, lambda: every)[0]
+
+
+def leaves(command, path=()):
+    """Yield (path, command) of a command and of all inside it."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path, command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_variable(name):
+    for path, command in leaves(commands()[name]):
+        options = config.options_of(command)
+        given = {f"PRIVGATE_{o.replace('-', '_').upper()}": "1" for o in options}
+        found = settings(name, given)
+        for step in path:
+            found = found[step]
+        assert set(found) == {p.name for o, p in options.items() if o != "key"}
+
+
+def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monkeypatch):
+    Path("privgate.yaml").write_text("policy: from-file\ncheck: {mode: max}\n")
+    command = ["check", "models:/a/1"]
+
+    assert run(command) == 2
+    assert "from-file" in capsys.readouterr().err
+    monkeypatch.setenv("PRIVGATE_POLICY", "from-environment")
+    assert run(command) == 2
+    assert "from-environment" in capsys.readouterr().err
+    assert run([*command, "--policy", "from-line"]) == 2
+    error = capsys.readouterr().err
+    assert "from-line" in error
+    assert error.startswith("note: from privgate.yaml: policy, mode")
+
+
+def test_a_table_of_pyproject_serves_as_well():
+    Path("pyproject.toml").write_text(
+        '[tool.privgate]\npolicy = "strict"\nmax-retrains = 50\n[tool.privgate.check]\nobserve = true'
+    )
+
+    assert settings("check") == {"policy_name": "strict", "max_retrains": "50", "observe": True}
+    assert settings("promote") == {"policy_name": "strict", "max_retrains": "50"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("polcy: dtp-1", "no option is called 'polcy'; did you mean 'policy'?"), ("- a", "holds a list"),
+     ("a: [", "cannot be read"), ("check: {jbos: 2}", "did you mean 'jobs'?")],
+)  # fmt: skip
+def test_a_file_with_a_mistake_is_refused_in_a_sentence(capsys, text, words):
+    Path("privgate.yaml").write_text(text)
+
+    assert run(["check", "models:/a/1", "--policy", "dtp-1"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["sign", "verify", "serve", "revoke", "keys", "doctor"])
+def test_a_working_folder_never_chooses_whom_to_trust(name):
+    """A stranger's repository may hold a file: it must not accept advisory statements or leave out the box."""
+    Path("privgate.yaml").write_text("accept-advisory: true\nwithout-isolation: true\ntrust: mine.json\n")
+
+    def empty(found):
+        return all(empty(v) for v in found.values() if isinstance(v, dict)) and not any(
+            not isinstance(v, dict) for v in found.values()
+        )
+
+    assert empty(settings(name))
+
+
+def test_init_writes_what_can_be_used_and_overwrites_nothing(capsys, here):
+    Path("privgate.yaml").write_text("policy: mine.yaml\n")
+
+    assert run(["init", "--policy", "dtp-1-attacks"]) == 0
+    assert "kept privgate.yaml" in capsys.readouterr().out
+    assert Path("privgate.yaml").read_text() == "policy: mine.yaml\n"
+    assert [r.name for r in Policy.load(here / "privacy-policy.yaml").rules] == [
+        r.name for r in Policy.load("dtp-1-attacks").rules
+    ]
+    workflow = yaml.safe_load(Path(".github/workflows/privacy.yml").read_text())
+    (step,) = (s for s in workflow["jobs"]["check"]["steps"] if "env" in s)
+    assert step["env"]["PRIVGATE_INPUT_MODEL"] == "${{ inputs.model }}"
+    assert step["run"] == "python -m privgate.github check"
+    assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_init_for_gitlab_names_a_command_that_parses(here):
+    assert run(["init", "--folder", "new", "--ci", "gitlab"]) == 0
+    job = yaml.safe_load(Path("new/.gitlab/privacy.yml").read_text())["privacy"]
+    words = job["script"][1].replace('"$MODEL"', "models:/a/1").split()
+
+    parsed = commands()["check"].make_context("check", words[2:]).params
+    assert parsed["policy_name"] == "privacy-policy.yaml"
+    assert config._read(Path("new"))[1]["report-dir"] == "privgate-report"
+    assert run(["init", "--policy", "no-such"]) == 2
+
+
+def completed(*words):
+    line = ShellComplete(cli, {}, "privgate", "_PRIVGATE_COMPLETE")
+    return [item.value for item in line.get_completions(list(words[:-1]), words[-1])]
+
+
+def test_a_shell_completes_commands_and_policies():
+    Path("own.yaml").write_text("x")
+
+    assert completed("re") == ["report", "revoke", "remove-risky"]
+    assert set(completed("check", "--policy", "")) == {*shipped(), "own.yaml"}
+    assert completed("check", "--policy", "dtp") == [n for n in shipped() if n.startswith("dtp")]
+    assert "strict" in completed("policy", "lint", "s")
+    assert "max" in completed("check", "--mode", "m")
+
+
+def test_help_shows_every_command_once_in_a_group(capsys):
+    assert run(["--help"]) == 0
+    shown = re.findall(r"^  ([a-z][a-z-]+) {2}", capsys.readouterr().out, flags=re.MULTILINE)
+
+    assert sorted(shown) == sorted(COMMANDS)
+    assert sorted(n for names in GROUPS.values() for n in names) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(("value", "color"), [("1", False), ("", None)])
+def test_no_color_is_kept(monkeypatch, value, color):
+    monkeypatch.setenv("NO_COLOR", value)
+    seen = []
+
+    run([], click.Command("seen", callback=lambda: seen.append(click.get_current_context().color)))
+
+    # click paints nothing where the context says False, a terminal or not
+    assert seen == [color]
+
+
+def test_where_stderr_is_no_terminal_a_phase_is_one_line(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    console._phases.clear()
+    for done in range(0, 1001, 10):
+        console.progress(done, 1000, 60.0, "leave-one-out")
+    for done in range(64):
+        console.progress(done, 64, float("nan"), "shadow models")
+
+    assert out.getvalue().splitlines() == [
+        "leave-one-out: 1000 trainings, about 60 s left", "shadow models: 64 trainings",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def stored(here):
+    """A report.json of a real run."""
+    import importlib.util
+
+    path = Path(__file__).parents[1] / "report" / "real_runs.py"
+    spec = importlib.util.spec_from_file_location("real_runs_of_settings", path)
+    runs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runs)
+    Path("report.json").write_text(json.dumps(runs.document("attacked")))
+    return Path("report.json")
+
+
+def test_a_report_is_printed_in_every_format(stored, capsys):
+    told = {}
+    for form in ("text", "json", "markdown", "junit", "cyclonedx", "modelcard"):
+        assert run(["report", str(stored), "--format", form]) == 0
+        told[form] = capsys.readouterr().out
+    assert json.loads(told["json"]) == json.loads(stored.read_text())
+    assert told["text"].startswith("BLOCKED  salary version 1  by policy many\n")
+    assert "unlimited; at most 2.72-fold (1 nat) is allowed: broken" in told["text"]
+    bill = json.loads(told["cyclonedx"])
+    model = bill["metadata"]["component"]
+    assert (bill["bomFormat"], bill["specVersion"], model["type"]) == ("CycloneDX", "1.6", "machine-learning-model")
+    properties = {p["name"]: p["value"] for p in model["properties"]}
+    assert properties["privgate:outcome"] == "failed"
+    digests = json.loads(stored.read_text())["subject"]["digests"]
+    assert model["hashes"] == [{"alg": "SHA-256", "content": digests["model"].removeprefix("sha256:")}]
+    assert {m["type"] for m in model["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]} >= {"privgate:dtp"}
+    (head, body) = re.fullmatch(r"---\n(.*?)\n---\n\n(.*)", told["modelcard"], flags=re.DOTALL).groups()
+    card = yaml.safe_load(head)
+    assert card["privgate"]["decision"] == "blocked"
+    assert card["model-index"][0]["results"][0]["metrics"][0]["value"] == "inf"
+    assert body.startswith("## ⛔ Blocked")
