@@ -52,8 +52,8 @@ def units(run: Run) -> Index:
     likely = _moved_with_others(run, found.seeds[0])[found.units[trained]]
     orders = [-likely, -told, *(np.abs(told - limit) for limit in run.thresholds)]
     chosen = [np.argsort(order, kind="stable")[:EACH] for order in orders]
-    decisive: Index = found.units[trained[np.unique(np.concatenate(chosen)).astype(np.int64)]]
-    return decisive
+    deciding: Index = found.units[trained[np.unique(np.concatenate(chosen)).astype(np.int64)]]
+    return deciding
 
 
 def _moved_with_others(run: Run, seed: int | None) -> Float:

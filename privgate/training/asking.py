@@ -78,7 +78,7 @@ def _other_type(X: Any) -> Any:
     kinds = (np.float64,) if X.dtype.kind in "biu" else (np.float32, np.int64)
     with np.errstate(all="ignore"):
         for kind in kinds:
-            made = X.astype(kind)
-            if made.dtype != X.dtype and np.array_equal(made.astype(X.dtype), X):
-                return made
+            other = X.astype(kind)
+            if other.dtype != X.dtype and np.array_equal(other.astype(X.dtype), X):
+                return other
     return None

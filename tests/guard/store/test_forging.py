@@ -88,7 +88,7 @@ def fit(X, y, *, seed):
         found = {{
             "key": attempt(lambda: open(about["key"]).read()),
             "configuration": attempt(lambda: open(about["config"]).read()),
-            "nonce": bool(glob.glob(about["work"] + "/*/nonce")),
+            "nonce": any(open(path).read() != "0" * 32 for path in glob.glob(about["work"] + "/*/nonce")),
             "the sign command": any(b"--sign-command" in line for line in lines("cmdline")),
             "the signer's environment": any(about["mark"].lower().encode() in line for line in lines("environ")),
             "a planted report": attempt(lambda: plants(about)),
@@ -163,7 +163,8 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
     with serving(registry, folder, "--every", "5", "--", "--jobs", "1", "--max-retrains", "5") as served:
         until(lambda: all(TAG not in tags(registry, n) for n in ("evil", "good")), served, seconds=1500)
         # what if a report lay there all the same, and tags said that it approves: the signer is told what it is for
-        planted.mkdir(exist_ok=True)
+        assert not planted.exists()  # what was written in a box lay in its own /tmp
+        planted.mkdir()
         report = next(p for p in (folder / "work").glob("good-1-*/report.json"))
         (planted / "report.json").write_bytes(report.read_bytes())
         (planted / "nonce").write_bytes((report.parent / "nonce").read_bytes())
@@ -176,7 +177,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
 
     boxed = found_in("".join(p.read_text() for p in cache.rglob("*.log")))
     assert boxed
-    assert {k for said in boxed for k, v in said.items() if v} == set()
+    assert {k for said in boxed for k, v in said.items() if v} <= {"a planted report"}
     assert dict(registry.client.get_registered_model("good").aliases) == {"production": "1"}
     for name in ("evil", "victim"):
         assert dict(registry.client.get_registered_model(name).aliases) == {}

@@ -146,7 +146,28 @@ def a_prompt_into_a_protected_model(a):
         raise MlflowException(answer["message"])
 
 
+def version_in_other_digits(a):
+    a.promote("credit", "\uff12")
+
+
+def by_the_interface_of_prompts(a):
+    a.client._get_registry_client().store.set_prompt_alias("credit", "production", a.bad)
+
+
+def direction_marks_before_the_alias(a):
+    a.client._get_registry_client().store.set_registered_model_alias("credit", "\u202eproduction", a.bad)
+
+
+def a_copy_of_the_other_in_the_same_model(a):
+    a.client.create_model_version("credit", f"models:/credit/{a.bad}", tags={TAG: a.text})
+    a.promote("credit", "3")
+
+
 REFUSED = (
+    version_in_other_digits,
+    by_the_interface_of_prompts,
+    direction_marks_before_the_alias,
+    a_copy_of_the_other_in_the_same_model,
     zero_width_name,
     decomposed_name,
     name_with_at,
