@@ -67,7 +67,7 @@ def remembered(run: Run) -> list[Precondition]:
 def choose_seeds(run: Run) -> SeedControl:
     """Set the run's paired seeds, one where training has no randomness, and return what was seen of seeds."""
     n_units = run.limits.max_retrains or run.n_units
-    drawn = {int(u) for e in families.ALL if not e.supports(run.subject) for u in e.drawn(run.subject)}
+    drawn = {int(u) for e in families.of(run.subject) if not e.supports(run.subject) for u in e.drawn(run.subject)}
     chosen = paired_seeds.choose(
         run.subject,
         run.fleet,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import objective
 from privgate.families.logistic.answers import TOLERANCE, Solver, log_softmax
 from privgate.families.logistic.engine import STOPPED_SHORT, declined, solved
@@ -104,8 +104,6 @@ def view(subject: Subject) -> View | str:
     made = View(replace(Subject.local(recipe, inner), release=subject.release), found)
     if why := objective.refusal(made.subject, weighted=True):
         return why
-    if last.solver not in objective.PROMISING:
-        return f"a refit by {last.solver} may stop before its gradient is small; {objective.ADVICE}"
     return made
 
 
@@ -147,7 +145,11 @@ class CarriedLogistic(Engine):
 
     def declines(self, subject: Subject) -> str:
         """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
-        return declined(agreed(subject).subject)
+        inner = agreed(subject).subject
+        solver = inner.recipe.library_estimator.solver
+        if solver not in objective.PROMISING:  # refits on other features are not seen by ``stopping``
+            return f"a refit by {solver} may stop before its gradient is small; {objective.ADVICE}"
+        return declined(inner)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of five sweeps over all units."""
@@ -166,6 +168,8 @@ class CarriedLogistic(Engine):
             The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
         """
         subject, units = asked.subject, asked.units
+        if why := self.declines(subject):
+            raise Declined(why)
         found = agreed(subject)
         problem = objective.objective(found.subject)
         solver, stops, whole = solved(found.subject, problem)

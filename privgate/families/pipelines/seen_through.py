@@ -108,6 +108,10 @@ def _through(subject: Subject, first: Any, last: Any) -> Seen:
     from sklearn.base import clone
 
     data = subject.data
+    few = np.arange(min(2, data.n))
+    width = clone(first).fit(take(data.X, few), data.y[few]).transform(take(data.X, few)).shape[1]
+    if width * float(data.n) > _CELLS:
+        return Seen(subject, f"{width} features of {data.n} records do not fit the memory")
     fitted = clone(first).fit(data.X, data.y)
     table = _plain(fitted.transform(data.X))
     rng = subject.generator("fixed steps")

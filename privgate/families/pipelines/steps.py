@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+#: largest degree of polynomials; they are made in this process
+_DEGREE = 4
 #: what to put in the place of a step that learns
 INSTEAD = {
     "StandardScaler": "privgate.models.FixedScaler(domain)",
@@ -110,6 +112,15 @@ def _function(step: Any) -> str:
     return "" if not step.kw_args else "it has arguments of which nothing is known"
 
 
+def _polynomial(step: Any) -> str:
+    degree = max(step.degree) if isinstance(step.degree, tuple) else step.degree
+    return "" if degree <= _DEGREE else f"a degree above {_DEGREE} makes more features than are looked at"
+
+
+def _hashing(step: Any) -> str:
+    return "" if step.input == "content" else "it reads files, which are not part of the data"
+
+
 def _indicator(step: Any) -> str:
     return "" if step.features == "all" else "it marks the columns that have missing values among them"
 
@@ -129,7 +140,7 @@ FIXED: dict[str, Callable[[Any], str]] = {
     "FunctionTransformer": _function,
     "Binarizer": _always,
     "Normalizer": _always,
-    "PolynomialFeatures": _always,
-    "HashingVectorizer": _always,
+    "PolynomialFeatures": _polynomial,
+    "HashingVectorizer": _hashing,
     "FeatureHasher": _always,
 }

@@ -197,7 +197,8 @@ REFUSED = {
 def test_what_is_not_carried_is_refused_in_a_sentence(name):
     estimator, said = REFUSED[name]
     X, y = frame()
-    assert said in ENGINE.supports(subject_of(estimator, X, y))
+    subject = subject_of(estimator, X, y)
+    assert said in (ENGINE.supports(subject) or ENGINE.declines(subject))
 
 
 def test_a_record_that_is_the_spread_of_a_feature_is_refitted(fleet):
@@ -209,3 +210,25 @@ def test_a_record_that_is_the_spread_of_a_feature_is_refitted(fleet):
     made, handed_on = ENGINE.leave_out(subject, np.arange(32), (None,), fleet)
     assert 7 in handed_on
     assert worst(subject, made) <= 1e-8
+
+
+def test_a_column_in_which_everybody_has_a_value_of_their_own_takes_no_table_of_people_times_values():
+    n = 20_000
+    column = np.arange(n).astype(str).astype(object)[:, None]
+    members = list(np.arange(n)[:, None])
+    fitted = OneHotEncoder(handle_unknown="ignore", min_frequency=0.5).fit(column)
+    found = carry.carry(fitted, carry.given(column, n), carry.Who(n, members))
+    assert found.otherwise.all()
+
+
+def test_frequencies_that_are_shares_move_for_everybody():
+    column = np.array(["a"] * 3 + ["b"] * 7, dtype=object)[:, None]
+    fitted = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=0.31).fit(column)
+    found = carry.carry(fitted, carry.given(column, 10), carry.Who(10, list(np.arange(10)[:, None])))
+
+    def rare(encoder):
+        return set(() if encoder.infrequent_categories_[0] is None else encoder.infrequent_categories_[0])
+
+    theirs = [rare(clone(fitted).fit(np.delete(column, k, axis=0))) != rare(fitted) for k in range(10)]
+    np.testing.assert_array_equal(found.otherwise, theirs)
+    assert 0 < found.otherwise.sum() < 10
