@@ -23,7 +23,7 @@ INSTEAD = {
     "OneHotEncoder": "privgate.models.FixedOneHot(domain) or categories=[…]",
     "OrdinalEncoder": "categories=[…]",
     "SimpleImputer": "strategy='constant' with keep_empty_features=True",
-    "CountVectorizer": "HashingVectorizer(n_features=1024, alternate_sign=False)",
+    "CountVectorizer": "vocabulary=[…] or HashingVectorizer(n_features=1024, alternate_sign=False)",
     "TfidfVectorizer": "HashingVectorizer(n_features=1024, alternate_sign=False)",
     "LabelEncoder": "privgate.models.FixedOneHot(domain)",
 }
@@ -121,6 +121,10 @@ def _hashing(step: Any) -> str:
     return "" if step.input == "content" else "it reads files, which are not part of the data"
 
 
+def _counting(step: Any) -> str:
+    return "the words are read off them" if step.vocabulary is None else _hashing(step)
+
+
 def _indicator(step: Any) -> str:
     return "" if step.features == "all" else "it marks the columns that have missing values among them"
 
@@ -142,5 +146,6 @@ FIXED: dict[str, Callable[[Any], str]] = {
     "Normalizer": _always,
     "PolynomialFeatures": _polynomial,
     "HashingVectorizer": _hashing,
+    "CountVectorizer": _counting,
     "FeatureHasher": _always,
 }
