@@ -94,8 +94,8 @@ def test_what_is_not_covered_is_said(estimator, said):
 def test_names_of_columns_are_no_texts():
     table = pd.DataFrame({"a": ["x y", "y", "x"], "b": ["z", "z", "y"]})
     assert "no texts" in ENGINE.supports(subject_of(CASES[0], table, [0, 1, 0]))
-    series = subject_of(CASES[0], table["a"] + " word", [0, 1, 0])
-    assert ENGINE.supports(series) == ""
+    array = subject_of(CASES[0], np.array(["x yy", "yy", "zz yy"]), [0, 1, 0])
+    assert ENGINE.supports(array) == ""
 
 
 def test_a_vocabulary_that_is_written_down_is_a_fixed_step(fleet):
