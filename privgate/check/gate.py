@@ -112,8 +112,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     planned = None
     if not stopped:
-        if Need.LEAVE_ONE_OUT in run.asked and (known := families.recognise(run.subject, run.fleet)):
-            run.preconditions.append(known)
+        if Need.LEAVE_ONE_OUT in run.asked:
+            run.preconditions.extend(families.understood(run.subject, run.fleet))
         planned, said = planning.make(run)
         for sentence in said:
             tell(sentence)

@@ -8,7 +8,7 @@ from privgate.families.logistic import engine as logistic
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
-from privgate.families.pipelines import behind, carried_logistic
+from privgate.families.pipelines import behind, carried_logistic, counted_words
 from privgate.families.trees import decision_tree, refits
 from privgate.subject.subject import Subject
 
@@ -26,6 +26,7 @@ ALL: tuple[Engine, ...] = (
     least_squares.ENGINE,
     logistic.ENGINE,
     carried_logistic.ENGINE,
+    counted_words.ENGINE,
     decision_tree.ENGINE,
     refits.ENGINE,
     torch_nets.ENGINE,

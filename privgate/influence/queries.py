@@ -103,6 +103,7 @@ def search(
     effort = effort or QueryEffort()
     units = np.sort(np.asarray(units, dtype=np.int64))
     domain = domain or subject.data.effective_domain
+    domain = domain if domain is None or domain.is_table else None  # columns of text: records of the pool are asked
     state = _State(subject, units, fleet, seeds)
     X, kinds, complete = _first(subject, domain, units, effort, rng)
     state.ask(X, kinds, complete=complete)

@@ -78,7 +78,9 @@ def trainings(run: Run) -> int:
 
 def _drawn(run: Run) -> list[int]:
     """Return units whose refit some engine expects the seed to decide."""
-    return sorted({int(u) for e in families.ALL if not e.refusal(run.subject) for u in e.drawn(run.subject)})
+    return sorted(
+        {int(u) for e in families.of(run.subject) if not e.refusal(run.subject) for u in e.drawn(run.subject)}
+    )
 
 
 def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:

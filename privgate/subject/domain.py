@@ -171,6 +171,11 @@ class Domain:
         return replace(self, proposed=False)
 
     @property
+    def is_table(self) -> bool:
+        """Whether it speaks about tables of numbers: a query can then be made up without knowing the first steps."""
+        return any(v is not None for v in (self.categories, self.box, self.max_length, self.norm))
+
+    @property
     def numeric(self) -> list[str | int]:
         """Names of the columns that are ranges."""
         return [c.name for c in self.columns or () if c.ends is not None]
@@ -243,14 +248,9 @@ def _count(values: Any) -> int:
 
 
 def _hull(columns: tuple[Column, ...]) -> tuple[tuple[float, float], ...] | None:
-    """Return the smallest box around columns of numbers; None where a column holds text or may be missing."""
-    sides = []
-    for column in columns:
-        numbers = column.values if column.ends is None else column.ends
-        if column.missing or not numbers or not all(isinstance(v, int | float) for v in numbers):
-            return None
-        sides.append((float(min(numbers)), float(max(numbers))))
-    return tuple(sides)
+    """Return the box of columns that are all ranges; None where one lists categories or may be missing."""
+    sides = [c.ends for c in columns if c.ends is not None and not c.missing]
+    return tuple(sides) if len(sides) == len(columns) else None
 
 
 def _proposed(name: Any, values: NDArray[Any]) -> Column:

@@ -22,7 +22,9 @@ class Binary(Solver):
     @classmethod
     def solve(cls, problem: Objective, start: Float) -> Self | None:
         """Return the solver at the minimiser; None where the Hessian is too ill-conditioned or Newton fails."""
-        found = objective.minimise_binary(problem.X[: problem.n], problem.y.astype(np.float64), problem.lam, start)
+        found = objective.minimise_binary(
+            problem.X[: problem.n], problem.y.astype(np.float64), problem.lam, start, problem.weights
+        )
         return None if found is None else cls(problem, Whitened(problem, *found))
 
     @property
@@ -85,7 +87,8 @@ class Binary(Solver):
         """Return the minimiser on the training records ``keep``; None if Newton fails."""
         problem = self.problem
         X, y = problem.X[: problem.n][keep], problem.y[keep].astype(np.float64)
-        found = objective.minimise_binary(X, y, problem.lam, self.S.w)
+        weights = None if problem.weights is None else problem.weights[keep]
+        found = objective.minimise_binary(X, y, problem.lam, self.S.w, weights)
         if found is None:
             return None
         w, L = found
@@ -93,5 +96,6 @@ class Binary(Solver):
         half = sl.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
         P = objective.sigmoid(X @ w)[:, None]
         diagonal = (half**2).sum(axis=0)
-        apart = objective.settled(X, P, problem.lam, w[None], H=(L**2).sum(axis=1), inverse=diagonal)
+        H = (L**2).sum(axis=1)
+        apart = objective.settled(X, P, problem.lam, w[None], H=H, inverse=diagonal, weights=weights)
         return Kept(w[None], apart, half.T @ half, reach, float(np.linalg.norm(half)))

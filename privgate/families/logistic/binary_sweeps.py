@@ -71,12 +71,17 @@ class Whitened:
     @cached_property
     def v(self) -> Float:
         """Curvature of each record's loss, shape (n,)."""
-        return self.p * (1 - self.p)
+        return self.p * (1 - self.p) * self.weights
 
     @cached_property
     def r(self) -> Float:
         """Gradient of each record's loss by its logit, shape (n,)."""
-        return self.p - self.problem.y
+        return (self.p - self.problem.y) * self.weights
+
+    @cached_property
+    def weights(self) -> Float | float:
+        """Factors of the training records' losses."""
+        return 1.0 if self.problem.weights is None else self.problem.weights
 
     @cached_property
     def h(self) -> Float:
@@ -101,7 +106,9 @@ class Whitened:
         pull = self.r @ A + half @ (np.sqrt(self.problem.lam) * self.w)
         inverse = (sl.solve_triangular(self.L, np.eye(p), lower=True, check_finite=False) ** 2).sum(axis=0)
         X, H = self.problem.X[: self.problem.n], (self.L**2).sum(axis=1)
-        apart = settled(X, self.p[:, None], self.problem.lam, self.w[None], H=H, inverse=inverse)
+        apart = settled(
+            X, self.p[:, None], self.problem.lam, self.w[None], H=H, inverse=inverse, weights=self.problem.weights
+        )
         return 2 * off + 16 * p * float(np.finfo(np.float64).eps), 2 * float(np.linalg.norm(pull)) + apart
 
     @cached_property

@@ -42,6 +42,8 @@ class Objective:
         Penalty of each parameter.
     intercept : bool
         Whether the last column is the intercept's.
+    weights : float64 array of shape (n,), optional
+        Factors of the losses, by class; 1 if absent. Two classes only.
     """
 
     X: Float
@@ -49,6 +51,7 @@ class Objective:
     K: int
     lam: Float
     intercept: bool
+    weights: Float | None = None
 
     @property
     def n(self) -> int:
@@ -62,8 +65,11 @@ class Objective:
         return (u[..., :-1], u[..., -1]) if self.intercept else (u, np.zeros(u.shape[:-1]))
 
 
-def refusal(subject: Subject) -> str:
-    """Return why the recipe is no L2-regularised logistic regression of this form; empty if it is."""
+def refusal(subject: Subject, *, weighted: bool = False) -> str:
+    """Return why the recipe is no L2-regularised logistic regression of this form; empty if it is.
+
+    ``weighted`` says that whoever asks knows what class weights do.
+    """
     from sklearn.linear_model import LogisticRegression
 
     estimator = subject.recipe.library_estimator
@@ -71,20 +77,20 @@ def refusal(subject: Subject) -> str:
         return "the recipe is not scikit-learn's LogisticRegression"
     if why := design.refusal(subject):
         return why
-    if why := unfit(estimator):
+    if why := unfit(estimator, weighted=weighted):
         return why
     if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
         return "records are of single precision, in which scikit-learn then computes; pass float64"
     return "there is one class only" if len(subject.classes) < 2 else solver_refusal(estimator)
 
 
-def unfit(estimator: Any) -> str:
+def unfit(estimator: Any, *, weighted: bool = False) -> str:
     """Return which parameter makes training another problem than this minimisation; empty if none does."""
     if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
         return "the penalty is not L2"
     if not np.isfinite(estimator.C):
         return "there is no penalty, so no minimiser need exist"
-    if estimator.class_weight is not None:
+    if estimator.class_weight is not None and not weighted:
         return "class weights are functions of the data or of the class"
     if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
         return "one-versus-rest classifiers are no softmax model"
@@ -113,6 +119,15 @@ def residuals(z: Float, labels: Index, *, curvature: bool = True) -> tuple[Float
     return p, curve
 
 
+def class_weights(estimator: Any, classes: NDArray[Any], labels: NDArray[Any]) -> Float:
+    """Return the factor of each class's losses, shape (K,), for these training labels."""
+    from sklearn.utils.class_weight import compute_class_weight
+
+    if estimator.class_weight is None:
+        return np.ones(len(classes))
+    return np.asarray(compute_class_weight(estimator.class_weight, classes=classes, y=labels), dtype=np.float64)
+
+
 def objective(subject: Subject) -> Objective:
     """Return the objective; ``refusal`` must have been empty."""
     estimator: Any = subject.recipe.library_estimator
@@ -121,7 +136,10 @@ def objective(subject: Subject) -> Objective:
     if estimator.fit_intercept:
         X = np.column_stack([X, np.ones(len(X))])
         lam = np.append(lam, 0.0)
-    return Objective(X, subject.label_codes, len(subject.classes), lam, bool(estimator.fit_intercept))
+    weights = None
+    if estimator.class_weight is not None:
+        weights = class_weights(estimator, subject.classes, subject.data.y)[subject.label_codes]
+    return Objective(X, subject.label_codes, len(subject.classes), lam, bool(estimator.fit_intercept), weights)
 
 
 def gradient(problem: Objective, u: Float) -> Float:
@@ -129,6 +147,8 @@ def gradient(problem: Objective, u: Float) -> Float:
     X = problem.X[: problem.n]
     z = (X @ u[0])[:, None] if problem.K == 2 else X @ u.T
     residual, _ = residuals(z, problem.y, curvature=False)
+    if problem.weights is not None:
+        residual = residual * problem.weights[:, None]
     return np.asarray(residual.T @ X + problem.lam * u)
 
 
@@ -153,7 +173,9 @@ def factor(H: Float) -> Float | None:
     return L if diagonal.min() > 1e-5 * diagonal.max() else None
 
 
-def settled(X: Float, P: Float, lam: Float, u: Float, *, H: Float, inverse: Float) -> float:
+def settled(
+    X: Float, P: Float, lam: Float, u: Float, *, H: Float, inverse: Float, weights: Float | None = None
+) -> float:
     """Return how far Newton's last point is from the minimiser, in the norm of the Hessian there, rounding included.
 
     It stops where the decrement is below 1e-22. A gradient also has the rounding of its sums, and of the logits that it
@@ -168,14 +190,17 @@ def settled(X: Float, P: Float, lam: Float, u: Float, *, H: Float, inverse: Floa
     u : float64 array of shape (C, p)
     H, inverse : float64 arrays of shape (C p,)
         Diagonals of the Hessian and of its inverse.
+    weights : float64 array of shape (m,), optional
+        Factors of the losses.
     """
     eps, size = float(np.finfo(np.float64).eps), np.abs(X)
-    sums = 4 * eps * (P.T @ size + lam * np.abs(u)).ravel()
+    each = np.ones((len(X), 1)) if weights is None else weights[:, None]
+    sums = 4 * eps * ((P * each).T @ size + lam * np.abs(u)).ravel()
     logits = X.shape[1] * eps * (size @ np.abs(u).T)
     return float(
         STOPPED
         + np.linalg.norm(sums / np.sqrt(H)) * np.sqrt(H @ inverse)
-        + np.linalg.norm(np.sqrt(P * (1 - P)) * logits)
+        + np.linalg.norm(np.sqrt(P * (1 - P) * each) * logits)
     )
 
 
@@ -212,17 +237,20 @@ def newton(
     return None
 
 
-def minimise_binary(X: Float, y: Float, lam: Float, start: Float) -> tuple[Float, Float] | None:
+def minimise_binary(
+    X: Float, y: Float, lam: Float, start: Float, weights: Float | None = None
+) -> tuple[Float, Float] | None:
     """Return (minimiser, Cholesky factor of the Hessian there) for two classes; None without convergence."""
+    each = np.ones(len(X)) if weights is None else weights
 
     def value(w: Float) -> float:
         z = X @ w
-        return float(np.logaddexp(0.0, z).sum() - y @ z + 0.5 * (lam * w * w).sum())
+        return float(each @ np.logaddexp(0.0, z) - (each * y) @ z + 0.5 * (lam * w * w).sum())
 
     def slope(w: Float) -> tuple[Float, Float]:
         p = sigmoid(X @ w)
-        H = (X * (p * (1 - p))[:, None]).T @ X
+        H = (X * (each * p * (1 - p))[:, None]).T @ X
         H[np.diag_indices(len(w))] += lam
-        return X.T @ (p - y) + lam * w, H
+        return X.T @ (each * (p - y)) + lam * w, H
 
     return newton(start, value, slope)

@@ -67,8 +67,9 @@ def stopping(subject: Subject) -> Stopping:
         return Stopping(problem, np.zeros((0, X.shape[1])), np.zeros(X.shape[1]))
     everyone = np.arange(len(X))
     u, steps, warned = _trained(subject, everyone)
-    tests = len(X) * float(estimator.tol)
-    rounding = _rounding(X, u, estimator)
+    weights = _weights(subject, everyone)
+    tests = float(weights.sum()) * float(estimator.tol)
+    rounding = _rounding(X, u, estimator) * max(1.0, float(weights.max()))
     allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
     if problem := warned or _beyond(subject, X, u, everyone, allowed + rounding):
         return Stopping(f"the solver did not end by its gradient ({problem}); {objective.ADVICE}", u, allowed)
@@ -136,8 +137,17 @@ def _beyond(subject: Subject, X: Float, u: Float, rows: Index, allowed: Float) -
     lam = np.full(X.shape[1], 1.0 / subject.recipe.library_estimator.C)
     if subject.recipe.library_estimator.fit_intercept:
         lam[-1] = 0.0
-    size = np.abs(residual.T @ X[rows] + lam * u)
+    size = np.abs((residual * _weights(subject, rows)[:, None]).T @ X[rows] + lam * u)
     return "" if (size <= allowed).all() else f"{size.max():.2g} is left of it, {allowed.max():.2g} is allowed"
+
+
+def _weights(subject: Subject, rows: Index) -> Float:
+    """Return the factors of the losses of some records when these train, shape (m,)."""
+    estimator = subject.recipe.library_estimator
+    if estimator.class_weight is None:
+        return np.ones(len(rows))
+    codes = subject.label_codes[rows]
+    return objective.class_weights(estimator, subject.classes, subject.data.y[rows])[codes]
 
 
 def _rounding(X: Float, u: Float, estimator: Any) -> Float:

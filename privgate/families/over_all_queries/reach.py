@@ -38,6 +38,8 @@ class Reach:
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> "Reach | str":
         """Return the domain as a set of vectors, or why it is none."""
+        if not domain.is_table:
+            return "the domain names categories or missing values, which only first steps make numbers of"
         low = high = None
         if domain.categories is not None:
             low, high = np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.over_all_queries.reach import Reach
 from privgate.families.pipelines.seen_through import seen
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows
 from privgate.subject.subject import Subject
@@ -93,11 +94,16 @@ class CertificateBehind(Certificate):
         found = seen(about.subject)
         made = self.certificate.certify(replace(about, subject=found.subject))
         lower = np.where(np.isinf(made.lower), np.inf, 0.0)
+        said = list(made.assumptions)
+        if found.anywhere and found.subject.data.domain is not None:
+            ranges = Reach.of(found.subject.data.domain, found.subject.data.X.shape[1])
+            told = "" if isinstance(ranges, str) else ranges.words()
+            said = ["whatever is asked, the first steps map it into fixed ranges" if s == told else s for s in said]
         return replace(
             made,
             lower=lower,
             exact=attained(lower, made.upper),
-            assumptions=(*([found.words] if found.steps else []), *made.assumptions),
+            assumptions=(*([found.words] if found.steps else []), *said),
         )
 
 

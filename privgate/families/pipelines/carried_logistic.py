@@ -1,4 +1,4 @@
-"""Logistic regression behind scalers, imputers and encoders that learn something else without each unit."""
+"""Logistic regression behind steps that learn, or with class weights that do: something else without each unit."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.families.engine import Asked, Cost, Engine
+from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import objective
 from privgate.families.logistic.answers import TOLERANCE, Solver, log_softmax
 from privgate.families.logistic.engine import STOPPED_SHORT, declined, solved
@@ -36,13 +36,27 @@ class View:
     subject: Subject
     carried: Carried
 
+    def weights(self, units: Index) -> Float | None:
+        """Return the factors of each class's losses without each unit, (U, K); None where there are none."""
+        estimator, subject = self.subject.recipe.library_estimator, self.subject
+        if estimator.class_weight is None:
+            return None
+        if estimator.class_weight != "balanced":
+            fixed = objective.class_weights(estimator, subject.classes, subject.data.y)
+            return np.repeat(fixed[None], len(units), axis=0)
+        codes, K = subject.label_codes, len(subject.classes)
+        lost = np.array([np.bincount(codes[subject.data.units[int(u)]], minlength=K) for u in units])
+        left = np.bincount(codes, minlength=K) - lost.reshape(len(units), K)
+        return np.asarray(left.sum(axis=1, keepdims=True) / (K * np.maximum(left, 1)))
+
     def moved(self, problem: Objective, units: Index) -> Moved:
         """Return what leaving units out does to the last step's problem."""
         found, p = self.carried, problem.X.shape[1]
         a, holes = found.a[units], np.flatnonzero(found.g.any(axis=0))
         ease = np.ones((len(units), p))
         ease[:, : a.shape[1]] = 1.0 / a**2
-        return Moved(ease, (found.g[units] / a)[:, holes], holes, found.M[:, holes].astype(np.float64))
+        M = found.M[:, holes].astype(np.float64)
+        return Moved(ease, (found.g[units] / a)[:, holes], holes, M, self.weights(units))
 
     def allowed(self, allowed: Float, units: Index) -> Float:
         """Return at most which gradient, by v, is left where a refit stops, shape (U, p); docs, section 17.2."""
@@ -50,7 +64,13 @@ class View:
         d = a.shape[1]
         made = np.repeat(allowed[None], len(units), axis=0)
         made[:, :d] = (allowed[:d] + np.abs(b) * (allowed[d] if len(allowed) > d else 0.0)) / a
-        return np.asarray(made * (1 + (np.abs(a - 1) + np.abs(b) + np.abs(g)).max(axis=1, keepdims=True)))
+        made = made * (1 + (np.abs(a - 1) + np.abs(b) + np.abs(g)).max(axis=1, keepdims=True, initial=0.0))
+        if (weights := self.weights(units)) is not None:  # the test is relative to the sum of all weights
+            estimator, data = self.subject.recipe.library_estimator, self.subject
+            made = made * np.maximum((weights / objective.class_weights(estimator, data.classes, data.data.y)), 1).max(
+                axis=1, keepdims=True
+            )
+        return np.asarray(made)
 
 
 @lru_cache(maxsize=4)
@@ -59,29 +79,31 @@ def view(subject: Subject) -> View | str:
     from sklearn.linear_model import LogisticRegression
 
     estimator = subject.recipe.library_estimator
-    if not steps.is_pipeline(estimator) or type(estimator[-1]) is not LogisticRegression:
-        return "the recipe is no pipeline that ends in scikit-learn's LogisticRegression"
-    if not seen(subject).problem:
+    piped = steps.is_pipeline(estimator)
+    last = estimator[-1] if piped else estimator
+    if type(last) is not LogisticRegression or not (piped or last.class_weight is not None):
+        return "the recipe is no pipeline that ends in scikit-learn's LogisticRegression, nor one with class weights"
+    if piped and not seen(subject).problem:
         return "its first steps do not depend on the data"
+    if last.class_weight is not None and len(subject.classes) != 2:
+        return "class weights of more than two classes are not covered"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = _carried(subject, estimator[:-1])
+            found = _carried(subject, estimator[:-1] if piped else None)
     except NotCarried as exc:
         return str(exc)
     except Exception as exc:  # noqa: BLE001  whatever the library makes of somebody's data: refits will say it
         return f"its first steps cannot be applied to these records ({type(exc).__name__})"
-    if not estimator[-1].fit_intercept and found.b.any():
+    if not last.fit_intercept and found.b.any():
         return "without an intercept, features that move move every score; set fit_intercept=True"
     data, table = subject.data, carry.numbers(found)
     candidates = None if data.candidates is None else (table[data.n :], data.candidates[1])
     inner = replace(data, X=table[: data.n], candidates=candidates, domain=None, sensitive=())
-    recipe = Recipe(estimator[-1], seed=subject.recipe.seed)
+    recipe = Recipe(last, seed=subject.recipe.seed)
     made = View(replace(Subject.local(recipe, inner), release=subject.release), found)
-    if why := objective.refusal(made.subject):
+    if why := objective.refusal(made.subject, weighted=True):
         return why
-    if estimator[-1].solver not in objective.PROMISING:
-        return f"a refit by {estimator[-1].solver} may stop before its gradient is small; {objective.ADVICE}"
     return made
 
 
@@ -91,7 +113,7 @@ def _carried(subject: Subject, first: Any) -> Carried:
     data = subject.data
     if not hasattr(data.X, "shape") or len(data.X.shape) != 2 or hasattr(data.X, "nnz"):
         raise NotCarried("records are no table")
-    fitted = clone(first).fit(data.X, data.y)
+    fitted = None if first is None else clone(first).fit(data.X, data.y)
     return carry.carry(fitted, carry.given(data.pool()[0], len(data.units)), Who(data.n, data.units))
 
 
@@ -104,7 +126,7 @@ def agreed(subject: Subject) -> View:
 
 
 class CarriedLogistic(Engine):
-    """Leave-one-out for ``LogisticRegression`` behind scalers, imputers and encoders that are fitted with it.
+    """Leave-one-out for ``LogisticRegression`` behind steps that are fitted with it, or with class weights.
 
     Means, spreads, medians and categories without each unit follow from those of everybody (docs/mathematics.md,
     section 17.2); the last step is then minimised on exactly what a refit of the whole pipeline would see, to a
@@ -123,7 +145,11 @@ class CarriedLogistic(Engine):
 
     def declines(self, subject: Subject) -> str:
         """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
-        return declined(agreed(subject).subject)
+        inner = agreed(subject).subject
+        solver = inner.recipe.library_estimator.solver
+        if solver not in objective.PROMISING:  # refits on other features are not seen by ``stopping``
+            return f"a refit by {solver} may stop before its gradient is small; {objective.ADVICE}"
+        return declined(inner)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of five sweeps over all units."""
@@ -142,6 +168,8 @@ class CarriedLogistic(Engine):
             The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
         """
         subject, units = asked.subject, asked.units
+        if why := self.declines(subject):
+            raise Declined(why)
         found = agreed(subject)
         problem = objective.objective(found.subject)
         solver, stops, whole = solved(found.subject, problem)
@@ -170,13 +198,9 @@ class CarriedLogistic(Engine):
         kept = gone | (error <= STOPPED_SHORT)
         return (made, units[:0]) if kept.all() else (made.select(kept), units[~kept])
 
-    def notes(self, subject: Subject) -> dict[str, Any]:
-        """Return which first steps are carried, and how many units are refitted because a step does something else."""
-        found = agreed(subject)
-        return {
-            "first_steps": ", ".join(dict.fromkeys(steps.names(subject.recipe.library_estimator[:-1]))),
-            "refitted": int(found.carried.otherwise.sum()),
-        }
+    def notes(self, subject: Subject) -> dict[str, float]:
+        """Return without how many units a first step learns something else, so that they are refitted."""
+        return {"learns_otherwise": float(agreed(subject).carried.otherwise.sum())}
 
 
 class _Work:
@@ -217,7 +241,8 @@ class _Work:
     def minimise(self, k: int, rows: Index) -> None:
         """Answer one unit by Newton's method on what a refit would see."""
         whole = self.solver.problem
-        problem = replace(whole, X=self.moved.design(whole.X, k), lam=whole.lam * self.moved.ease[k])
+        weights = None if self.moved.weights is None else self.moved.weights[k][whole.y]
+        problem = replace(whole, X=self.moved.design(whole.X, k), lam=whole.lam * self.moved.ease[k], weights=weights)
         found = type(self.solver)(problem, self.solver.S).without(rows, self.allowed[k])
         if found is None:
             return

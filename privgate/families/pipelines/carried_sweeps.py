@@ -40,12 +40,15 @@ class Moved:
         Columns in which values are missing.
     M : float64 array of shape (P, m)
         1 where they are.
+    weights : float64 array of shape (U, K), optional
+        Factors of each class's losses; those of the full problem if absent.
     """
 
     ease: Float
     fill: Float
     holes: Index
     M: Float
+    weights: Float | None = None
 
     def design(self, X: Float, unit: int) -> Float:
         """Return the pool's design without a unit, in the scale of the full model."""
@@ -90,7 +93,8 @@ class Sweeps:
     @cached_property
     def curvature(self) -> Float:
         """Second derivatives of each record's loss, shape (n, C, C)."""
-        return objective.residuals(self.logits.T, self.problem.y)[1]
+        found = objective.residuals(self.logits.T, self.problem.y)[1]
+        return found if self.problem.weights is None else found * self.problem.weights[:, None, None]
 
     @cached_property
     def gram(self) -> Float:
@@ -124,10 +128,21 @@ class Sweeps:
     def least(self) -> Float:
         """Share of the full Hessian that is left without each unit before any curvature changes, shape (U,)."""
         counts = self.moved.M[: self.problem.n].sum(axis=0)
-        lost = 0.5 * np.abs(self.moved.fill) @ (self.axes * np.sqrt(counts))
+        heaviest = 1.0 if self.problem.weights is None else float(self.problem.weights.max())
+        lost = 0.5 * np.sqrt(heaviest) * np.abs(self.moved.fill) @ (self.axes * np.sqrt(counts))
         keep = np.maximum(self.solver.S.keep[self.records] - self.solver.S.defects[0], 0.0)
         whole = np.maximum(np.sqrt(keep) - lost, 0.0) ** 2
-        return np.asarray(np.where(keep > DEGENERATE, whole * np.minimum(self.moved.ease.min(axis=1), 1.0), 0.0))
+        least = np.minimum(self.moved.ease.min(axis=1), 1.0) * np.minimum(self.lighter.min(axis=1), 1.0)
+        return np.asarray(np.where(keep > DEGENERATE, whole * least, 0.0))
+
+    @cached_property
+    def lighter(self) -> Float:
+        """How much each class's losses count without each unit, as a share of what they do, shape (U, K)."""
+        if self.moved.weights is None or self.problem.weights is None:
+            return np.ones((len(self.moved.ease), self.problem.K))
+        y, base = self.problem.y, np.ones(self.problem.K)
+        base[y] = self.problem.weights
+        return np.asarray(self.moved.weights / base)
 
     @cached_property
     def shifted(self) -> Float:
@@ -168,7 +183,7 @@ class Sweeps:
         change[np.arange(B), :, own] = 0.0
         Z = change + self.logits
         if C == 1:
-            R = objective.sigmoid(Z) - problem.y
+            R: Float = objective.sigmoid(Z) - problem.y
             span = np.abs(change).max(axis=(1, 2))
         else:
             Z -= Z.max(axis=1, keepdims=True)
@@ -176,6 +191,10 @@ class Sweeps:
             R = Z / Z.sum(axis=1, keepdims=True)
             R[:, problem.y, np.arange(problem.n)] -= 1.0
             span = (change.max(axis=1) - change.min(axis=1)).max(axis=1)
+        heavy = 1.0
+        if self.moved.weights is not None:
+            R = R * self.moved.weights[units][:, None, problem.y]
+            heavy = max(1.0, float(self.moved.weights[units].max()))
         R[np.arange(B), :, own] = 0.0
         flat = R.reshape(B * C, -1)
         G = (flat @ X).reshape(B, C, p) + problem.lam * self.moved.ease[units][:, None] * V
@@ -188,7 +207,7 @@ class Sweeps:
         off, apart = self.solver.S.defects
         moved = self.solver.length(D)
         logit = (p + len(holes) + 4) * _EPS * np.abs(V).sum(axis=(1, 2)) * float(np.abs(X).max())
-        wrong = off * (moved + length) + apart + ((problem.n + 20) * _EPS + logit) * self.single * C
+        wrong = off * (moved + length) + apart + ((problem.n + 20) * _EPS + logit) * self.single * C * heavy
         with np.errstate(over="ignore"):
             mu = self.least[units] * np.exp(-span)
         bound = radius_of(length * (1 + off) + wrong, self.radius[units], mu)  # type: ignore[arg-type]  # one a record

@@ -20,6 +20,10 @@ Index = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+#: largest table, numbers
+_CELLS = 1e8
+
+
 class NotCarried(Exception):  # noqa: N818  an answer, not an error
     """Why what a step learns is not carried."""
 
@@ -171,6 +175,8 @@ def numbers(found: Carried) -> Float:
 
 
 def _dense(made: Any) -> NDArray[Any]:
+    if float(np.prod(np.array(made.shape, dtype=np.float64))) > _CELLS:
+        raise NotCarried(f"{made.shape[1]} features of {made.shape[0]} records do not fit the memory")
     return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
 
 
@@ -311,7 +317,7 @@ def _standard(step: Any, before: Carried, who: Who) -> Carried:
 
 
 #: a variance below this share of the squared mean is rounding, which the library may or may not call 0
-_CONSTANT = 1e-18
+_CONSTANT = 1e-14
 
 
 def _scaled(step: Any, before: Carried, a: Float, b: Float, scale: Float, otherwise: Flags) -> Carried:  # noqa: PLR0917  what a scaler does
@@ -345,15 +351,20 @@ def _categories(step: Any, before: Carried, who: Who) -> Carried:
     left = who.n - np.array([len(m) for m in who.members])
     for column in columns:
         codes, counts = _codes(column, who.n)
-        lost = np.zeros((len(who.members), len(counts)))
-        np.add.at(lost, (unit, codes[record]), 1.0)
-        otherwise |= ((counts - lost <= 0) & (lost > 0)).any(axis=1)
+        # only what a unit holds: units times categories would not fit the memory where everybody has their own
+        held, lost = np.unique(unit * len(counts) + codes[record], return_counts=True)
+        whose, kind = held // len(counts), held % len(counts)
+        otherwise[whose[counts[kind] <= lost]] = True
         least = getattr(step, "min_frequency", None)
         if least is not None:
             whole = isinstance(least, int | np.integer)
             now = counts < (least if whole else least * who.n)
-            then = counts - lost < (least if whole else (least * left)[:, None])
-            otherwise |= (now != then).any(axis=1)
+            then = counts[kind] - lost < (least if whole else least * left[whose])
+            otherwise[whose[now[kind] != then]] = True
+            for fewer in [] if whole else np.unique(left):  # the threshold moves for all the others as well
+                odd = now != (counts < least * fewer)
+                others = odd.sum() - np.bincount(whose, odd[kind], minlength=len(left))
+                otherwise |= (left == fewer) & (others > 0)
     return _unchanged(step.transform(before.raw), replace(before, otherwise=otherwise))
 
 

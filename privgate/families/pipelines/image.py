@@ -231,6 +231,14 @@ def _hashed(step: Any, given: Image) -> Image:
     return Image(-high if step.alternate_sign else np.zeros(step.n_features), high)
 
 
+def _counts(step: Any, given: Image) -> Image:
+    del given
+    if not step.binary:
+        raise NoImage("a text of any length has counts of any size; set binary=True in CountVectorizer")
+    d = len(step.vocabulary_)
+    return Image(np.zeros(d), np.ones(d))
+
+
 def _unbounded(step: Any, given: Image) -> Image:
     del given
     raise NoImage(f"the answers of {type(step).__name__} have no limit")
@@ -255,4 +263,5 @@ _OF: dict[str, Callable[[Any, Image], Image]] = {
     "PolynomialFeatures": _polynomial,
     "HashingVectorizer": _hashed,
     "FeatureHasher": _unbounded,
+    "CountVectorizer": _counts,
 }

@@ -19,7 +19,10 @@ _KNOWN: "weakref.WeakKeyDictionary[Recipe, Recipe]" = weakref.WeakKeyDictionary(
 
 
 def recognise(subject: Subject, fleet: Fleet) -> Precondition | None:
-    """Look at a training function once, and return what was found; None where there is nothing to look at."""
+    """Look at a training function once, and return what was found; None where there is nothing to look at.
+
+    Until then a function is a stranger to every engine but refits.
+    """
     recipe = subject.recipe
     if recipe.is_estimator or recipe.payload["predict"] is not None or recipe.payload["dp"] is not None:
         return None

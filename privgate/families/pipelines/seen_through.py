@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privgate.families.pipelines import image, recognised, steps
 from privgate.families.pipelines.image import Image, NoImage
 from privgate.subject.data import length, take
+from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 
@@ -43,6 +44,8 @@ class Seen:
         The first steps, fitted.
     last : str
         Class of the last step of a pipeline, seen through or not; empty for other recipes.
+    anywhere : bool
+        Whether the first steps map every query into the ranges of the last one's domain, declared or not.
     function : bool
         Whether the recipe is a function that was recognised: engines are re-checked, and no theorem speaks.
     """
@@ -53,6 +56,7 @@ class Seen:
     no_image: str = ""
     first: Any = None
     last: str = ""
+    anywhere: bool = False
     function: bool = False
 
     @property
@@ -104,6 +108,10 @@ def _through(subject: Subject, first: Any, last: Any) -> Seen:
     from sklearn.base import clone
 
     data = subject.data
+    few = np.arange(min(2, data.n))
+    width = clone(first).fit(take(data.X, few), data.y[few]).transform(take(data.X, few)).shape[1]
+    if width * float(data.n) > _CELLS:
+        return Seen(subject, f"{width} features of {data.n} records do not fit the memory")
     fitted = clone(first).fit(data.X, data.y)
     table = _plain(fitted.transform(data.X))
     rng = subject.generator("fixed steps")
@@ -121,21 +129,25 @@ def _through(subject: Subject, first: Any, last: Any) -> Seen:
         outside = data.candidates[0]
         rows = _plain(fitted.transform(outside)) if length(outside) else table[:0]
         candidates = rows, data.candidates[1]
-    reach, why = None, ""
-    try:
-        for _, step in fitted.steps:
-            reach = image.through(step, Image.of(data.domain, data.X) if reach is None else reach)
-        domain = None if reach is None else reach.domain()
-        if domain is not None and len(domain.box or ()) != table.shape[1]:
-            raise NoImage("the first steps give another number of features than their parameters say")  # noqa: TRY301
-    except NoImage as exc:
-        domain, why = None, str(exc)
+    domain, why = _image(fitted, Image.of(data.domain, data.X), table.shape[1])
+    anywhere = not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
     inner = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
     recipe = Recipe(last, seed=subject.recipe.seed)
     made = replace(Subject.local(recipe, inner), release=subject.release)
     if len(made.classes) != len(subject.classes):
         return Seen(subject, "its last step declares other labels than the data have")
-    return Seen(made, "", steps.names(first), why, fitted)
+    return Seen(made, "", steps.names(first), why, fitted, anywhere=anywhere)
+
+
+def _image(fitted: Any, given: Image, features: int) -> tuple[Domain | None, str]:
+    """Return what fitted first steps make of a domain, or why that is not known."""
+    try:
+        domain = image.through(fitted, given).domain()
+    except NoImage as exc:
+        return None, str(exc)
+    if len(domain.box or ()) != features:
+        return None, "the first steps give another number of features than their parameters say"
+    return domain, ""
 
 
 def _plain(made: Any) -> NDArray[Any]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+#: largest degree of polynomials; they are made in this process
+_DEGREE = 4
 #: what to put in the place of a step that learns
 INSTEAD = {
     "StandardScaler": "privgate.models.FixedScaler(domain)",
@@ -21,7 +23,7 @@ INSTEAD = {
     "OneHotEncoder": "privgate.models.FixedOneHot(domain) or categories=[…]",
     "OrdinalEncoder": "categories=[…]",
     "SimpleImputer": "strategy='constant' with keep_empty_features=True",
-    "CountVectorizer": "HashingVectorizer(n_features=1024, alternate_sign=False)",
+    "CountVectorizer": "vocabulary=[…] or HashingVectorizer(n_features=1024, alternate_sign=False)",
     "TfidfVectorizer": "HashingVectorizer(n_features=1024, alternate_sign=False)",
     "LabelEncoder": "privgate.models.FixedOneHot(domain)",
 }
@@ -110,6 +112,19 @@ def _function(step: Any) -> str:
     return "" if not step.kw_args else "it has arguments of which nothing is known"
 
 
+def _polynomial(step: Any) -> str:
+    degree = max(step.degree) if isinstance(step.degree, tuple) else step.degree
+    return "" if degree <= _DEGREE else f"a degree above {_DEGREE} makes more features than are looked at"
+
+
+def _hashing(step: Any) -> str:
+    return "" if step.input == "content" else "it reads files, which are not part of the data"
+
+
+def _counting(step: Any) -> str:
+    return "the words are read off them" if step.vocabulary is None else _hashing(step)
+
+
 def _indicator(step: Any) -> str:
     return "" if step.features == "all" else "it marks the columns that have missing values among them"
 
@@ -129,7 +144,8 @@ FIXED: dict[str, Callable[[Any], str]] = {
     "FunctionTransformer": _function,
     "Binarizer": _always,
     "Normalizer": _always,
-    "PolynomialFeatures": _always,
-    "HashingVectorizer": _always,
+    "PolynomialFeatures": _polynomial,
+    "HashingVectorizer": _hashing,
+    "CountVectorizer": _counting,
     "FeatureHasher": _always,
 }

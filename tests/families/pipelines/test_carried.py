@@ -67,6 +67,8 @@ PIPELINES = {
     "codes": of(
         scaled("mean"), OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2)
     ),
+    "balanced": of(scaled("mean"), encoded(), clone(EXACT).set_params(class_weight="balanced")),
+    "class weights": of(scaled("median"), last=clone(EXACT).set_params(class_weight={0: 0.2, 1: 7.0})),
     "unpenalised no more": of(scaled("mean"), encoded(), LogisticRegression(C=100.0, solver="newton-cg", tol=1e-9)),
 }
 
@@ -113,7 +115,22 @@ def test_equals_refits_of_the_whole_pipeline(name, fleet):
     assert worst(subject, made) <= 1e-8
     assert np.median(made.error) < 1e-4
     assert len(handed_on) <= (12 if name in ("min and max", "largest", "codes") else 6)
-    assert name in ("min and max", "largest", "spread alone") or 3 in handed_on
+    assert name in ("min and max", "largest", "spread alone", "class weights") or 3 in handed_on
+
+
+@pytest.mark.parametrize("weight", ["balanced", {0: 3.0, 1: 0.5}])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_class_weights_without_any_first_step(weight, grouped, fleet):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 3))
+    y = np.where(rng.random(60) < 0.1, 1, 0)
+    y[:3] = 1
+    estimator = clone(EXACT).set_params(class_weight=weight)
+    subject = subject_of(estimator, X, y, groups=np.arange(60) // 2 if grouped else None)
+    got = answer(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    assert set(got.retrained.engine) == {"logistic_carried"}
+    assert [c.outcome for c in got.rechecks] == ["passed"]
+    assert worst(subject, got.retrained) <= 1e-8
 
 
 @pytest.mark.parametrize("name", ["mean", "median", "most frequent"])
@@ -159,7 +176,7 @@ def test_the_chain_rechecks_it_and_refits_the_rest(fleet):
     got = answer(subject_of(PIPELINES["mean"], X, y), np.arange(32), (None,), fleet)
     assert [c.outcome for c in got.rechecks] == ["passed"]
     assert set(got.retrained.engine) == {"logistic_carried", "refit"}
-    assert got.rechecks[0].detail["notes"]["refitted"] == int((got.retrained.engine == "refit").sum())
+    assert got.rechecks[0].detail["notes"]["learns_otherwise"] == int((got.retrained.engine == "refit").sum())
 
 
 REFUSED = {
@@ -172,7 +189,6 @@ REFUSED = {
         of(scaled("mean"), last=clone(EXACT).set_params(fit_intercept=False)),
         "set fit_intercept=True",
     ),
-    "weights": (of(scaled("mean"), last=clone(EXACT).set_params(class_weight="balanced")), "class weights"),
     "last": (of(scaled("mean"), last=OrdinalEncoder()), "no pipeline that ends in"),
 }
 
@@ -181,7 +197,8 @@ REFUSED = {
 def test_what_is_not_carried_is_refused_in_a_sentence(name):
     estimator, said = REFUSED[name]
     X, y = frame()
-    assert said in ENGINE.supports(subject_of(estimator, X, y))
+    subject = subject_of(estimator, X, y)
+    assert said in (ENGINE.supports(subject) or ENGINE.declines(subject))
 
 
 def test_a_record_that_is_the_spread_of_a_feature_is_refitted(fleet):
@@ -193,3 +210,25 @@ def test_a_record_that_is_the_spread_of_a_feature_is_refitted(fleet):
     made, handed_on = ENGINE.leave_out(subject, np.arange(32), (None,), fleet)
     assert 7 in handed_on
     assert worst(subject, made) <= 1e-8
+
+
+def test_a_column_in_which_everybody_has_a_value_of_their_own_takes_no_table_of_people_times_values():
+    n = 20_000
+    column = np.arange(n).astype(str).astype(object)[:, None]
+    members = list(np.arange(n)[:, None])
+    fitted = OneHotEncoder(handle_unknown="ignore", min_frequency=0.5).fit(column)
+    found = carry.carry(fitted, carry.given(column, n), carry.Who(n, members))
+    assert found.otherwise.all()
+
+
+def test_frequencies_that_are_shares_move_for_everybody():
+    column = np.array(["a"] * 3 + ["b"] * 7, dtype=object)[:, None]
+    fitted = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=0.31).fit(column)
+    found = carry.carry(fitted, carry.given(column, 10), carry.Who(10, list(np.arange(10)[:, None])))
+
+    def rare(encoder):
+        return set(() if encoder.infrequent_categories_[0] is None else encoder.infrequent_categories_[0])
+
+    theirs = [rare(clone(fitted).fit(np.delete(column, k, axis=0))) != rare(fitted) for k in range(10)]
+    np.testing.assert_array_equal(found.otherwise, theirs)
+    assert 0 < found.otherwise.sum() < 10

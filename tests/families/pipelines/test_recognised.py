@@ -102,7 +102,7 @@ def test_a_recognised_function_has_an_engine_and_no_theorem():
     subject = Subject.local(Recipe(piped, seed=3), TrainingData(X, Y, domain=[(-9, 9)] * 3))
     assert catalogue.first(subject)[0].name == "refit"
     with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
-        (found,) = [families.recognise(subject, fleet)]
+        (found,) = [recognised.recognise(subject, fleet)]
         assert "StandardScaler + LogisticRegression" in found.message
         assert fleet.calls == recognition.TRAININGS
         assert catalogue.first(subject)[0].name == "logistic_carried"
@@ -111,7 +111,7 @@ def test_a_recognised_function_has_an_engine_and_no_theorem():
         assert set(got.retrained.engine) == {"logistic_carried"}
         assert fleet.calls < 90
         failing = Subject.local(Recipe(raises), subject.data)
-        assert "ValueError" in families.recognise(failing, fleet).message
+        assert "ValueError" in recognised.recognise(failing, fleet).message
         assert catalogue.first(failing)[0].name == "refit"
     theorems, notes = bound.applicable(subject)
     assert not theorems
@@ -122,5 +122,5 @@ def test_a_recognised_function_has_an_engine_and_no_theorem():
 
 
 def test_few_people_are_refitted_sooner_than_a_function_is_watched():
-    assert families.recognise(Subject.local(Recipe(piped), TrainingData(X[:50], Y[:50])), None) is None
-    assert families.recognise(Subject.local(Recipe(LogisticRegression()), TrainingData(X, Y)), None) is None
+    assert recognised.recognise(Subject.local(Recipe(piped), TrainingData(X[:50], Y[:50])), None) is None
+    assert recognised.recognise(Subject.local(Recipe(LogisticRegression()), TrainingData(X, Y)), None) is None

@@ -161,8 +161,11 @@ def test_a_theorem_speaks_about_every_query_whatever_it_holds(fleet):
     assert {c.name for c in witness.certificates} >= {"newton", "linear_softmax"}
     units = np.arange(36)
     got = answer(subject, units, (None,), fleet, changes=True, asker=witness)
-    upper = bound.bound(subject, units, got.retrained, witness=witness)[0].upper
+    found = bound.bound(subject, units, got.retrained, witness=witness)[0]
+    upper = found.upper
     assert np.isfinite(upper).all()
+    assert "whatever is asked, the first steps map it into fixed ranges" in found.assumptions
+    assert not any("refuses" in said for said in found.assumptions)
     assert witness.questions
 
     rng = np.random.default_rng(5)

@@ -1,0 +1,25 @@
+"""What is understood of a recipe before anything is measured: what its function fits, and what its first steps do."""
+
+from privgate.evidence import Precondition
+from privgate.families.pipelines import carried_logistic, recognised
+from privgate.families.pipelines.seen_through import seen
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+
+def understood(subject: Subject, fleet: Fleet) -> tuple[Precondition, ...]:
+    """Look at a training function, and return what was found of it and of a pipeline's first steps."""
+    looked = recognised.recognise(subject, fleet)
+    found = seen(subject)
+    said = [] if looked is None else [looked]
+    if found.steps:
+        said.append(Precondition("first_steps", "passed", found.words, {"steps": list(found.steps)}))
+    elif found.problem and _carried(found.subject):
+        text = f"{found.problem}: what the first steps would have learnt without each person is computed for everybody"
+        said.append(Precondition("first_steps", "passed", text))
+    return tuple(said)
+
+
+def _carried(subject: Subject) -> bool:
+    engine = carried_logistic.ENGINE
+    return not engine.supports(subject) and not engine.declines(subject)
