@@ -59,6 +59,7 @@ class Fleet:
     #: a class's defaults, for fleets that train otherwise
     signable = False
     isolate = "auto"
+    _progress: Progress | None = None
     cluster: Any = None
     _all_afresh = False
 
