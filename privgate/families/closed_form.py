@@ -75,7 +75,8 @@ class ClosedForm(Engine):
             with_[rows] = normalized(made.full) if form.normalize else made.full
             without[rows] = normalized(made.without) if form.normalize else made.without
             sure[row_unit[rows][~made.sure | np.isnan(made.without).any(axis=1)]] = False
-            _tell(asked.fleet, f"answering by {self.name}", part.stop, len(units), time.monotonic() - started)
+            if part != slice(0, len(units)):  # what is done at once needs no progress
+                _tell(asked.fleet, f"answering by {self.name}", part.stop, len(units), time.monotonic() - started)
         reason = {int(u): VANISHED for u in np.flatnonzero(vanishing(subject, units))}
         dead = (np.isneginf(with_).all(axis=1) | np.isneginf(without).all(axis=1)) & sure[row_unit]
         reason |= {int(u): NO_VALUE for u in np.unique(row_unit[dead]) if int(u) not in reason}
