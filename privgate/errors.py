@@ -83,4 +83,4 @@ class MeasurementError(PrivgateError):
 
 
 class PrivgateWarning(UserWarning):
-    """Reserved for tests: privgate itself reports doubts as findings, not as warnings."""
+    """What costs only time or is not compared; doubts about a verdict are findings."""

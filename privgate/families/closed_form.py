@@ -1,5 +1,6 @@
 """What engines share that answer in closed form: units in blocks, vanishing classes, handing on."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from privgate.families.engine import Asked, Engine
 from privgate.families.removal import VANISHED, Float, Removal, blocks, removal, vanishing
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 NO_VALUE = "every class has probability 0 at one of the queries (0/0)"
 
@@ -66,13 +68,15 @@ class ClosedForm(Engine):
         subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
         K = subject.width
         with_, without = np.empty((len(row_query), K)), np.empty((len(row_query), K))
-        sure = np.ones(len(units), dtype=bool)
+        sure, started = np.ones(len(units), dtype=bool), time.monotonic()
         for part, rows in blocks(row_unit, len(units), max(form.width, K)):
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 made = form.joint(removal(subject, units[part]), row_unit[rows] - part.start, row_query[rows])
             with_[rows] = normalized(made.full) if form.normalize else made.full
             without[rows] = normalized(made.without) if form.normalize else made.without
             sure[row_unit[rows][~made.sure | np.isnan(made.without).any(axis=1)]] = False
+            if part != slice(0, len(units)):  # what is done at once needs no progress
+                _tell(asked.fleet, f"answering by {self.name}", part.stop, len(units), time.monotonic() - started)
         reason = {int(u): VANISHED for u in np.flatnonzero(vanishing(subject, units))}
         dead = (np.isneginf(with_).all(axis=1) | np.isneginf(without).all(axis=1)) & sure[row_unit]
         reason |= {int(u): NO_VALUE for u in np.unique(row_unit[dead]) if int(u) not in reason}
@@ -84,6 +88,13 @@ class ClosedForm(Engine):
             self.name, units, asked.seeds[:1], asked.rows, with_[None], without[None], undefined=reason
         )
         return (result, units[:0]) if sure.all() else (result.select(sure), units[~sure])
+
+
+def _tell(fleet: Fleet | None, what: str, done: int, total: int, took: float) -> None:
+    """Say how far a closed form is; nothing where nobody listens."""
+    if fleet is not None:
+        fleet.activity = what
+        fleet.report(done, total, took * (total - done) / done)
 
 
 def normalized(joint: Float) -> Float:

@@ -7,7 +7,7 @@ import warnings
 from collections import deque
 from typing import Any
 
-from privgate.errors import UsageError
+from privgate.errors import PrivgateWarning, UsageError
 from privgate.training import worker
 from privgate.training.fit import Answer, Index
 from privgate.training.limits import TaskLimits
@@ -45,6 +45,7 @@ class DaskPool:
         self._counted = (0.0, 1)
         if self._address:
             self._connect()
+        self._say_what_idles()
 
     def _connect(self) -> None:
         try:
@@ -57,6 +58,19 @@ class DaskPool:
             )
         except (OSError, TimeoutError) as exc:
             raise UsageError(f"no Dask scheduler answers at {self._address}; start one or drop --cluster") from exc
+
+    def _say_what_idles(self) -> None:
+        """Warn of threads that training cannot use: its limits and environment are those of a whole process."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        threads = sum(int(w.get("nthreads", 1)) for w in workers)
+        if threads > len(workers):
+            warnings.warn(
+                f"the cluster has {threads} threads in {len(workers)} worker processes, and trains one model at a time "
+                f"in a process; start it with as many processes of one thread (dask worker --nworkers {threads} "
+                "--nthreads 1)",
+                PrivgateWarning,
+                stacklevel=2,
+            )
 
     @property
     def slots(self) -> int:

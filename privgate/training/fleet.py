@@ -61,6 +61,7 @@ class Fleet:
     #: a class's defaults, for fleets that train otherwise
     signable = False
     isolate = "auto"
+    _progress: Progress | None = None
     cluster: Any = None
     network = True
     _all_afresh = False

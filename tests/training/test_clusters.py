@@ -16,7 +16,7 @@ import pytest
 from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.errors import UsageError
+from privgate.errors import PrivgateWarning, UsageError
 from privgate.families.refit import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -208,6 +208,18 @@ def test_workers_that_are_threads_of_this_process_are_refused(tmp_path):
         pytest.raises(UsageError, match="threads of this process"),
     ):
         fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
+
+
+def test_threads_of_dask_workers_that_would_idle_are_said(tmp_path):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=3, processes=False, dashboard_address=None) as local,
+        Client(local) as client,
+        Fleet(ledger=tmp_path, cluster=client) as fleet,
+        pytest.warns(PrivgateWarning, match=r"3 threads in 1 worker processes.*--nworkers 3 --nthreads 1"),
+    ):
+        assert fleet.workers == 1
 
 
 def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Gaussian naive Bayes: scores are quadratics of each feature, bounded over the declared box."""
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ class GaussianNB(Certificate):
                 live = np.all([np.isfinite(v).reshape(len(part), -1).all(axis=1) for v in without], axis=0)
                 if not live.all():  # a class without variance
                     part, left = part[live], _Left(*(v[live] for v in left))  # noqa: PLW2901  the units that are left
-                    without = tuple(v[live] for v in without)
+                    without = model.scores_of(left)
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
                 lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
                 questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
@@ -164,7 +164,7 @@ class _Moments:
             n[i], mean[i], variance[i], overall[i] = self._left(rows[i : i + 1])
         return _Left(n, mean, variance, overall)
 
-    def _without_one(self, moments: tuple[Float, ...], held: Float, rows: Index) -> tuple[Float, Float, Float]:
+    def _without_one(self, moments: tuple[Float, ...], held: Float, rows: Index) -> tuple[Float, Float, Any]:
         """Return (means, variances) of N sets of ``held`` records without one each, and where digits cancel."""
         left = (held - 1)[:, None]
         z = self.X[rows] - moments[0]

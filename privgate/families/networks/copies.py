@@ -26,10 +26,6 @@ Tensors = dict[str, torch.Tensor]
 
 #: bytes of parameters and values between layers of all copies that stay near a processor
 NEAR = 24_000_000
-#: share of a GPU's memory that one block may fill
-DEVICE_SHARE = 0.5
-#: tensors as large as its parameters that a copy needs: themselves, gradients, two moments, what a step makes
-HELD = 6
 _OF_BATCHES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _OF_RECORDS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 #: logits of one record that may differ by the company it is in, beside rounding
@@ -249,12 +245,12 @@ def refusal(recipe: TorchTraining, start: nn.Module, X: torch.Tensor, labels: to
     return ""
 
 
-def together(start: nn.Module, X: torch.Tensor, batch: int) -> int:
-    """Return how many copies to train at once: as stay near a processor, or as a GPU's memory holds."""
-    sizes: list[int] = []
+def sizes(start: nn.Module, X: torch.Tensor) -> tuple[int, int]:
+    """Return how many parameters a module has, and how many values its layers make of one record."""
+    made: list[int] = []
 
     def note(_layer: nn.Module, _inputs: Any, output: Any) -> None:
-        sizes.append(output.numel() if isinstance(output, torch.Tensor) else 0)
+        made.append(output.numel() if isinstance(output, torch.Tensor) else 0)
 
     hooks = [m.register_forward_hook(note) for m in start.modules() if not list(m.children())]
     try:
@@ -263,8 +259,9 @@ def together(start: nn.Module, X: torch.Tensor, batch: int) -> int:
     finally:
         for hook in hooks:
             hook.remove()
-    parameters = sum(p.numel() for p in start.parameters())
-    if X.device.type == "cuda":
-        room = DEVICE_SHARE * torch.cuda.mem_get_info(X.device)[1]
-        return int(np.clip(room / (4 * (HELD * parameters + 3 * batch * sum(sizes))), 1, 65536))
-    return int(np.clip(NEAR / (4 * (parameters + batch * sum(sizes))), 8, 256))
+    return sum(p.numel() for p in start.parameters()), sum(made)
+
+
+def together(parameters: int, values: int) -> int:
+    """Return how many copies of so many parameters and values a batch stay near a processor."""
+    return int(np.clip(NEAR / (4 * (parameters + values)), 8, 256))

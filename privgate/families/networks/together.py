@@ -1,6 +1,7 @@
 """A block of networks in a worker: coupled models of one recipe trained together, each without some records."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,11 @@ from privgate.models.record_keyed import n_batches, record_keys, stand_ins
 from privgate.torch_recipe import TorchTraining, resolve_device
 from privgate.training.fit import Block, Fit
 from privgate.training.payload import Opened
+
+#: share of a GPU's memory that one block may fill
+DEVICE_SHARE = 0.5
+#: tensors as large as its parameters that a model needs: themselves, gradients, two moments, what a step makes
+HELD = 6
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -120,7 +126,12 @@ class _Job:
 
             width = int(self.recipe.hidden[0])
             kind = Differences if differences else Perceptrons
-            return kind, kind.together(self.size if differences else self.X.shape[1], width)
+            most = kind.together(self.size if differences else self.X.shape[1], width)
+            if self.X.device.type == "cuda":
+                sizes = (self.X.shape[1], *self.recipe.hidden, self.K)
+                held = self.size * width if differences else sum(a * b for a, b in pairwise(sizes))
+                most = on_device(self.X.device, held, self.recipe.batch_size * sum(sizes[1:]))
+            return kind, most
         from privgate.families.networks.copies import Copies
 
         return Copies, self.most
@@ -139,4 +150,16 @@ class _Job:
             why = copies.refusal(self.recipe, start, self.X[some], self.labels[some], self.keys[some])
             if why:
                 raise SubjectError(why)
-            return copies.together(start, self.X, self.recipe.batch_size)
+            parameters, values = copies.sizes(start, self.X)
+            values *= self.recipe.batch_size
+            if self.X.device.type == "cuda":
+                return on_device(self.X.device, parameters, values)
+            return copies.together(parameters, values)
+
+
+def on_device(device: Any, parameters: int, values: int) -> int:
+    """Return how many models fit on a GPU, each of so many parameters and values between layers a batch."""
+    import torch
+
+    room = DEVICE_SHARE * torch.cuda.mem_get_info(device)[1]
+    return int(np.clip(room / (4 * (HELD * parameters + 3 * values)), 1, 65536))

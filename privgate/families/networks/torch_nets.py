@@ -15,7 +15,7 @@ from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.subject import estimators
 from privgate.subject.subject import Subject
-from privgate.torch_recipe import NO_GPU, TorchTraining
+from privgate.torch_recipe import NO_GPU, TorchTraining, resolve_device
 from privgate.training.fit import Block, Fit
 from privgate.training.fleet import Fleet
 
@@ -31,8 +31,10 @@ SPEED = 4e10
 OWN_STEP = 2e-4
 #: what a kill may cost: so many seconds of a worker, or one of so many parts of the whole
 LOST_SECONDS, PARTS = 10.0, 256
-#: models trained together at most
-MOST = 1024
+#: models of a block at most, and on a GPU
+MOST, MOST_ON_GPU = 1024, 65536
+#: how many times faster than a core a GPU is taken to be; never measured
+GPU_SPEED = 100.0
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -190,8 +192,10 @@ def seconds_of_one(subject: Subject) -> float:
 
 def block_size(subject: Subject, models: int) -> int:
     """Return how many models a block holds: so few that a kill costs little, and no more than train well together."""
-    wanted = max(LOST_SECONDS / max(seconds_of_one(subject), 1e-9), models / PARTS)
-    return int(np.clip(wanted, 1, MOST))
+    recipe = recipe_of(subject)
+    gpu = recipe is not None and resolve_device(recipe.device) != "cpu"
+    each = max(seconds_of_one(subject), 1e-9) / (GPU_SPEED if gpu else 1.0)
+    return int(np.clip(max(LOST_SECONDS / each, models / PARTS), 1, MOST_ON_GPU if gpu else MOST))
 
 
 def _no_differences(subject: Subject) -> str:

@@ -19,7 +19,7 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.torch_recipe import TorchTraining
-from privgate.training import batch, context, freshness, worker
+from privgate.training import batch, context, environment, freshness, payload, worker
 from privgate.training.fit import Answer, Block, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger_file import build, sealing_key
@@ -205,6 +205,21 @@ def test_the_estimate_holds_a_block_and_no_matrix_of_units_by_records():
 
     assert cost.memory_bytes < 1.5e9 < 50_000**2
     assert 10 < cost.cpu_seconds < 1e5
+
+
+def test_a_gpu_is_one_worker_s_and_its_settings_reach_it(tmp_path):
+    data = TrainingData(np.ones((4, 1), dtype=np.float32), np.array([0, 1, 0, 1]))
+    gpu, cpu = (Subject.local(Recipe(TorchTraining(device=d), seed=1), data) for d in ("cuda:1", "cpu"))
+    shipped = [payload.write(s, tmp_path / str(k)) for k, s in enumerate((gpu, cpu))]
+    pool = SimpleNamespace(slots=4)
+
+    assert [batch.Batch(None, s, [], [])._slots(pool) for s in shipped] == [1, 4]
+    given = {"CUDA_VISIBLE_DEVICES": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "CUDA_API_KEY": "x"}
+    kept = environment.blanked(given)
+    assert "CUDA_VISIBLE_DEVICES" not in kept
+    assert "CUBLAS_WORKSPACE_CONFIG" not in kept
+    assert kept["CUDA_API_KEY"] == ""
+    assert "torch" in context.libraries_of(cpu)
 
 
 JOURNALED = """
