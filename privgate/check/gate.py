@@ -236,7 +236,7 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> l
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
     seeds = controls.choose_seeds(run, glance=True)
-    planned, said = planning.make(run)
+    planned, said = planning.make(run, closely=True)
     first = controls.trainings(run)
     before = (
         f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to {MORE} "

@@ -6,16 +6,16 @@ data read once, one factorisation) and show what each further person adds, and h
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from privgate.families import bound as bounds
 from privgate.families import complement
-from privgate.families.engine import Asked, Declined, Engine
+from privgate.families.engine import Declined, Engine
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Index, Retrained
-from privgate.influence import modes
+from privgate.influence import leave_one_out, modes
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
@@ -50,8 +50,7 @@ def of(run: Run, engine: Engine, units: Index) -> Probe:
     kept: list[tuple[Retrained, Index]] = []
 
     def answer(some: Index) -> None:
-        asked = Asked(run.subject, some, run.seeds, run.fleet, changes=any(c.needs_retrained for c in theorems))
-        made, handed_on = engine.answers(replace(asked, mode=run.once(modes.used)))
+        made, handed_on = engine.answers(leave_one_out.asked(run, some))
         rounded = some[:0]
         if engine.complements:
             made, rounded = complement.as_released(made)

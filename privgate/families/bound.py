@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import certificates
+from privgate.families import certificates, remembered
 from privgate.families.certificate import Certificate, Certified
 from privgate.families.pipelines import behind
 from privgate.families.pipelines.behind import OTHER_KIND
@@ -14,6 +14,7 @@ from privgate.families.pipelines.seen_through import seen
 from privgate.families.retrained import Index, Retrained
 from privgate.families.witness import Witness
 from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 
 def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Certificate], list[str]]:
@@ -61,6 +62,7 @@ def bound(
     limit: float | None = None,
     witness: Witness | None = None,
     attacked: bool = True,
+    fleet: Fleet | None = None,
 ) -> tuple[Certified, NDArray[Any], list[str]]:
     """Return the best upper and lower bound of each unit.
 
@@ -77,6 +79,8 @@ def bound(
         What real models were seen to do: a certificate with one bound below that is silent.
     attacked : bool
         Whether the same policy judges attacks, beside which alone some bounds count.
+    fleet : Fleet, optional
+        Whose ledger remembers bounds, for a run that is not to be signed.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def bound(
         if certificate.needs_retrained and retrained is None:
             notes.append(f"{certificate.name} does not apply, because it needs retrained models and there are none")
             continue
-        found = certificate.bound(subject, units, retrained, limit=limit)
+        found = remembered.bound(certificate, subject, units, retrained, fleet, limit=limit)
         if np.isnan(found.upper).any() or np.isnan(found.lower).any():
             raise FloatingPointError(f"certificate {certificate.name} returned NaN: a bug, not a bound")
         if witness is not None and (objection := witness.objects(certificate, units, found.upper)):

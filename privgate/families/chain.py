@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import EngineShare, Precondition
-from privgate.families import catalogue, complement
+from privgate.families import catalogue, complement, remembered
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import Asker, recheck
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
@@ -145,7 +145,7 @@ def _made(engine: Engine, asked: Asked, parts: list[Retrained], refitting: Refit
         return screened(engine, asked)
     if engine.name == "refit" and refitting is not None:
         return refitting(engine, asked, parts)
-    return engine.answers(asked)
+    return remembered.answers(engine, asked)
 
 
 def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:

@@ -61,18 +61,17 @@ def riskiest_first(asked: Asked) -> Index:
     subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
     if len(units) <= FOLDS:
         return np.arange(len(units), dtype=np.int64)
-    fold = subject.generator("folds").permutation(len(units)) % FOLDS
-    rows = [np.flatnonzero(fold[row_unit] == k) for k in range(FOLDS)]
-    fits = [
-        Fit(asked.seeds[0], row_query[r], left_out=design.unit_rows(subject, units[fold == k])[1])
-        for k, r in enumerate(rows)
-    ]
-    with_ = np.maximum(refit.full(subject, asked.seeds[:1], asked.fleet)[0], FLOOR)
-    score = np.zeros(len(units))
+    # folds of everybody, asked about everybody in them: whoever is to be ranked, the trainings are the same
+    fold = subject.generator("folds").permutation(len(subject.data.units)) % FOLDS
+    rows = [design.unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
+    fits = [Fit(asked.seeds[0], r, left_out=r) for r in rows]
+    without = refit.full(subject, asked.seeds[:1], asked.fleet)[0]
+    with_ = np.maximum(without[row_query], FLOOR)
     for r, answer in zip(rows, asked.fleet.fits(subject, fits, label="ranking people"), strict=True):
         if not answer.problem:  # a fold without its people may lack a class that training asks for
-            change = np.abs(with_[row_query[r]] - np.maximum(answer.log_p, FLOOR)).max(axis=1)
-            np.maximum.at(score, row_unit[r], change)
+            without[r] = answer.log_p
+    score = np.zeros(len(units))
+    np.maximum.at(score, row_unit, np.abs(with_ - np.maximum(without[row_query], FLOOR)).max(axis=1))
     score[vanishing(subject, units)] = np.inf
     return np.argsort(-score, kind="stable").astype(np.int64)
 

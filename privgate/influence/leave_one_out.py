@@ -23,6 +23,7 @@ from privgate.evidence import (
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
+from privgate.families.engine import Asked
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
@@ -91,6 +92,14 @@ def answered(run: Run) -> families.Answered:
 def retrained(run: Run) -> Retrained:
     """Return the models of ``answered``."""
     return run.once(answered).retrained
+
+
+def asked(run: Run, units: Index) -> Asked:
+    """Return what an engine is asked about some units."""
+    theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
+    changes, limits = any(c.needs_retrained for c in theorems), run.limits
+    mode = run.once(modes.used)
+    return Asked(run.subject, units, run.seeds, run.fleet, changes=changes, mode=mode, precision=limits.precision)
 
 
 def _answered(run: Run, witness: Witness | None) -> families.Answered:
@@ -378,7 +387,9 @@ def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     limit = run.thresholds[-1] if run.thresholds else None
     found = run.once(retrained)
     attacked = Need.SHADOWS in run.asked
-    return bounds.bound(run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked)
+    return bounds.bound(
+        run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked, fleet=run.fleet
+    )
 
 
 def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:

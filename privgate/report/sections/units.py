@@ -41,7 +41,8 @@ def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Blo
     if coverage and coverage.not_computed:
         told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
         first = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
-        return [Text(first), *([_intervals(units.worst, limit), _names(units)] if units.worst else [])]
+        shown: list[Block] = [Text(first)]
+        return [*shown, _intervals(units.worst, limit), _names(units)] if units.worst else shown
     screened = words.mode(doc) == "screen"
     close = "Some" if units.close is None else number(units.close)
     told = f"{close} of {number(units.n)} people or records were measured closely"
