@@ -234,7 +234,7 @@ def keeps_state(value: Any) -> bool:
 
 @contextmanager
 def seeded(estimator: Any, seed: int | None) -> Iterator[None]:
-    """While this lasts, torch draws from the seed: networks of skorch have no ``random_state`` and draw from it alone."""
+    """While this lasts, torch draws from the seed: networks of skorch have no ``random_state`` and draw from torch."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
     if seed is None or not any(c.__module__.startswith("skorch.") for p in parts for c in type(p).__mro__):
         yield
