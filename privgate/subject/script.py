@@ -161,8 +161,8 @@ class _Part:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and node.name == name
         ]
         inside = [n for n in held if code is not None and _spans(n, code)]
-        node = (inside or held or [None])[-1]
-        return None if node is None else self._compiled(_segment(node, lines))
+        found = inside or held
+        return self._compiled(_segment(found[-1], lines)) if found else None
 
     def _compiled(self, text: str) -> tuple[str, CodeType]:
         flags = __future__.annotations.compiler_flag if self.lazy else 0
@@ -252,7 +252,7 @@ def _spans(node: ast.stmt, code: CodeType) -> bool:
 
 
 def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    return min([node.lineno, *(int(d.lineno) for d in getattr(node, "decorator_list", ()))])
 
 
 def _segment(node: ast.stmt, lines: list[str]) -> str:
