@@ -211,7 +211,7 @@ def _of_run(client: Any, run_id: str, name: str, uri: str) -> str:
         held = {i: str(client.get_logged_model(i).name) for i in ids}
     chosen = [i for i, own in held.items() if name in {"", own}]
     if len(chosen) == 1:
-        return chosen[0]
+        return str(chosen[0])
     known = ", ".join(f"{own} (models:/{i})" for i, own in held.items())
     if held:
         raise SubjectError(f"{uri!r} names {len(chosen)} models of the run, which has logged {known}; name one of them")

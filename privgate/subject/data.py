@@ -372,7 +372,7 @@ class TrainingData:
         if not hasattr(dataset, "df"):
             return cls(dataset.features, dataset.targets, **about)
         named = {k: about.pop(k) for k in ("ids", "groups", "drop") if k in about}
-        columns = {"target": dataset.targets, **named}
+        columns: dict[str, Any] = {"target": dataset.targets, **named}
         uri = getattr(dataset.source, "uri", None)
         if uri is not None:
             try:

@@ -51,12 +51,12 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
     if wrong := sorted(set(options) - _OPTIONS[form]):
         raise SubjectError(f"option {wrong[0]!r} of reading {form} is not recorded; use a loader of your own")
     local = Path(uri.removeprefix("file://"))
-    if "://" not in uri.removeprefix("file://") and not local.exists():
+    if "://" not in uri.removeprefix("file://") and not (local.is_file() or local.is_dir()):
         pull = f"; run: dvc pull {local}" if Path(f"{local}.dvc").exists() else "; the training data must lie there"
-        raise SubjectError(f"{str(local)!r} does not exist{pull}")
+        raise SubjectError(f"{str(local)!r} is no file{pull}")
     try:
         return pd.read_csv(uri, **dict(options)) if form == "csv" else pd.read_parquet(uri, **dict(options))
-    except (OSError, ValueError, TypeError, ImportError, LookupError) as exc:
+    except (OSError, ValueError, TypeError, ImportError, LookupError, ArithmeticError, RuntimeError) as exc:
         raise SubjectError(f"{uri!r} cannot be read as {form}: {str(exc).partition(chr(10))[0][:200]}") from exc
 
 

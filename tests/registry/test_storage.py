@@ -162,6 +162,9 @@ def test_data_of_a_file_stay_there(registry, table, tmp_path, kind):
     [
         ("people.sql", {}, "from_loader"),
         ("people.csv", {"engine": "python"}, "'engine'"),
+        ("absent.csv", {}, "is no file; the training data must lie there"),
+        ("../../../../../../../../dev/zero", {"file_format": "csv"}, "is no file"),
+        ("people.csv", {"dtype": {"a": "no such type"}}, "cannot be read as csv"),
         ("people.csv", {"ids": "absent"}, "no column 'absent'"),
         ("https://me:secret@host/people.csv", {}, "password"),
     ],
