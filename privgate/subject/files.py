@@ -1,6 +1,6 @@
 """Training data that stay in the file they come from: recorded is where it lies, how it is read, and a digest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -85,8 +85,3 @@ def absolute(uri: str | Path) -> str:
             raise SubjectError("the address of the data holds a password, which would be recorded; use a loader")
         return text
     return str(Path(text).resolve())
-
-
-def names(value: Any) -> list[Any]:
-    """Return column names as JSON."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]

@@ -122,6 +122,9 @@ class _Part:
 
     def _own(self, name: str, value: Any) -> None:
         found = self._definition(name, value)
+        if found is None and any(name in _bound(s) for s in self.body):  # made by a call: a namedtuple
+            self._made(name)
+            return
         if found is None:
             raise SubjectError(f"the text of {name} is not known here; move it to a module to register it")
         self._add(*found)
