@@ -14,6 +14,7 @@ from privgate.version import __version__
 #: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
+    "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
     "report": ("report", "Render a report again from report.json alone."),
     "compare": ("report", "Compare the reports of two model versions: rules, risk distribution, what changed."),

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from privgate.registry.adopting import adopt
     from privgate.registry.attaching import attach
     from privgate.registry.load import load_subject
     from privgate.registry.local import local_registry
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from privgate.registry.reports import attached, baseline, in_use
 
 _HOME = {
+    "adopt": "adopting",
     "attach": "attaching",
     "attached": "reports",
     "baseline": "reports",
@@ -24,6 +26,7 @@ _HOME = {
 }
 
 __all__ = [
+    "adopt",
     "attach",
     "attached",
     "baseline",

@@ -19,6 +19,8 @@ _ADDRESSES: dict[str, str] = {}
 # registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
 _EXPERIMENTS: dict[str, str] = {}
 
+# a run, or a model by its name in it
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/([^?#%]+))?/?")
 # the folder of a logged model, as MLflow's tracking stores lay it out
 _HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
 
@@ -180,13 +182,13 @@ def named(client: Any, uri: str) -> Named:
     client : MlflowClient
         See ``connect``.
     uri : str
-        ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``.
+        ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a run id.
 
     Raises
     ------
     SubjectError
-        Another kind of URI, a name that readers take for another, or a version whose files are not those of one
-        logged model.
+        Another kind of URI, a run that has logged no such model or several, a name that readers take for another, or a
+        version whose files are not those of one logged model.
     RegistryError
         The registry does not know it, or does not answer.
     """
@@ -203,11 +205,14 @@ def named(client: Any, uri: str) -> Named:
 
 def _parts(client: Any, uri: str) -> tuple[str, str]:
     """Return (name, version), or (model id, "")."""
+    if found := _RUN.fullmatch(uri):
+        return _of_run(client, found[1], found[2] or "", uri), ""
     parsed = urllib.parse.urlparse(uri, allow_fragments=False)
     path = parsed.path.strip("/")
     if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
         raise SubjectError(
-            f"{uri!r} names no model; use models:/name/version, models:/name@alias or models:/<model_id>"
+            f"{uri!r} names no model; use models:/name/version, models:/name@alias, models:/<model_id> or "
+            "runs:/<run_id>/<name>"
         )
     name, slash, suffix = path.partition("/")
     if slash:
@@ -219,6 +224,26 @@ def _parts(client: Any, uri: str) -> tuple[str, str]:
         with answering(f"reading {uri}"):
             return name, str(client.get_model_version_by_alias(name, alias).version)
     return name, ""
+
+
+def _of_run(client: Any, run_id: str, name: str, uri: str) -> str:
+    """Return the id of the one logged model of a run, of this name if one is given."""
+    if not hasattr(client, "search_logged_models"):  # the verifier's own client asks about versions only
+        client = connect(client.tracking_uri)
+    with answering(f"reading {uri}"):
+        outputs = client.get_run(run_id).outputs
+        ids = dict.fromkeys(o.model_id for o in (outputs.model_outputs if outputs else []))
+        held = {i: str(client.get_logged_model(i).name) for i in ids}
+    chosen = [i for i, own in held.items() if name in {"", own}]
+    if len(chosen) == 1:
+        return str(chosen[0])
+    known = ", ".join(f"{own} (models:/{i})" for i, own in held.items())
+    if held:
+        raise SubjectError(f"{uri!r} names {len(chosen)} models of the run, which has logged {known}; name one of them")
+    raise SubjectError(
+        f"the run of {uri!r} has logged no model of MLflow 3; if it holds files of one, register them and run: "
+        "privgate adopt models:/name/version --recipe module:recipe --data module:data"
+    )
 
 
 def _location(client: Any, model_id: str) -> str:
@@ -237,7 +262,8 @@ def _holder(client: Any, uri: str, source: str, storage: str) -> str:
     home = _HOME.search(storage)
     if not by_id and home is None:
         raise SubjectError(
-            f"the files of {uri} lie at {storage!r}, no logged model; log it with MLflow 3 and register that"
+            f"the files of {uri} lie at {storage!r}, no logged model of MLflow 3; make one of the same bytes: privgate "
+            f"adopt {uri} --recipe module:recipe --data module:data"
         )
     model_id = path if by_id or home is None else home[1]
     location = _location(client, model_id)

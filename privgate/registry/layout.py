@@ -4,7 +4,7 @@
 ``privgate/recipe.json``                   in the served folder: recipe, data reference, digests, environment, release
 ``privgate/src/<digest>/…``                in the served folder: the recipe's source snapshot, in import layout
 ``privgate_reports/<model id>/<policy>/…`` reports, artifacts of the *run*; never in the served folder
-``privgate_data/<digest>/…``               the training data, an artifact of the *run*, never beside the model
+``privgate_data/<digest>/…``               the training data where ``store="artifacts"``; an artifact of the *run*
 =========================================  ======================================================================
 
 Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below ``privgate/``.

@@ -28,7 +28,8 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     Parameters
     ----------
     uri : str
-        ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``; copied versions too.
+        ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a run id;
+        copied versions too.
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
 
@@ -105,7 +106,10 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
     path = folder / layout.RECIPE
     if not path.is_file():
-        raise SubjectError(f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data)")
+        raise SubjectError(
+            f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data) or by "
+            f"privgate adopt {uri} --recipe module:recipe --data module:data"
+        )
     try:
         document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")

@@ -95,13 +95,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
         _compare(data, again, f"the file {data.source['uri']!r}", "read it again with TrainingData.from_file")
         yield Kept(again, {"kind": "file", "source": dict(data.source), "digest": again.digest})
         return
-    if store is None and uri is None:
-        raise UsageError(
-            "nobody said where the training data may be kept: give store='a folder or URI that the gate may read', "
-            "store='artifacts' to upload them with the run, in clear for whoever may read its artifacts, or data that "
-            "have a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
-            "logged"
-        )
+    refuse_without_place(data, store, uri)
     with tempfile.TemporaryDirectory() as place:
         if uri is not None:
             folder = _fetch(uri, Path(place), tracking_uri)
@@ -119,6 +113,23 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
             yield Kept(stored, reference, folder)
         else:
             yield Kept(stored, {"kind": "uri", "uri": _deposit(folder, str(store), files), **reference})
+
+
+def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str | None) -> None:
+    """Refuse data in memory of which nobody has said where they may be kept.
+
+    Raises
+    ------
+    UsageError
+        Says what can be given.
+    """
+    if data.loader is None and data.source is None and store is None and uri is None:
+        raise UsageError(
+            "nobody said where the training data may be kept: give store='a folder or URI that the gate may read', "
+            "store='artifacts' to upload them with the run, in clear for whoever may read its artifacts, or data that "
+            "have a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
+            "logged"
+        )
 
 
 def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:

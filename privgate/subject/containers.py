@@ -146,7 +146,7 @@ def alike(X: Any, other: Any) -> tuple[Any, Any]:
         raise SubjectError(
             f"candidates have shape {tuple(other.shape)} and training records {tuple(X.shape)}; pass the same columns"
         )
-    if isinstance(X, np.ndarray) and X.dtype != other.dtype:
+    if (isinstance(X, np.ndarray) or is_pandas(X)) and X.dtype != other.dtype:
         return _one_type(X, other, "X")
     return X, other
 

@@ -378,10 +378,9 @@ class TrainingData:
         X, y, id_values, group_values = files.split(files.read(uri, form, options), columns)
         pair, other = None, None if candidates is None else files.absolute(candidates)
         if other is not None:
-            pair = files.split(
-                files.read(other, form, options),
-                {"target": target, "drop": [c for c in (ids, groups, *drop) if c is not None]},
-            )[:2]
+            people = files.read(other, form, options)
+            unused = [c for c in (ids, groups, *drop) if c in people.columns]
+            pair = files.split(people, {"target": target, "drop": unused})[:2]
         made = cls(X, y, ids=id_values, groups=group_values, candidates=pair, domain=domain, sensitive=tuple(sensitive))
         source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
         try:
@@ -425,7 +424,7 @@ class TrainingData:
             raise SubjectError("the dataset names no targets; make it with targets=")
         if not hasattr(dataset, "df"):
             return cls(dataset.features, dataset.targets, **about)
-        named = {k: about.pop(k) for k in ("ids", "groups", "drop") if k in about}
+        named: dict[str, Any] = {k: about.pop(k) for k in ("ids", "groups", "drop") if k in about}
         columns: dict[str, Any] = {"target": dataset.targets, **named}
         uri = getattr(dataset.source, "uri", None)
         if uri is not None:

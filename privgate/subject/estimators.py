@@ -21,6 +21,8 @@ Resolve = Callable[[str], Any]
 _OF_A_CLASS = frozenset({"estimator", "instance", "member"})
 #: most cells of a table among the parameters, and what its columns may be
 _CELLS = 10_000
+#: methods by which an object says itself what it consists of
+_PICKLING = ("__reduce_ex__", "__reduce__", "__getstate__")
 _PLAIN_COLUMNS = frozenset({"object", "str", "string", "bool", "int64", "int32", "float64", "float32"})
 
 
@@ -104,9 +106,8 @@ def _state(value: Any) -> dict[str, Any] | None:
     if dataclasses.is_dataclass(value):
         named = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
         return {**{n: getattr(value, n) for n in named}, **getattr(value, "__dict__", {})}
-    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-    own_state = getattr(kind, "__getstate__", None) is not getattr(object, "__getstate__", None)
-    if not plain or own_state or hasattr(kind, "__setstate__") or kind.__module__ == "builtins":
+    own = any(getattr(kind, n, None) is not getattr(object, n, None) for n in _PICKLING)
+    if own or hasattr(kind, "__setstate__") or kind.__module__ == "builtins":
         return None
     slots = [s for c in kind.__mro__ for s in _slots(c) if hasattr(value, s)]
     if not hasattr(value, "__dict__") and not slots:
@@ -240,7 +241,7 @@ def keeps_state(value: Any) -> bool:
 
 @contextmanager
 def seeded(estimator: Any, seed: int | None) -> Iterator[None]:
-    """While this lasts, torch draws from the seed: skorch's networks have no ``random_state``, and no other source."""
+    """While this lasts, torch draws from the seed: networks of skorch have no ``random_state`` and draw from torch."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
     if seed is None or not any(c.__module__.startswith("skorch.") for p in parts for c in type(p).__mro__):
         yield

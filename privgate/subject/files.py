@@ -1,6 +1,6 @@
 """Training data that stay in the file they come from: recorded is where it lies, how it is read, and a digest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -51,12 +51,12 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
     if wrong := sorted(set(options) - _OPTIONS[form]):
         raise SubjectError(f"option {wrong[0]!r} of reading {form} is not recorded; use a loader of your own")
     local = Path(uri.removeprefix("file://"))
-    if "://" not in uri.removeprefix("file://") and not local.exists():
+    if "://" not in uri.removeprefix("file://") and not (local.is_file() or local.is_dir()):
         pull = f"; run: dvc pull {local}" if Path(f"{local}.dvc").exists() else "; the training data must lie there"
-        raise SubjectError(f"{str(local)!r} does not exist{pull}")
+        raise SubjectError(f"{str(local)!r} is no file{pull}")
     try:
         return pd.read_csv(uri, **dict(options)) if form == "csv" else pd.read_parquet(uri, **dict(options))
-    except (OSError, ValueError, TypeError, ImportError, LookupError) as exc:
+    except (OSError, ValueError, TypeError, ImportError, LookupError, ArithmeticError, RuntimeError) as exc:
         raise SubjectError(f"{uri!r} cannot be read as {form}: {str(exc).partition(chr(10))[0][:200]}") from exc
 
 
@@ -85,8 +85,3 @@ def absolute(uri: str | Path) -> str:
             raise SubjectError("the address of the data holds a password, which would be recorded; use a loader")
         return text
     return str(Path(text).resolve())
-
-
-def names(value: Any) -> list[Any]:
-    """Return column names as JSON."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]

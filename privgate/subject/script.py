@@ -122,6 +122,9 @@ class _Part:
 
     def _own(self, name: str, value: Any) -> None:
         found = self._definition(name, value)
+        if found is None and any(name in _bound(s) for s in self.body):  # made by a call: a namedtuple
+            self._made(name)
+            return
         if found is None:
             raise SubjectError(f"the text of {name} is not known here; move it to a module to register it")
         self._add(*found)
@@ -161,8 +164,8 @@ class _Part:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and node.name == name
         ]
         inside = [n for n in held if code is not None and _spans(n, code)]
-        node = (inside or held or [None])[-1]
-        return None if node is None else self._compiled(_segment(node, lines))
+        found = inside or held
+        return self._compiled(_segment(found[-1], lines)) if found else None
 
     def _compiled(self, text: str) -> tuple[str, CodeType]:
         flags = __future__.annotations.compiler_flag if self.lazy else 0
@@ -252,7 +255,7 @@ def _spans(node: ast.stmt, code: CodeType) -> bool:
 
 
 def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    return min([node.lineno, *(int(d.lineno) for d in getattr(node, "decorator_list", ()))])
 
 
 def _segment(node: ast.stmt, lines: list[str]) -> str:

@@ -86,7 +86,8 @@ class Subject:
         Parameters
         ----------
         uri : str
-            ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``.
+            ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a
+            run id.
         tracking_uri : str, optional
             MLflow server or store; the environment's if absent.
         """

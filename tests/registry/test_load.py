@@ -337,7 +337,7 @@ def test_a_second_recipe_replaces_the_first(registry, trained, recipe, data):
 
 
 @pytest.mark.parametrize(
-    "uri", ["runs:/abc/model", "models:/credit/latest", "models:/credit/Production", "credit", "models:/"]
+    "uri", ["runs:/abc/model", "0123", "models:/credit/latest", "models:/credit/Production", "credit", "models:/"]
 )
 def test_a_uri_that_names_no_fixed_version_is_refused(registry, uri):
     with pytest.raises(SubjectError, match=r"models:/name|moving target"):

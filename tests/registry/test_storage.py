@@ -24,11 +24,11 @@ from privgate.errors import DigestMismatchError, SubjectError, UsageError
 from privgate.run import recipe_controls
 
 
-def from_registered(subject):
-    """Return how far a training in a worker is from the registered model."""
+@pytest.fixture(scope="module")
+def from_registered():
+    """Return how far a training in a worker is from the registered model; one worker for all."""
     with Fleet(jobs=1, ledger="none") as fleet:
-        found = recipe_controls.reproduces(subject, fleet)
-    return found.detail["from_registered_model"]
+        yield lambda subject: recipe_controls.reproduces(subject, fleet).detail["from_registered_model"]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_nothing_is_trained_or_logged_before_somebody_says_where_the_data_may_li
     assert not mlflow.search_runs(search_all_experiments=True).size
 
 
-def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people):
+def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, from_registered):
     y = np.arange(60) % 2
     log_model(Recipe(preprocessed()), TrainingData(people, y), registered_model_name="m", store="artifacts")
     subject = Subject.load("models:/m/1")
@@ -78,7 +78,7 @@ def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("frame", [False, True])
-def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order, frame):
+def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order, frame, from_registered):
     """Scaler and SGD move by 0.6 between orders on these data, calibrated support vectors by 4e-6."""
     X, y = load_breast_cancer(return_X_y=True)
     X = np.asarray(X, order=order)
@@ -130,7 +130,7 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_data_of_a_file_stay_there(registry, table, tmp_path, kind):
+def test_data_of_a_file_stay_there(registry, table, tmp_path, kind, from_registered):
     path = tmp_path / f"people.{kind}"
     table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
     about = {"target": "label", "ids": "name", "groups": "who", "candidates": path}
@@ -162,6 +162,9 @@ def test_data_of_a_file_stay_there(registry, table, tmp_path, kind):
     [
         ("people.sql", {}, "from_loader"),
         ("people.csv", {"engine": "python"}, "'engine'"),
+        ("absent.csv", {}, "is no file; the training data must lie there"),
+        ("../../../../../../../../dev/zero", {"file_format": "csv"}, "is no file"),
+        ("people.csv", {"dtype": {"a": "no such type"}}, "cannot be read as csv"),
         ("people.csv", {"ids": "absent"}, "no column 'absent'"),
         ("https://me:secret@host/people.csv", {}, "password"),
     ],
@@ -193,7 +196,7 @@ def test_a_dataset_of_mlflow_is_referred_to_by_its_source(registry, table, tmp_p
             log_model(Recipe(GaussianNB()), TrainingData.from_dataset(other))
 
 
-def test_data_of_a_database_come_through_a_loader(registry, table, tmp_path, monkeypatch):
+def test_data_of_a_database_come_through_a_loader(registry, table, tmp_path, monkeypatch, from_registered):
     with sqlite3.connect(tmp_path / "people.db") as connection:
         table.to_sql("people", connection, index=False)
     (tmp_path / "pg_warehouse_sql.py").write_text(
@@ -221,7 +224,7 @@ def test_a_model_without_probabilities_is_refused_before_it_is_logged(registry, 
     assert not mlflow.search_logged_models(output_format="list")
 
 
-def test_the_kinds_that_a_text_model_gets(registry):
+def test_the_kinds_that_a_text_model_gets(registry, from_registered):
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB
 

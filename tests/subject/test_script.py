@@ -258,3 +258,59 @@ def test_what_a_notebook_cannot_give_again_is_refused(as_main):
     as_main("import re\nPATTERN = re.compile('a')\ndef fit(X, y, *, seed):\n    return PATTERN\n", file="")
     with pytest.raises(SubjectError, match=r"uses PATTERN \(a Pattern\)"):
         sources.collect(["notebook_cells:fit"])
+
+
+SHAPES = {
+    "recursion": """
+        def even(n): return n == 0 or odd(n - 1)
+        def odd(n): return n > 0 and even(n - 1)
+        def fit(X, y, *, seed): return even(4)
+    """,
+    "decorator": """
+        import functools
+        def traced(f):
+            @functools.wraps(f)
+            def call(*a, **k): return f(*a, **k) + STEP
+            return call
+        STEP = 2
+        @traced
+        def fit(X, y, *, seed): return 5
+    """,
+    "star": "from math import *\ndef fit(X, y, *, seed): return floor(2.5)",
+    "cache": "CACHE = {}\ndef fit(X, y, *, seed):\n    CACHE['n'] = CACHE.get('n', 0) + 1\n    return CACHE['n']",
+    "counter": "COUNT = 3\ndef fit(X, y, *, seed):\n    global COUNT\n    COUNT += 1\n    return COUNT",
+    "choice": """
+        import sys
+        if sys.version_info > (3,):
+            def helper(): return 1
+        else:
+            helper = None
+        def fit(X, y, *, seed): return helper()
+    """,
+    "one line": "A, B = 1, (2, 3)\nx = 5; y = x + 1\ndef fit(X, y, *, seed): return A + B[1] + x",
+    "bases": """
+        class P:
+            def __init__(self): self.v = K
+        class Q(P): pass
+        K = 8
+        def fit(X, y, *, seed): return Q().v
+    """,
+    "lambda": "square = lambda v: v * v\ndef fit(X, y, *, seed): return square(3)",
+    "namedtuple": """
+        from collections import namedtuple
+        Pair = namedtuple("Pair", "a b")
+        def fit(X, y, *, seed): return Pair(1, 2).b
+    """,
+    "infinity": "N = float('inf')\ndef fit(X, y, *, seed): return N",
+    "array": "import numpy as np\nclasses = np.array([1, 2])\ndef fit(X, y, *, seed): return classes.sum()",
+    "alias": "import os.path as p\ndef fit(X, y, *, seed): return p.basename('a/b')",
+    "text": "def fit(X, y, *, seed, text='''\n  kept\n'''): return text",
+    "walrus": "def fit(X, y, *, seed): return [i for i in range(K) if (j := i)][-1]\nK = 4",
+}
+ANSWERS = [True, 7, 2, 1, 4, 1, 9, 8, 9, 2, float("inf"), 3, "b", "\n  kept\n", 3]
+
+
+@pytest.mark.parametrize(("shape", "answer"), zip(SHAPES, ANSWERS, strict=True))
+def test_shapes_of_scripts(as_main, tmp_path, shape, answer):
+    _, (fit,) = again(as_main(SHAPES[shape]), tmp_path, "fit")
+    assert fit(None, None, seed=0) == answer
