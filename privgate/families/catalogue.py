@@ -7,7 +7,7 @@ from privgate.families.logistic import engine as logistic
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
-from privgate.families.trees import decision_tree, refits
+from privgate.families.trees import decision_tree, keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -23,6 +23,7 @@ ALL: tuple[Engine, ...] = (
     ridge.ENGINE,
     logistic.ENGINE,
     decision_tree.ENGINE,
+    keyed_forest.ENGINE,
     refits.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,

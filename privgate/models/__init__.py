@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from privgate.models.classifier import Classifier
 from privgate.models.floored import Floored
+from privgate.models.keyed_forest import KeyedForest
 from privgate.models.sharded import Sharded
 
-__all__ = ["ContingencyTable", "Floored", "RandomTrees", "Sharded", "SmoothedNeighbors"]
+__all__ = ["ContingencyTable", "Floored", "KeyedForest", "RandomTrees", "Sharded", "SmoothedNeighbors"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
