@@ -47,6 +47,7 @@ class DomainFacts(EvidenceModel):
     max_length: int | None = None
     norm: Number | None = None
     inferred: bool = Field(default=False, description="Read off the training data, which is a guess.")
+    queries: int | None = Field(default=None, description="How many questions are listed; no other is answered.")
     withheld: str = Field(default="", description="What was left out of an inferred domain: values of single people.")
 
 

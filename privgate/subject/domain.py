@@ -28,6 +28,9 @@ class Domain:
         Largest Euclidean norm of one (non-negative) document vector.
     inferred : bool
         True if nobody declared this and it was read off the training data.
+    queries : table of numbers, optional
+        Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
+        unless one is declared. DTP over a list is found by asking, whatever the model.
     """
 
     categories: tuple[int, ...] | None = None
@@ -35,8 +38,11 @@ class Domain:
     max_length: float | None = None
     norm: float | None = None
     inferred: bool = False
+    queries: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.queries is not None:
+            self._check_queries(self.queries)
         stated = [v for v in (self.categories, self.box, self.max_length, self.norm) if v is not None]
         if not stated:
             raise ValueError("a domain needs categories, box, max_length or norm")
@@ -47,6 +53,19 @@ class Domain:
         for name, v in (("max_length", self.max_length), ("norm", self.norm)):
             if v is not None and not (np.isfinite(v) and v > 0):
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
+
+    def _check_queries(self, given: Any) -> None:
+        try:
+            table = np.array([list(q) for q in given], dtype=np.float64)
+        except (TypeError, ValueError):
+            table = np.zeros(0)
+        if table.ndim != 2 or not table.size or not np.isfinite(table).all():
+            raise ValueError("domain: queries must be a table of finite numbers, one row a question")
+        object.__setattr__(self, "queries", tuple(tuple(q) for q in table.tolist()))
+        if self.box is None and self.categories is None:
+            object.__setattr__(
+                self, "box", tuple(zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True))
+            )
 
     @classmethod
     def of(cls, stated: "Domain | Mapping[str, Any] | Sequence[Any]") -> "Domain":
@@ -68,10 +87,10 @@ class Domain:
         if isinstance(stated, Domain):
             return stated
         if isinstance(stated, Mapping):
-            unknown = set(stated) - {"categories", "box", "max_length", "norm"}
-            if unknown:
-                raise ValueError(f"domain: unknown key {min(unknown)!r}; known: categories, box, max_length, norm")
-            return cls.from_payload({k: stated.get(k) for k in ("categories", "box", "max_length", "norm")})
+            known = ("categories", "box", "max_length", "norm", "queries")
+            if unknown := set(stated) - set(known):
+                raise ValueError(f"domain: unknown key {min(unknown)!r}; known: {', '.join(known)}")
+            return cls.from_payload({k: stated.get(k) for k in known})
         items = list(stated)
         if not items:
             raise ValueError("domain: it names no feature")
@@ -102,6 +121,7 @@ class Domain:
             "max_length": self.max_length,
             "norm": self.norm,
             "inferred": self.inferred,
+            **({} if self.queries is None else {"queries": [list(q) for q in self.queries]}),
         }
 
     @classmethod
@@ -115,6 +135,7 @@ class Domain:
             max_length=payload.get("max_length"),
             norm=payload.get("norm"),
             inferred=bool(payload.get("inferred", False)),
+            queries=None if payload.get("queries") is None else tuple(tuple(q) for q in payload["queries"]),
         )
 
 
