@@ -96,6 +96,7 @@ def bound(
     by = np.full(len(units), "", dtype=object)
     assumptions: list[str] = []
     detail: dict[str, Any] = {}
+    listed = subject.data.domain is not None and subject.data.domain.queries is not None
     good, notes = applicable(subject, attacked=attacked)
     for certificate in good:
         if (
@@ -118,8 +119,9 @@ def bound(
         better = (found.upper < upper) | (by == "")
         upper = np.where(better, found.upper, upper)
         by[better] = certificate.name
-        lower = np.maximum(lower, found.lower)
-        exact |= found.exact
+        if not listed or certificate.name == "listed_questions":  # others attain theirs anywhere in the box
+            lower = np.maximum(lower, found.lower)
+            exact |= found.exact
         assumptions += [a for a in found.assumptions if a not in assumptions]
         detail[certificate.name] = found.detail
     if witness is not None:

@@ -9,7 +9,7 @@ from privgate.families.naive_bayes import bernoulli, categorical, complement, ga
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, carried_logistic, counted_words
-from privgate.families.trees import decision_tree, refits
+from privgate.families.trees import decision_tree, keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -28,6 +28,7 @@ ALL: tuple[Engine, ...] = (
     carried_logistic.ENGINE,
     counted_words.ENGINE,
     decision_tree.ENGINE,
+    keyed_forest.ENGINE,
     refits.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,

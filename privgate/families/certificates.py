@@ -1,6 +1,7 @@
 """Certificates: theorems whose hypotheses were checked, each in the room of its family."""
 
 from privgate.families.certificate import Certificate
+from privgate.families.listed import ListedQuestions
 from privgate.families.logistic.certificate import Newton
 from privgate.families.logistic.linear_softmax import LinearSoftmax, Lipschitz, StrongConvexity
 from privgate.families.naive_bayes.bernoulli import BernoulliCertificate
@@ -17,6 +18,7 @@ from privgate.families.trees.tree_cells import TreeCells
 ALL: dict[str, Certificate] = {
     c.name: c
     for c in (
+        ListedQuestions(),
         CategoricalCertificate(),
         BernoulliCertificate(),
         MultinomialCertificate(),

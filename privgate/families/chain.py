@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import EngineShare, Precondition
-from privgate.families import catalogue, complement, remembered
+from privgate.families import catalogue, complement, design, listed, remembered
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import Asker, recheck
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
@@ -98,6 +98,29 @@ def answer(
         The last engine left units over.
     """
     units = np.asarray(units, dtype=np.int64)
+    rows = design.unit_rows(subject, units) if queries is None else queries
+    if changes and (more := listed.beside(subject, units, rows)) is not None:
+        larger, rows = more
+        # what ends early judges people by their own records alone, and these models were asked more
+        made = _answer(larger, units, seeds, fleet, rows, limits, changes, mode, precision, engines, asker, None)
+        return replace(made, retrained=listed.apart(subject, made.retrained))
+    return _answer(subject, units, seeds, fleet, queries, limits, changes, mode, precision, engines, asker, refitting)
+
+
+def _answer(  # noqa: PLR0917  what ``answer`` was given
+    subject: Subject,
+    units: Index,
+    seeds: Seeds,
+    fleet: Fleet,
+    queries: tuple[Index, Index] | None,
+    limits: tuple[float, ...],
+    changes: bool,  # noqa: FBT001  ditto
+    mode: Mode,
+    precision: str,
+    engines: tuple[Engine, ...] | None,
+    asker: Asker | None,
+    refitting: Refitting | None,
+) -> Answered:
     rest, parts = units, list[Retrained]()
     rechecks, declined, shares = list[Precondition](), dict[str, str](), list[EngineShare]()
     chain = catalogue.of(subject) if engines is None else engines

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
-from privgate.families import questions
+from privgate.families import listed, questions
 from privgate.families.certificate import Certificate
 from privgate.families.pipelines import lift
 from privgate.families.pipelines.seen_through import seen
@@ -61,6 +61,10 @@ class Witness:
         chosen : int64 array
             Positions in ``made.units``, ascending.
         """
+        alone = np.arange(len(chosen))
+        if self.certificates and (more := listed.beside(subject, alone, (alone[:0], alone[:0]))) is not None:
+            larger, (whose, query) = more  # nothing else is ever asked
+            return larger, [query[whose == k] for k in range(len(chosen))]
         rng = digest.generator(subject.training_digest, start=16)
         others = np.sort(rng.choice(subject.data.n, min(questions.RANDOM, subject.data.n), replace=False)).astype(
             np.int64

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
 from privgate.models.floored import Floored
+from privgate.models.keyed_forest import KeyedForest
 from privgate.models.sharded import Sharded
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FixedOneHot",
     "FixedScaler",
     "Floored",
+    "KeyedForest",
     "RandomTrees",
     "Sharded",
     "SmoothedNeighbors",

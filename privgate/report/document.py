@@ -96,6 +96,8 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     """Return the subject without the ends of an inferred feature box: they are values of single people."""
     told = dict(encode(subject))
     domain = told.get("domain")
+    if isinstance(domain, Mapping) and domain.get("queries"):
+        told["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
     if isinstance(domain, Mapping) and domain.get("inferred") and domain.get("box"):
         told["domain"] = {**domain, "box": None, "withheld": f"inferred ranges of {len(domain['box'])} features"}
     return told

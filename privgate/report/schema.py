@@ -64,6 +64,7 @@ class DomainFacts(EvidenceModel):
     columns: tuple[ColumnFacts, ...] | None = Field(default=None, description="Columns of a frame by name.")
     blocks: tuple[tuple[int, ...], ...] = Field(default=(), description="Columns of which at most one is not 0.")
     inferred: bool = Field(default=False, description="Read off the training data, which is a guess.")
+    queries: int | None = Field(default=None, description="How many questions are listed; no other is answered.")
     withheld: str = Field(default="", description="What was left out of an inferred domain: values of single people.")
 
 

@@ -42,6 +42,9 @@ class Domain:
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
     proposed : bool
         True if ``Domain.of`` read this off data and nobody has confirmed it; nothing accepts it.
+    queries : table of numbers, optional
+        Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
+        unless one is declared. DTP over a list is found by asking, whatever the model.
     """
 
     categories: tuple[int, ...] | None = None
@@ -52,8 +55,11 @@ class Domain:
     columns: tuple[Column, ...] | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
     proposed: bool = False
+    queries: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.queries is not None:
+            self._check_queries(self.queries)
         if self.columns is not None:
             if len({c.name for c in self.columns}) != len(self.columns) or not self.columns:
                 raise ValueError("domain: every column needs a name of its own, and there must be one")
@@ -84,6 +90,19 @@ class Domain:
             shown["columns"] = {c.name: c.form() for c in self.columns}
         text = f"Domain({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
         return f"{text}\n  PROPOSED, {PROPOSED}" if self.proposed else text
+
+    def _check_queries(self, given: Any) -> None:
+        try:
+            table = np.array([list(q) for q in given], dtype=np.float64)
+        except (TypeError, ValueError):
+            table = np.zeros(0)
+        if table.ndim != 2 or not table.size or not np.isfinite(table).all():
+            raise ValueError("domain: queries must be a table of finite numbers, one row a question")
+        object.__setattr__(self, "queries", tuple(tuple(q) for q in table.tolist()))
+        if self.box is None and self.categories is None:
+            object.__setattr__(
+                self, "box", tuple(zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True))
+            )
 
     @classmethod
     def of(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
@@ -120,15 +139,12 @@ class Domain:
                 raise ValueError(f"it was {PROPOSED}")
             return stated
         if isinstance(stated, Mapping):
-            own = {"categories", "box", "max_length", "norm"}
-            if stated and not own & set(stated):
+            own = ("categories", "box", "max_length", "norm", "queries")
+            if stated and not set(own) & set(stated):
                 return cls(columns=tuple(Column.of(name, form) for name, form in stated.items()))
-            unknown = set(stated) - own
-            if unknown:
-                raise ValueError(
-                    f"domain: unknown key {min(map(str, unknown))!r}; known: categories, box, max_length, norm"
-                )
-            return cls.from_payload({k: stated.get(k) for k in ("categories", "box", "max_length", "norm")})
+            if unknown := set(stated) - set(own):
+                raise ValueError(f"domain: unknown key {min(map(str, unknown))!r}; known: {', '.join(own)}")
+            return cls.from_payload({k: stated.get(k) for k in own})
         if len(getattr(stated, "shape", ())) == 2:
             return cls._proposal(stated)
         items = list(stated)
@@ -217,6 +233,7 @@ class Domain:
             "max_length": self.max_length,
             "norm": self.norm,
             "inferred": self.inferred,
+            **({} if self.queries is None else {"queries": [list(q) for q in self.queries]}),
         }
 
     @classmethod
@@ -234,6 +251,7 @@ class Domain:
             norm=payload.get("norm"),
             inferred=bool(payload.get("inferred", False)),
             proposed=bool(payload.get("proposed", False)),
+            queries=None if payload.get("queries") is None else tuple(tuple(q) for q in payload["queries"]),
         )
 
 

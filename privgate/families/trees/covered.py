@@ -56,7 +56,7 @@ COVERED: Mapping[str, Mapping[str, Mapping[str, Rule]]] = {
         "DecisionTreeClassifier": {},
         "ExtraTreeClassifier": {},
     },
-    "privgate": {"Floored": {}},
+    "privgate": {"Floored": {}, "KeyedForest": {}},
 }
 #: LightGBM takes any keyword, among them names of files and of other computers
 # fmt: off
@@ -135,15 +135,19 @@ def reach(subject: Subject) -> Reach | str | None:
     return Reach.of(subject.data.domain, int(np.asarray(subject.data.X).shape[1]))
 
 
+def _floor(estimator: Any) -> str:
+    return "" if float(estimator.floor) > 0 else f"floor is {estimator.floor!r}, and must be above 0"
+
+
 def _parameters(estimator: Any, *, seeded: bool) -> str:
     """Return which parameter takes the model out of the theorem; empty if none does."""
     name = type(estimator).__name__
     if name == "Floored":
         if type(estimator.base).__name__ not in MEANS or not type(estimator.base).__module__.startswith("sklearn."):
             return f"Floored holds {type(estimator.base).__name__}, which is none of {', '.join(MEANS)}"
-        if not float(estimator.floor) > 0:
-            return f"floor is {estimator.floor!r}, and must be above 0"
-        return _parameters(estimator.base, seeded=seeded)
+        return _floor(estimator) or _parameters(estimator.base, seeded=seeded)
+    if name == "KeyedForest":
+        return _floor(estimator)
     library = type(estimator).__module__.split(".")[0]
     given = estimator.get_params(deep=False)
     for parameter, fine in COVERED[library][name].items():

@@ -10,8 +10,8 @@ from privgate.families.trees import cells, library_rounding, search
 from privgate.families.trees.cells import Leaves
 from privgate.families.trees.ensemble import Ensemble, Float, Index
 
-#: leaves of all trees together, beyond which a pair stays open
-MOST_LEAVES = 2_000_000
+#: leaves of all trees together, beyond which a pair stays open: of sums, where most cancel, and of means
+MOST_LEAVES = {False: 1_000_000, True: 40_000}
 #: boxes looked at for the largest score, where the sum of every tree's largest leaf says too little
 SCORES = 256
 #: ratios tried until the bounds of one meet
@@ -78,7 +78,7 @@ class Pair:
         settle : bool
             Whether a search ends as soon as it is known on which side of ``limit`` it ends.
         """
-        if len(self.leaves.tree) > MOST_LEAVES:
+        if len(self.leaves.tree) > MOST_LEAVES[self.one.link == "mean"]:
             return Apart(np.inf, 0.0, np.full(len(self.grid.high), np.nan), 0)
         if self.one.link == "mean":
             return self._ratios(nodes, 1.0 if limit is None else limit)

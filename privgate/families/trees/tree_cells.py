@@ -12,6 +12,7 @@ from privgate.families.certificate import Certificate, Certified, Units, attaine
 from privgate.families.retrained import Float, Index
 from privgate.families.trees import cells, covered, refits
 from privgate.families.trees.ensemble import Ensemble
+from privgate.families.trees.keyed_forest import Patched
 from privgate.families.trees.pair import Apart, Pair
 from privgate.subject.subject import Subject
 
@@ -91,7 +92,7 @@ def _pairs(about: Units) -> dict[int, Ensembles]:
         return {}
     with_, without = found.changes[refits.WITH], found.changes[refits.WITHOUT]
     return {
-        k: list(zip(with_[:, k], without[:, k], strict=True))
+        k: [(a, b.expanded() if isinstance(b, Patched) else b) for a, b in zip(with_[:, k], without[:, k], strict=True)]
         for k in range(len(about.units))
         if all(e is not None for e in without[:, k])
     }

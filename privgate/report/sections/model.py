@@ -58,6 +58,8 @@ def _domain(domain: DomainFacts | None) -> list[tuple[str, str]]:
         kinds.append(f"{len(domain.columns)} columns, each with its range or its categories")
     elif domain.box:
         kinds.append(f"{len(domain.box)} features with a range each")
+    if domain.queries:
+        kinds.append(f"{domain.queries} listed questions, each asked")
     if domain.withheld:
         kinds.append(plain(domain.withheld, 80))
     if domain.max_length:

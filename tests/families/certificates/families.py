@@ -199,6 +199,11 @@ def sharded(rng):
     return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
+def listed(rng):
+    X, y, _, queries = _numbers(rng)
+    return Instance(subject_of(rng, GaussianNB(), X, y, Domain(queries=queries)), queries, complete=True)
+
+
 def cells(rng):
     X, y, domain, queries = _numbers(rng)
     depth, trees, seed = int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(100))
@@ -214,6 +219,7 @@ def cells(rng):
 
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws
 FAMILIES = {
+    "listed_questions": listed,
     "categorical_nb": categorical,
     "bernoulli_nb": bernoulli,
     "multinomial_nb": multinomial,

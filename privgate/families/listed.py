@@ -1,0 +1,124 @@
+"""A declared list of questions: DTP over it is found by asking every one of both models, whatever the model."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privgate.errors import SubjectError
+from privgate.families import questions
+from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.over_all_queries import applies
+from privgate.families.retrained import Float, Index, Retrained, Status
+from privgate.statistics import leakage
+from privgate.subject.data import stack
+from privgate.subject.subject import Subject
+
+#: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)
+WITH, WITHOUT = "listed_with", "listed_without"
+
+
+def container(subject: Subject) -> Any:
+    """Return the listed questions as the recipe's kind of records; None where none are listed.
+
+    Raises
+    ------
+    SubjectError
+        Records of this kind cannot hold some question.
+    """
+    domain = subject.data.domain
+    if domain is None or domain.queries is None:
+        return None
+    rows = np.array(domain.queries, dtype=np.float64)
+    shape = getattr(subject.data.X, "shape", ())
+    if len(shape) != 2 or rows.shape[1] != shape[1]:
+        raise SubjectError(f"the domain lists questions of {rows.shape[1]} numbers, which the records are not")
+    made, held = questions.asked(subject.with_data(replace(subject.data, domain=None)), rows)
+    back = applies.dense(made)
+    if back is None or not held.all() or not np.array_equal(back, rows):
+        odd = ~held if back is None or not held.all() else (back != rows).any(axis=1)
+        k = int(np.flatnonzero(odd)[0])
+        raise SubjectError(
+            f"question {k + 1} of the domain's list is no record of the data's number types; write it in them"
+        )
+    return made
+
+
+def beside(subject: Subject, units: Index, rows: tuple[Index, Index]) -> tuple[Subject, tuple[Index, Index]] | None:
+    """Return the subject with the listed questions as further candidates, and the rows with all of them for each unit.
+
+    Each unit's own rows come first. None where none are listed.
+    """
+    made = container(subject)
+    if made is None:
+        return None
+    known, (row_unit, row_query) = subject.data.candidates, rows
+    size, count = len(subject.data.pool()[1]), int(made.shape[0])
+    label = np.full(count, subject.data.y[0])
+    both = (made, label) if known is None else (stack(known[0], made), np.concatenate([known[1], label]))
+    everyone = np.repeat(np.arange(len(units)), count)
+    unit = np.concatenate([row_unit, everyone])
+    query = np.concatenate([row_query, np.tile(size + np.arange(count), len(units))])
+    order = np.argsort(unit, kind="stable")
+    return subject.with_data(replace(subject.data, candidates=both)), (unit[order], query[order])
+
+
+def apart(subject: Subject, found: Retrained) -> Retrained:
+    """Return what was answered about ``beside``'s rows, the listed questions moved to ``changes``."""
+    domain = subject.data.domain
+    assert domain is not None  # noqa: S101  ``beside`` listed them
+    assert domain.queries is not None  # noqa: S101  ditto
+    mine = found.row_query < len(subject.data.pool()[1])
+    shape = (len(found.seeds), len(found.units), len(domain.queries), found.log_with.shape[2])
+    return replace(
+        found,
+        row_unit=found.row_unit[mine],
+        row_query=found.row_query[mine],
+        log_with=found.log_with[:, mine],
+        log_without=found.log_without[:, mine],
+        changes={
+            **found.changes,
+            WITH: found.log_with[:, ~mine].reshape(shape),
+            WITHOUT: found.log_without[:, ~mine].reshape(shape),
+        },
+    )
+
+
+class ListedQuestions(Certificate):
+    """The largest change over a finite list is the largest that is found: exact, for any model and any training.
+
+    A person's own records count as questions too, whether they are listed or not.
+    """
+
+    name = "listed_questions"
+    source = "docs/mathematics.md, section 0"
+    needs_retrained = True
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        domain = subject.data.domain
+        if domain is None or domain.queries is None:
+            return "the recipe is not asked from a declared list, Domain(queries=…)"
+        if not subject.release.exact:
+            return f"the release is {subject.release.form}; the list is compared as exact probabilities"
+        return ""
+
+    def certify(self, about: Units) -> Certified:
+        """Return the change of each of the units; infinite where a model is missing, or several seeds were averaged."""
+        found, U = about.retrained, len(about.units)
+        upper, lower = np.full(U, np.inf), np.zeros(U)
+        domain = about.subject.data.domain
+        if found is not None and WITH in found.changes and len(found.seeds) == 1:
+            sure = np.isin(found.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(found.error)
+            for k in np.flatnonzero(sure):
+                change = _largest(found.changes[WITH][0, k], found.changes[WITHOUT][0, k])
+                upper[k], lower[k] = change + 2 * found.error[k], max(change - 2 * found.error[k], 0.0)
+        count = 0 if domain is None or domain.queries is None else len(domain.queries)
+        said = f"the endpoint answers {count} listed questions and no other; every one was put to both models"
+        return Certified(upper, lower, attained(lower, upper), (said,), {"questions": count})
+
+
+def _largest(with_: Float, without: Float) -> float:
+    if np.isnan(with_).any() or np.isnan(without).any():
+        return np.inf
+    return float(leakage.largest_change(with_, without).max())
