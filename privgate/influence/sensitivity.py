@@ -17,7 +17,7 @@ from privgate.families.least_squares import over_domain
 from privgate.influence import aggregate, leave_one_out, residuals
 from privgate.run.run import Run
 from privgate.run.serving import words
-from privgate.subject.release import Gaussian, Laplace
+from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.training.fit import Fit
 
 Float = NDArray[np.float64]
@@ -221,6 +221,15 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     return said
 
 
+def told_apart(noise: Noise, shift: float) -> float:
+    """Return the largest advantage of telling two answers apart behind noise, a fraction: their total variation.
+
+    Laplace: ``1 - exp(-shift / 2b)``; normal: ``2 Phi(shift / 2s) - 1``, its trade-off curve at its best point. Nobody
+    does better on one answer, whatever is known beside it.
+    """
+    return float(2 * noise.below(np.array(shift / 2)) - 1)
+
+
 def figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers beside its rules."""
     own, over, deviation = run.once(changes), run.once(over_all), run.subject.scale[1]
@@ -237,4 +246,7 @@ def figures(run: Run) -> SensitivityFigures:
         over_domain=top,
         why_no_domain=over.why,
         noise="" if noise is None else words(run.subject.release),
+        noise_advantage=None
+        if noise is None or run.random_training
+        else told_apart(noise, float(own.high.max()) * deviation),
     )

@@ -68,6 +68,8 @@ def log_model(
     _judgeable(recipe, data)
     packages = _environment(recipe)
     model = recipe.train(data.X, data.y, seed=recipe.seed)
+    if why := recipe.answerless(model):
+        raise SubjectError(why)
     with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
         info = native.log(
             model,

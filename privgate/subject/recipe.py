@@ -236,6 +236,13 @@ class Recipe:
         params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
         return self._resolve(self.recorded["fit"])(X, y, seed=seed, **params)
 
+    def answerless(self, model: Any) -> str:
+        """Return why a trained model answers nothing that could be judged; empty if it does."""
+        wanted = "predict" if self.task == "regression" else "predict_proba"
+        if self.payload["predict"] is not None or hasattr(model, wanted):
+            return ""
+        return f"{type(model).__name__} has no {wanted}; give the recipe predict=fn(model, X)"
+
     def probabilities(self, model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Return the released probabilities of ``model``, columns in the order of ``classes``.
 
@@ -258,8 +265,8 @@ class Recipe:
             Another number of classes, NaN, or negative numbers came back.
         """
         predict = self._predict()
-        if predict is None and not hasattr(model, "predict_proba"):
-            raise SubjectError(f"{type(model).__name__} has no predict_proba; give the recipe predict=fn(model, X)")
+        if why := self.answerless(model):
+            raise SubjectError(why)
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
 
@@ -272,8 +279,8 @@ class Recipe:
             Several numbers a record, or NaN or infinity, came back.
         """
         predict = self._predict()
-        if predict is None and not hasattr(model, "predict"):
-            raise SubjectError(f"{type(model).__name__} has no predict; give the recipe predict=fn(model, X)")
+        if why := self.answerless(model):
+            raise SubjectError(why)
         raw = np.asarray(predict(model, X) if predict is not None else model.predict(X), dtype=np.float64)
         if raw.ndim == 2 and raw.shape[1] == 1:
             raw = raw[:, 0]
