@@ -25,6 +25,8 @@ Float = NDArray[np.float64]
 NOT_DTP = "sensitivity is not DTP: it bounds no probability and no attack by itself"
 #: units that are trained without, and asked where the theorem says that they matter most
 WITNESSED = 3
+#: residual deviation over that of normal residuals of the same median size, above which a few records make it
+FEW_LARGE = 3.0
 #: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
 NOTHING_LEFT = 1e-9
 
@@ -82,11 +84,19 @@ def unit(run: Run) -> float:
     MeasurementError
         There is none.
     """
-    found = run.once(changes).outside
+    found, typical = run.once(changes).outside, run.once(changes).typical
     if not found > NOTHING_LEFT:
         raise MeasurementError(
             "the model predicts every record that it was trained without: its residuals have no deviation to measure "
             "changes in; look for a copy of the target among the features"
+        )
+    if not found <= FEW_LARGE * typical:
+        raise MeasurementError(
+            f"a few residuals are so large that the residual deviation ({found * run.subject.scale[1]:.3g}) is "
+            f"{found / typical:.3g} times what most records are missed by: in that unit nobody else's influence would "
+            "show; predict a logarithm or clip the targets"
+            if typical > 0
+            else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
         )
     return found
 

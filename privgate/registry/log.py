@@ -148,7 +148,7 @@ def _judgeable(recipe: Recipe, data: TrainingData) -> None:
     """Refuse, before anything is trained, what no check could judge, and ask what cannot be told."""
     if why := recipe.refusal:
         raise SubjectError(why)
-    if recipe.task is None and (why := tasks.asked(data.y)):
+    if why := recipe.asked(data.y):
         raise SubjectError(f"{why}: {tasks.QUESTION}")
 
 

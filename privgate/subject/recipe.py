@@ -78,6 +78,16 @@ class Recipe:
             return ""
         return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
 
+    def asked(self, y: NDArray[Any]) -> str:
+        """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
+        if self.task is not None:
+            return ""
+        estimator = None if not self.is_estimator else self.training
+        if self.recorded is not None:
+            estimator = self.estimator_of("sklearn.", "privgate.models:")
+        known = estimator is not None and tasks.of_estimator(estimator) == "classification"
+        return tasks.asked(np.asarray(y), classifier=known)
+
     @property
     def is_estimator(self) -> bool:
         """Whether this is an estimator (or pipeline) rather than a function."""

@@ -86,10 +86,11 @@ def _instead(name: str) -> str:
     }.get(name, f"train CalibratedClassifierCV({name}())")
 
 
-def asked(y: NDArray[Any]) -> str:
+def asked(y: NDArray[Any], *, classifier: bool = False) -> str:
     """Return why targets look like numbers rather than labels, as the beginning of a question; empty if they do not.
 
-    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not.
+    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not. What a
+    library calls a classifier is asked about only where labels have hardly anybody each.
     """
     if y.dtype.kind not in "iuf":
         return ""
@@ -102,7 +103,7 @@ def asked(y: NDArray[Any]) -> str:
         return ""
     if len(known) > len(y) // 10:
         return f"the {len(y)} targets have {len(known)} different whole values"
-    if known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known):
+    if not classifier and (known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known)):
         return f"the targets have {len(known)} different whole values between {known[0]:g} and {known[-1]:g}"
     return ""
 

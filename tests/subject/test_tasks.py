@@ -108,6 +108,15 @@ def test_numbers_that_could_be_either_are_asked_about(y, asked):
     assert bool(tasks.asked(y)) == asked
 
 
+def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybody():
+    postal = np.random.default_rng(0).integers(10_000, 10_100, 5_000) * 7
+
+    assert Recipe(LogisticRegression()).asked(postal) == ""
+    assert "different whole values" in Recipe(LogisticRegression()).asked(postal[:300])
+    assert "between" in Recipe(answers).asked(postal)
+    assert Recipe(answers, task="classification").asked(postal) == ""
+
+
 def test_several_columns_and_steps_of_time_are_refused():
     days = pd.DataFrame({"a": np.arange(30.0)}, index=pd.date_range("2020-01-01", periods=30))
     column = pd.DataFrame({"a": np.arange(30.0), "when": pd.date_range("2020-01-01", periods=30, freq="h")[::-1]})
