@@ -20,6 +20,7 @@ _OTHERS = {
         "gives anomaly scores and is trained without labels; what its scores tell about members is not measured here"
     ),
     "clusterer": "forms clusters and is trained without labels; no answer about a person could be compared",
+    "density_estimator": "fits a density and is trained without labels; no answer about a person could be compared",
     "transformer": "transforms records and answers nothing about people; judge the model that is trained on its output",
 }
 #: homes of models of series: a record there is a moment, not a person
@@ -32,11 +33,16 @@ def of_estimator(estimator: Any) -> str:
     if kind is None and hasattr(estimator, "__sklearn_tags__"):
         try:
             kind = estimator.__sklearn_tags__().estimator_type
-        except (AttributeError, TypeError):  # estimators of other libraries that inherit half of the protocol
+        except (
+            AttributeError,
+            IndexError,
+            TypeError,
+            ValueError,
+        ):  # estimators of other libraries that inherit half of the protocol
             kind = None
     if kind is None and hasattr(estimator, "transform") and not hasattr(estimator, "predict"):
         kind = "transformer"
-    return {"classifier": "classification", "regressor": "regression", "DensityEstimator": ""}.get(
+    return {"classifier": "classification", "regressor": "regression", "DensityEstimator": "density_estimator"}.get(
         str(kind), kind or ""
     )
 
@@ -71,11 +77,17 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
         return ""
     if kind == "regression":
         return f"{name} predicts numbers, and the recipe does not say task='regression'; declare it and log again"
-    if kind == "classification" and not hasattr(estimator, "predict_proba"):
+    if kind == "classification" and not hasattr(estimator, "predict_proba") and not _decided_when_fitted(estimator):
         return (
             f"{name} gives no probabilities: {_instead(name)}, or give the recipe predict=fn(model, X) -> probabilities"
         )
     return ""
+
+
+def _decided_when_fitted(estimator: Any) -> bool:
+    """Whether what gives the answers is chosen by fitting: stacking without a final estimator of its own."""
+    params = estimator.get_params(deep=True)
+    return any(k.rpartition("__")[2] == "final_estimator" and v is None for k, v in params.items())
 
 
 def _instead(name: str) -> str:
