@@ -66,6 +66,44 @@ def location(folder: Path) -> Data:
     return Data("Location", X.astype(np.float64), X.astype(np.int64), y)
 
 
+@dataclass(frozen=True, eq=False)
+class Doses:
+    """Warfarin doses: regression with two genes.
+
+    Parameters
+    ----------
+    X : float64 array of shape (n, d)
+        Numbers scaled, categories one-hot.
+    y : float64 array of shape (n,)
+        Square root of the weekly dose, scaled.
+    genes : slice
+        Columns of VKORC1, one-hot.
+    """
+
+    X: Float
+    y: Float
+    genes: slice
+
+
+def warfarin(folder: Path) -> Doses:
+    """Return the patients of the IWPC with a stable dose and a known VKORC1 (-1639), prepared as Yeom et al. do.
+
+    Missing numbers are the median, missing categories one of their own.
+    """
+    import pandas as pd
+
+    frame = pd.read_csv(_file(folder, "iwpc.csv.gz"))
+    frame = frame[(frame.stable_dose == 1) & frame.dose_mg_per_week.notna() & frame.vkorc1_m1639.notna()]
+    numbers = frame[["age_decade", "height_cm", "weight_kg"]]
+    numbers = ((numbers - numbers.mean()) / numbers.std(ddof=0)).fillna(0.0)
+    text = frame[["race", "cyp2c9", "amiodarone", "carbamazepine", "phenytoin", "rifampin"]].astype(object).fillna("?")
+    other = pd.get_dummies(text.astype(str)).to_numpy(dtype=np.float64)
+    gene = pd.get_dummies(frame.vkorc1_m1639).to_numpy(dtype=np.float64)
+    X = np.hstack([gene, numbers.to_numpy(dtype=np.float64), other])
+    y = np.sqrt(frame.dose_mg_per_week.to_numpy(dtype=np.float64))
+    return Doses(X, (y - y.mean()) / y.std(), slice(0, gene.shape[1]))
+
+
 def adult(folder: Path) -> Data:
     """Return UCI Adult without ``fnlwgt`` and without repeated rows, as Long et al. use it.
 

@@ -80,13 +80,13 @@ def advantage(run: Run, request: Request) -> Measurement:
             _note(run, column, alpha)
     tries = [(name, who, c) for name in map(str, wanted) for who, c in kept.counts[name].items()]
     limits = [_limits(c, low_alpha=alpha / len(tries), high_alpha=alpha) for _, _, c in tries]
-    worst = int(np.argmax([e.value for e in limits]))
+    worst = int(np.argmax([value for value, _, _ in limits]))
     who = run.once(people)
     return Measurement(
         request,
-        value=float(limits[worst].value),
-        low=max(float(e.low) for e in limits),
-        high=max(float(e.high) for e in limits),
+        value=limits[worst][0],
+        low=max(low for _, low, _ in limits),
+        high=max(high for _, _, high in limits),
         unit="fraction",
         kind="confidence",
         confidence=1 - alpha,
@@ -149,16 +149,17 @@ def _counted(right: Bool, among: Bool, members: Bool) -> tuple[int, int, int, in
     return tuple(int(n) for s in sides for n in ((right & s).sum(), s.sum()))  # type: ignore[return-value]  # four
 
 
-def _limits(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> Estimate:
-    """Return the difference of two shares with limits, one Clopper-Pearson limit a side."""
+def _limits(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
+    """Return the difference of two shares, then its limits, one Clopper-Pearson limit a side."""
     a, n, b, k = counts
     low = lower_limit(a, n, alpha=low_alpha / 2) - upper_limit(b, k, alpha=low_alpha / 2)
     high = upper_limit(a, n, alpha=high_alpha / 2) - lower_limit(b, k, alpha=high_alpha / 2)
-    return Estimate(value=a / n - b / k if n and k else float("nan"), low=float(low), high=float(high))
+    return a / n - b / k if n and k else float("nan"), float(low), float(high)
 
 
 def _told(name: str, title: str, source: str, counts: tuple[int, int, int, int], alpha: float) -> AttributeGuesses:
     a, n, b, k = counts
+    value, low, high = _limits(counts, low_alpha=alpha, high_alpha=alpha)
     return AttributeGuesses(
         name=name,
         title=title,
@@ -167,7 +168,7 @@ def _told(name: str, title: str, source: str, counts: tuple[int, int, int, int],
         outside=b / k if k else float("nan"),
         members=n,
         others=k,
-        advantage=_limits(counts, low_alpha=alpha, high_alpha=alpha),
+        advantage=Estimate(value=value, low=low, high=high),
     )
 
 

@@ -57,7 +57,7 @@ def column_of(X: Any, column: str | int) -> NDArray[Any]:
         if column not in X.columns:
             raise MeasurementError(f"sensitive column {column!r} is not among the features")
         return np.asarray(X[column])
-    shape = getattr(X, "shape", ())
+    shape: tuple[int, ...] = getattr(X, "shape", ())
     if hasattr(X, "tocsr") or len(shape) != 2 or not isinstance(column, int) or not 0 <= column < shape[1]:
         raise MeasurementError(f"sensitive column {column!r} cannot be put into a {type(X).__name__}; pass a DataFrame")
     return np.asarray(X[:, column])

@@ -203,12 +203,8 @@ def prepare(
         raise UsageError(why)
     if why := subject.recipe.refusal:
         raise SubjectError(why)
-    if not any(subject.answers in rule.about.answers for rule in policy.rules if rule.mode == "enforce"):
-        fits = "regression-1" if subject.task == "regression" else "dtp-1 or pdtp-1"
-        raise UsageError(
-            f"no rule that policy {policy.name!r} enforces is about a model that answers with {subject.answers}; judge "
-            f"it by {fits}"
-        )
+    if why := misfit(policy, subject):
+        raise UsageError(why)
     thresholds = unit_limits(policy)
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
@@ -219,6 +215,18 @@ def prepare(
     never += [f"{name}: {why}" for name, why in refused if why]
     run.cannot_conclude = (*modes.never(run), *never)
     return run
+
+
+def misfit(policy: Policy, subject: Subject) -> str:
+    """Return which rule that must pass means nothing for what the model answers with; empty if all mean something."""
+    wrong = [r.name for r in policy.rules if r.binding and subject.answers not in r.about.answers]
+    if not wrong:
+        return ""
+    fits = "regression-1" if subject.task == "regression" else "dtp-1 or pdtp-1"
+    return (
+        f"policy {policy.name!r} enforces {wrong[0]!r}, which means nothing for a model that answers with "
+        f"{subject.answers}; judge it by {fits}"
+    )
 
 
 def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:

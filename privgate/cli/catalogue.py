@@ -23,11 +23,18 @@ def entries() -> Iterator[tuple[str, str, str]]:
     from privgate import families
     from privgate.families import certificates
     from privgate.influence import published
-    from privgate.membership import attacks
+    from privgate.membership import attacks, numbers
     from privgate.policy import Policy, rules
     from privgate.policy.locate import shipped
 
-    for kind, catalogue in (("rule", rules), ("engine", families), ("certificate", certificates), ("attack", attacks)):
+    named = [
+        ("rule", rules),
+        ("engine", families),
+        ("certificate", certificates),
+        ("attack", attacks),
+        ("attack", numbers),
+    ]
+    for kind, catalogue in named:
         for entry in catalogue.ALL.values() if isinstance(catalogue.ALL, dict) else catalogue.ALL:
             name = entry.about.name if kind == "rule" else entry.name
             reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""

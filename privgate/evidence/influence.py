@@ -131,6 +131,11 @@ class SensitivityFigures(EvidenceModel):
     over_domain: Number | None = Field(default=None, description="Largest over the declared domain; null if unknown.")
     why_no_domain: str = Field(default="", description="Why it is unknown.")
     noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
+    noise_advantage: Number | None = Field(
+        default=None,
+        description="Largest advantage of anybody who knows all other records, on one noisy answer about the person; "
+        "fraction; null without noise.",
+    )
 
 
 class InfluencePart(EvidenceModel):

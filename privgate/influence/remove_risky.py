@@ -106,8 +106,13 @@ def remove_risky(
     Raises
     ------
     MeasurementError
-        Neither a certificate nor a fleet can tell anything.
+        Neither a certificate nor a fleet can tell anything, or the model is a regressor.
     """
+    if subject.task == "regression":
+        raise MeasurementError(
+            "a regressor has no DTP to lower by removals; the per-unit table of its check names the records that move "
+            "answers most"
+        )
     budget = max(1, len(subject.data.units) // 10) if budget is None else budget
     fast = None if values is not None else _counts(subject)
     if fast is not None:

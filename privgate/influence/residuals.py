@@ -17,6 +17,10 @@ from privgate.subject.subject import Subject
 Float = NDArray[np.float64]
 
 
+#: the deviation of normal residuals, over the median of their sizes
+TO_DEVIATION = 1.4826
+
+
 @dataclass(frozen=True, eq=False)
 class Changes:
     """Changes of each unit's own answers, in deviations of the targets; shapes (U,).
@@ -29,6 +33,8 @@ class Changes:
         What another seed alone changes.
     inside, outside : float
         Root mean squares of the residuals with and without the record, over the records measured; NaN without any.
+    typical : float
+        What ``outside`` would be for normal residuals of the same median size.
     """
 
     value: Float
@@ -37,6 +43,7 @@ class Changes:
     noise: Float
     inside: float
     outside: float
+    typical: float
 
 
 def of(subject: Subject, found: Retrained) -> Changes:
@@ -66,4 +73,5 @@ def of(subject: Subject, found: Retrained) -> Changes:
         np.where(lost, 0.0, worst(noise)),
         inside,
         outside,
+        float(TO_DEVIATION * np.median(np.abs(truth - measured[1]))) if live.any() else np.nan,
     )

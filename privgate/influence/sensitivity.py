@@ -17,7 +17,7 @@ from privgate.families.least_squares import over_domain
 from privgate.influence import aggregate, leave_one_out, residuals
 from privgate.run.run import Run
 from privgate.run.serving import words
-from privgate.subject.release import Gaussian, Laplace
+from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.training.fit import Fit
 
 Float = NDArray[np.float64]
@@ -25,6 +25,8 @@ Float = NDArray[np.float64]
 NOT_DTP = "sensitivity is not DTP: it bounds no probability and no attack by itself"
 #: units that are trained without, and asked where the theorem says that they matter most
 WITNESSED = 3
+#: residual deviation over that of normal residuals of the same median size, above which a few records make it
+FEW_LARGE = 3.0
 #: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
 NOTHING_LEFT = 1e-9
 
@@ -82,11 +84,19 @@ def unit(run: Run) -> float:
     MeasurementError
         There is none.
     """
-    found = run.once(changes).outside
+    found, typical = run.once(changes).outside, run.once(changes).typical
     if not found > NOTHING_LEFT:
         raise MeasurementError(
             "the model predicts every record that it was trained without: its residuals have no deviation to measure "
             "changes in; look for a copy of the target among the features"
+        )
+    if not found <= FEW_LARGE * typical:
+        raise MeasurementError(
+            f"a few residuals are so large that the residual deviation ({found * run.subject.scale[1]:.3g}) is "
+            f"{found / typical:.3g} times what most records are missed by: in that unit nobody else's influence would "
+            "show; predict a logarithm or clip the targets"
+            if typical > 0
+            else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
         )
     return found
 
@@ -221,6 +231,15 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     return said
 
 
+def told_apart(noise: Noise, shift: float) -> float:
+    """Return the largest advantage of telling two answers apart behind noise, a fraction: their total variation.
+
+    Laplace: ``1 - exp(-shift / 2b)``; normal: ``2 Phi(shift / 2s) - 1``, its trade-off curve at its best point. Nobody
+    does better on one answer, whatever is known beside it.
+    """
+    return float(2 * noise.below(np.array(shift / 2)) - 1)
+
+
 def figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers beside its rules."""
     own, over, deviation = run.once(changes), run.once(over_all), run.subject.scale[1]
@@ -237,4 +256,7 @@ def figures(run: Run) -> SensitivityFigures:
         over_domain=top,
         why_no_domain=over.why,
         noise="" if noise is None else words(run.subject.release),
+        noise_advantage=None
+        if noise is None or run.random_training
+        else told_apart(noise, float(own.high.max()) * deviation),
     )

@@ -80,6 +80,8 @@ def log_model(
         data = kept.data
         with _as_checked():
             model = recipe.train(data.X, data.y, seed=recipe.seed)
+        if why := recipe.answerless(model):
+            raise SubjectError(why)
         _try(recipe, model, data)
         with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
             info = native.log(
@@ -197,7 +199,7 @@ def _judgeable(recipe: Recipe, data: TrainingData) -> None:
     """Refuse, before anything is trained, what no check could judge, and ask what cannot be told."""
     if why := recipe.refusal:
         raise SubjectError(why)
-    if recipe.task is None and (why := tasks.asked(data.y)):
+    if why := recipe.asked(data.y):
         raise SubjectError(f"{why}: {tasks.QUESTION}")
 
 

@@ -2,7 +2,7 @@
 
 from privgate.evidence import SensitivityFigures
 from privgate.report.blocks import Block, Facts, Text
-from privgate.report.text import number, plain
+from privgate.report.text import number, percent, plain
 
 NOT_DTP = (
     "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the model "
@@ -30,4 +30,8 @@ def blocks(figures: SensitivityFigures) -> list[Block]:
     ]
     if figures.noise:
         items.append(("Released", plain(figures.noise, 120)))
+    if figures.noise_advantage is not None:
+        items.append(
+            ("Advantage of anybody on one noisy answer about the person, at most", percent(figures.noise_advantage))
+        )
     return [Text(NOT_DTP, "note"), Facts(items, wide=True)]

@@ -12,7 +12,7 @@ def static(subject: Subject) -> list[Precondition]:
     """Return what can be said without training anything."""
     recipe = subject.recipe.payload
     found = []
-    if subject.recipe.task is None and (why := tasks.asked(subject.data.y)):
+    if why := subject.recipe.asked(subject.data.y):
         found.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
     if recipe["dp"] is not None and recipe["seed"] is not None:
         message = (

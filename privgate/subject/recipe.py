@@ -93,6 +93,16 @@ class Recipe:
             return ""
         return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
 
+    def asked(self, y: NDArray[Any]) -> str:
+        """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
+        if self.task is not None:
+            return ""
+        estimator = None if not self.is_estimator else self.training
+        if self.recorded is not None:
+            estimator = self.estimator_of("sklearn.", "privgate.models:")
+        known = estimator is not None and tasks.of_estimator(estimator) == "classification"
+        return tasks.asked(np.asarray(y), classifier=known)
+
     @property
     def is_estimator(self) -> bool:
         """Whether this is an estimator (or pipeline) rather than a function."""
@@ -259,6 +269,13 @@ class Recipe:
         with sources.importing_from(self.root):  # methods, too, import what they need when they are called
             return calling.train(function, X, y, seed=seed, params=params)
 
+    def answerless(self, model: Any) -> str:
+        """Return why a trained model answers nothing that could be judged; empty if it does."""
+        wanted = "predict" if self.task == "regression" else "predict_proba"
+        if self.payload["predict"] is not None or hasattr(model, wanted):
+            return ""
+        return f"{type(model).__name__} has no {wanted}; give the recipe predict=fn(model, X)"
+
     def probabilities(self, model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Return the released probabilities of ``model``, columns in the order of ``classes``.
 
@@ -281,8 +298,8 @@ class Recipe:
             Another number of classes, NaN, or negative numbers came back.
         """
         predict = self._predict()
-        if predict is None and not hasattr(model, "predict_proba"):
-            raise SubjectError(f"{type(model).__name__} has no predict_proba; give the recipe predict=fn(model, X)")
+        if why := self.answerless(model):
+            raise SubjectError(why)
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
 
@@ -295,8 +312,8 @@ class Recipe:
             Several numbers a record, or NaN or infinity, came back.
         """
         predict = self._predict()
-        if predict is None and not hasattr(model, "predict"):
-            raise SubjectError(f"{type(model).__name__} has no predict; give the recipe predict=fn(model, X)")
+        if why := self.answerless(model):
+            raise SubjectError(why)
         raw = np.asarray(predict(model, X) if predict is not None else model.predict(X), dtype=np.float64)
         if raw.ndim == 2 and raw.shape[1] == 1:
             raw = raw[:, 0]

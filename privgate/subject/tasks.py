@@ -20,6 +20,7 @@ _OTHERS = {
         "gives anomaly scores and is trained without labels; what its scores tell about members is not measured here"
     ),
     "clusterer": "forms clusters and is trained without labels; no answer about a person could be compared",
+    "density_estimator": "fits a density and is trained without labels; no answer about a person could be compared",
     "transformer": "transforms records and answers nothing about people; judge the model that is trained on its output",
 }
 #: homes of models of series: a record there is a moment, not a person
@@ -32,11 +33,16 @@ def of_estimator(estimator: Any) -> str:
     if kind is None and hasattr(estimator, "__sklearn_tags__"):
         try:
             kind = estimator.__sklearn_tags__().estimator_type
-        except (AttributeError, TypeError):  # estimators of other libraries that inherit half of the protocol
+        except (
+            AttributeError,
+            IndexError,
+            TypeError,
+            ValueError,
+        ):  # estimators of other libraries that inherit half of the protocol
             kind = None
     if kind is None and hasattr(estimator, "transform") and not hasattr(estimator, "predict"):
         kind = "transformer"
-    return {"classifier": "classification", "regressor": "regression", "DensityEstimator": ""}.get(
+    return {"classifier": "classification", "regressor": "regression", "DensityEstimator": "density_estimator"}.get(
         str(kind), kind or ""
     )
 
@@ -71,11 +77,17 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
         return ""
     if kind == "regression":
         return f"{name} predicts numbers, and the recipe does not say task='regression'; declare it and log again"
-    if kind == "classification" and not hasattr(estimator, "predict_proba"):
+    if kind == "classification" and not hasattr(estimator, "predict_proba") and not _decided_when_fitted(estimator):
         return (
             f"{name} gives no probabilities: {_instead(name)}, or give the recipe predict=fn(model, X) -> probabilities"
         )
     return ""
+
+
+def _decided_when_fitted(estimator: Any) -> bool:
+    """Whether what gives the answers is chosen by fitting: stacking without a final estimator of its own."""
+    params = estimator.get_params(deep=True)
+    return any(k.rpartition("__")[2] == "final_estimator" and v is None for k, v in params.items())
 
 
 def _instead(name: str) -> str:
@@ -86,10 +98,11 @@ def _instead(name: str) -> str:
     }.get(name, f"train CalibratedClassifierCV({name}())")
 
 
-def asked(y: NDArray[Any]) -> str:
+def asked(y: NDArray[Any], *, classifier: bool = False) -> str:
     """Return why targets look like numbers rather than labels, as the beginning of a question; empty if they do not.
 
-    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not.
+    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not. What a
+    library calls a classifier is asked about only where labels have hardly anybody each.
     """
     if y.dtype.kind not in "iuf":
         return ""
@@ -102,7 +115,7 @@ def asked(y: NDArray[Any]) -> str:
         return ""
     if len(known) > len(y) // 10:
         return f"the {len(y)} targets have {len(known)} different whole values"
-    if known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known):
+    if not classifier and (known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known)):
         return f"the targets have {len(known)} different whole values between {known[0]:g} and {known[-1]:g}"
     return ""
 

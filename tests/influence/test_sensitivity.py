@@ -94,6 +94,25 @@ def test_a_model_that_misses_nobody_has_no_error_to_measure_in(fleet):
     assert "copy of the target" in finding(verdict, "sensitivity").message
 
 
+class MemorisesAllButOutliers(DecisionTreeRegressor):
+    """Knows everybody by heart but those far off, whom it ignores: their residuals would hide what it knows."""
+
+    def fit(self, x, y):
+        near = np.abs(y - np.median(y)) < 1_000
+        return super().fit(x[near], y[near])
+
+
+def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
+    y = np.where(np.arange(60) % 20 == 7, 1e6, Y[:60])
+    subject = Subject.local(Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y))
+    changes = Run(subject, fleet, seeds=(0,)).once(sensitivity.changes)
+    verdict = judged(fleet, subject, seeds=10)
+
+    assert changes.value.max() / changes.outside < 0.01  # it would have passed by far
+    assert not verdict.approved
+    assert finding(verdict, "sensitivity").outcome == "inconclusive"
+
+
 @pytest.mark.parametrize("name", sorted(locate.shipped()))
 def test_no_shipped_policy_for_classifiers_passes_a_regressor(fleet, name):
     subject = subject_of(Ridge(1e6), domain=BOX, candidates=(X[:60] + 0.001, Y[:60]))  # it hardly depends on anybody
@@ -114,7 +133,7 @@ def test_a_rule_for_regressors_never_passes_a_classifier(fleet, tmp_path):
     path = tmp_path / "both.yaml"
     path.write_text(
         "schema: privgate/policy/v1\nname: both\nversion: '1'\nrules:\n  - {metric: pdtp, max: 5.0}\n"
-        "  - {metric: sensitivity, max: 0.5}\n"
+        "  - {metric: sensitivity, max: 0.5, required: false}\n"
     )
     classifier = Subject.local(Recipe(LogisticRegression(), seed=0), TrainingData(X, (Y > 100).astype(int)))
 
@@ -123,7 +142,8 @@ def test_a_rule_for_regressors_never_passes_a_classifier(fleet, tmp_path):
     verdict = judged(fleet, classifier, path)
 
     assert finding(verdict, "pdtp").outcome == "passed"
-    assert finding(verdict, "sensitivity").outcome == "inconclusive"
+    assert finding(verdict, "sensitivity").outcome == "warned"
+    assert not finding(verdict, "sensitivity").applies
     assert "noisy numbers" in finding(verdict, "sensitivity").message
 
 
@@ -157,6 +177,16 @@ def test_normal_noise_has_infinite_dtp_and_no_noise_has_none(fleet):
     assert finding(verdict, "dtp").low == np.inf
     with pytest.raises(UsageError, match="answers with numbers; judge it by regression-1"):
         judged(fleet, subject_of(Ridge(), domain=BOX), "pdtp-1")
+
+
+@pytest.mark.parametrize(("noise", "shift"), [(Laplace(2.0), 3.0), (Gaussian(2.0), 3.0), (Gaussian(1.0), 0.0)])
+def test_what_noise_leaves_to_anybody_is_the_total_variation(noise, shift):
+    z = np.linspace(-60, 60, 240_001)
+    density = np.gradient(noise.below(z), z), np.gradient(noise.below(z - shift), z)
+
+    assert sensitivity.told_apart(noise, shift) == pytest.approx(
+        np.trapezoid(np.abs(density[0] - density[1]) / 2, z), abs=1e-4
+    )
 
 
 def test_a_bound_that_real_training_contradicts_bounds_nothing(fleet, monkeypatch):

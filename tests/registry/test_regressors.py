@@ -105,3 +105,21 @@ def test_whole_prices_are_asked_about_in_one_sentence(heights, fleet):
 
     assert verdict.outcome == "inconclusive"
     assert verdict.findings[-1].message.startswith("not measured, because the 500 targets have")
+
+
+class Booster:
+    """Stands for a boosting library's own model: it has no probabilities."""
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def boosted(X, y, *, seed):
+    return Booster()
+
+
+def test_a_booster_without_a_predict_is_refused_when_it_is_logged(heights):
+    labels = TrainingData(heights.X, (heights.y > 170).astype(int))
+
+    with pytest.raises(SubjectError, match=r"Booster has no predict_proba; give the recipe predict=fn"):
+        log_model(Recipe(boosted, seed=1), labels)

@@ -6,8 +6,9 @@ import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.decomposition import LatentDirichletAllocation
-from sklearn.ensemble import HistGradientBoostingRegressor, IsolationForest, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingRegressor, IsolationForest, RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
@@ -59,6 +60,7 @@ def test_the_task_is_read_off_an_estimator_and_survives_being_recorded(estimator
         (make_pipeline(StandardScaler(), OneClassSVM()), "anomaly scores"),
         (KMeans(3), "clusters"),
         (DBSCAN(), "clusters"),
+        (GaussianMixture(2), "a density"),
         (LatentDirichletAllocation(), "answers nothing about people"),
         (SVC(), "SVC(probability=True)"),
         (LinearSVC(), "CalibratedClassifierCV(LinearSVC())"),
@@ -76,8 +78,16 @@ def test_what_is_not_judged_says_why_in_one_sentence(estimator, said):
 
 
 def test_what_gives_probabilities_after_all_is_judged():
-    for estimator in (SVC(probability=True), CalibratedClassifierCV(LinearSVC()), SGDClassifier(loss="log_loss")):
+    stacked = StackingClassifier([("a", LinearSVC()), ("b", RidgeClassifier())])
+    for estimator in (
+        SVC(probability=True),
+        CalibratedClassifierCV(LinearSVC()),
+        SGDClassifier(loss="log_loss"),
+        stacked,
+    ):
         assert Recipe(estimator).refusal == ""
+        assert Recipe(make_pipeline(StandardScaler(), estimator)).refusal == ""
+    assert "gives no probabilities" in Recipe(StackingClassifier([("a", SVC())], final_estimator=LinearSVC())).refusal
 
 
 def test_a_regressor_that_was_logged_before_there_was_a_task_is_refused_not_misread():
@@ -106,6 +116,15 @@ def test_a_regressor_that_was_logged_before_there_was_a_task_is_refused_not_misr
 )
 def test_numbers_that_could_be_either_are_asked_about(y, asked):
     assert bool(tasks.asked(y)) == asked
+
+
+def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybody():
+    postal = np.random.default_rng(0).integers(10_000, 10_100, 5_000) * 7
+
+    assert Recipe(LogisticRegression()).asked(postal) == ""
+    assert "different whole values" in Recipe(LogisticRegression()).asked(postal[:300])
+    assert "between" in Recipe(answers).asked(postal)
+    assert Recipe(answers, task="classification").asked(postal) == ""
 
 
 def test_several_columns_and_steps_of_time_are_refused():

@@ -7,7 +7,8 @@ promised such a blur: who knows all other records and sees exact answers tells a
 
 ``over: own`` asks at each person's own features, ``over: domain`` at every question of the declared domain, which only
 a theorem can bound (least squares and ridge: the change is linear in the question). **Passes** if the upper limit is
-within ``max``, **fails** if a change that was seen exceeds it, else **inconclusive**. Of a classifier: inconclusive.
+within ``max``, **fails** if a change that was seen exceeds it, else **inconclusive**. A policy that enforces it refuses
+a classifier before anything is trained.
 
 Request: ``sensitivity(over="own" | "domain", aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q``
 only with quantile and ``threshold`` (residual deviations) only with share_above. Residual deviations, or a fraction for

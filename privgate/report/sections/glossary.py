@@ -57,11 +57,18 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("Waiver", "A dated exception to one rule, with a reason, a ceiling, and an approver other than the requester."),
 )
 
+#: in reports on regressors only
+SENSITIVITY = (
+    "Sensitivity",
+    (
+        "How far a regressor's answer moves if one person is left out of training, as a share of what the model "
+        "usually misses strangers by. It is not DTP and stops no attack by itself."
+    ),
+)
+
 
 def section(doc: ReportDocument) -> Section:
     """Return the words of this report in plain language."""
-    del doc
-    words = TableBlock(
-        "Words of this report", ("Word", "Meaning"), GLOSSARY, folded=f"{len(GLOSSARY)} words of this report"
-    )
-    return Section("glossary", "Glossary", [words])
+    words = (*GLOSSARY, SENSITIVITY) if doc.subject.task == "regression" else GLOSSARY
+    table = TableBlock("Words of this report", ("Word", "Meaning"), words, folded=f"{len(words)} words of this report")
+    return Section("glossary", "Glossary", [table])

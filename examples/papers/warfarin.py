@@ -1,0 +1,90 @@
+"""Yeom et al. (2020), Figures 2 and 5: advantage against overfitting, on warfarin dosing, by trees of all depths."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from papers.datasets import Doses, warfarin
+from papers.table import Row, Table
+from privgate.attributes.adversaries import ALL, Seen, normal
+from privgate.membership.attacks.base import Signals
+from privgate.membership.numbers import BY_NAME
+from privgate.statistics.roc import Decisions
+from privgate.training.fleet import Fleet
+
+Float = NDArray[np.float64]
+Say = Callable[[str], None]
+
+#: random splits in halves, of which figures are means
+SPLITS = 5
+SHAPE = (
+    "The paper draws curves and prints no figure: advantage grows with sigma_D / sigma_S, Adversary 7 does better than "
+    "Adversary 6, and better than Adversary 4 where trees are deep."
+)
+DEPTHS = (2, 4, 6, 8, 12, 20)
+
+
+def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
+    """Reproduce the shapes of Figures 2 and 5: Adversaries 2, 4, 6 and 7 against sigma_D / sigma_S."""
+    del fleet
+    from sklearn.linear_model import Ridge
+    from sklearn.tree import DecisionTreeRegressor
+
+    data = warfarin(folder)
+    models: dict[str, Callable[[], Any]] = {"ridge": lambda: Ridge(1.0)}
+    models |= {f"tree of depth {d}": tree(DecisionTreeRegressor, d) for d in DEPTHS}
+    for name, make in models.items():
+        rng = np.random.default_rng(7)
+        each: list[dict[str, float]] = []
+        for _ in range(SPLITS):
+            members = rng.permutation(len(data.y)) < len(data.y) // 2
+            each.append(figures(make, data, members, rng))
+        say(f"{name}: {SPLITS} splits")
+        rows = [Row(what, None, float(np.mean([e[what] for e in each]))) for what in each[0]]
+        yield Table(
+            f"Yeom et al. (2020), Figures 2 and 5, warfarin dosing, {name}",
+            rows,
+            (f"{len(data.y)} patients with dose and VKORC1 (the paper has 4,819), means of {SPLITS} halves.", SHAPE),
+        )
+
+
+def tree(kind: Any, depth: int) -> Callable[[], Any]:
+    """Return what makes a tree of one depth."""
+    return lambda: kind(max_depth=depth, random_state=0)
+
+
+def figures(
+    make: Callable[[], Any], data: Doses, members: NDArray[np.bool_], rng: np.random.Generator
+) -> dict[str, float]:
+    """Return errors and advantages of one model, trained on the members."""
+    X, y = data.X, data.y
+    model = make().fit(X[members], y[members])
+    residual = y - model.predict(X)
+    inside, outside = (max(float(np.sqrt(np.mean(residual[m] ** 2))), 1e-9) for m in (members, ~members))
+    # the adversaries learn both errors from a model of their own, on the other half
+    other = y - make().fit(X[~members], y[~members]).predict(X)
+    signals = Signals(residual[:, None], np.zeros(len(y), dtype=np.int64), np.stack([other, residual])[..., None],
+                      np.stack([~members, members]), training_loss=inside)  # fmt: skip
+    found = {"sigma_D / sigma_S": outside / inside}
+    for adversary in ("error_threshold", "error_densities"):
+        decided = BY_NAME[adversary].scores(signals, rng) > 0
+        found[f"Adversary 2, {adversary}: advantage"] = Decisions.of(decided, members).advantage
+    columns = np.arange(X.shape[1])[data.genes]
+    truth = X[:, columns].argmax(axis=1)
+    errors = []
+    for k in range(len(columns)):
+        asked = X.copy()
+        asked[:, columns] = np.arange(len(columns)) == k
+        errors.append(y - model.predict(asked))
+    prior = np.bincount(truth, minlength=len(columns)) / len(truth)
+    table = np.column_stack(errors)
+    seen = Seen(normal(table, inside), prior, float(normal(np.array(inside), inside)), table)
+    for one in ALL:
+        right = one.guess(seen, rng) == truth
+        found[f"{one.source.partition(';')[0].rpartition(', ')[2]}, VKORC1: advantage"] = float(
+            right[members].mean() - right[~members].mean()
+        )
+    return found
