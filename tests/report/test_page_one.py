@@ -1,5 +1,6 @@
 """What page one says: whole sentences, commands that run, no count undone, a histogram that hides no risk."""
 
+import json
 import re
 import shlex
 from html import escape, unescape
@@ -90,8 +91,6 @@ def test_a_version_before_that_cannot_be_read_is_warned_of_and_costs_no_verdict(
 
 
 def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
-    import json
-    import re
     from pathlib import Path
 
     page = (Path(__file__).parents[2] / "docs/mathematics.md").read_text(encoding="utf-8")
@@ -266,3 +265,24 @@ def test_every_command_that_a_report_prints_parses(runs, kind):
         command = cli.get_command(context, line[0])
         if len(line) > 1:
             command.make_context(line[0], line[1:])
+
+
+HOSTILE = "<script>x</script> **b** [a](javascript:x)\n---\n::error::x ![i](http://evil.test) \u202e"
+
+
+@pytest.mark.parametrize("format_", ["html", "markdown", "junit", "text", "cyclonedx", "modelcard", "json"])
+def test_what_an_operator_states_commands_nothing(runs, format_):
+    doc = runs.document("attacked") | {"context": {**CONTEXT, **dict.fromkeys(list(CONTEXT)[:6], HOSTILE)}}
+
+    shown = report.render(doc, format_)
+    assert "\u202e" not in shown
+    if format_ in ("cyclonedx", "json"):
+        json.loads(shown)
+        return
+    assert "<script>x" not in shown
+    assert "\n::error" not in shown
+    if format_ == "modelcard":
+        head, body = re.fullmatch(r"---\n(.*?)\n---\n\n(.*)", shown, flags=re.DOTALL).groups()
+        assert json.loads(head)["tags"] == ["privgate", "privgate-failed"]
+    if format_ in ("markdown", "modelcard"):
+        assert "](" not in (body if format_ == "modelcard" else shown)
