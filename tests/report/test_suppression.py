@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from privgate import report
 from privgate.evidence import Evidence
+from privgate.evidence.values import SMALL_CELL
 from privgate.registry.attaching import headline
 from privgate.report import suppressed, suppression
 from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.suppression import SMALL_CELL, bounds, hidden, nested, sentence
+from privgate.report.suppression import bounds, hidden, nested, sentence
 from privgate.report.units import summary
 
 KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
