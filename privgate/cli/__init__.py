@@ -92,7 +92,7 @@ class _Lazy(click.Group):
 @click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, message="privgate %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, **_: Any) -> None:
+def cli(ctx: click.Context, /, **_: Any) -> None:
     """Judge what a registered model gives away about the people in its training data, before it is released.
 
     Exit codes: 0 approved, 1 blocked, 2 command line or policy unusable, 3 a bug in privgate, 4 model, data, registry

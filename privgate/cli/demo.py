@@ -15,6 +15,13 @@ from privgate.verdict import Verdict
 #: a tree breaks ties by its seed, so every person is left out under several seeds: 50 people are enough to see it fail
 BUDGET = Budget(max_retrains=800)
 
+#: what page one says of the demonstration
+STATED = {
+    "data_name": "UCI Adult, a sample",
+    "data_source": "Becker and Kohavi (1996), UCI Machine Learning Repository, CC BY 4.0",
+    "purpose": "demonstration: predict whether income exceeds 50,000 dollars",
+}
+
 
 def announce(text: str) -> None:
     """Print what is said before work starts."""
@@ -43,6 +50,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate.check import gate
     from privgate.demo import adult
     from privgate.demo.recipes import recipes
+    from privgate.evaluation.context import with_context
     from privgate.policy import Policy
     from privgate.training import isolation
     from privgate.training.fleet import Fleet
@@ -60,9 +68,9 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
         info = registry.log_model(recipe, data, registered_model_name=name, tracking_uri=store, store=folder / "data")
         uri = f"models:/{name}/{info.registered_model_version}"
         subject = registry.load_subject(uri, tracking_uri=store)
-        verdict = gate.evaluate(
-            policy, subject, fleet=Fleet(ledger=folder / "ledger"), limits=BUDGET, announce=announce
-        )
+        fleet = Fleet(ledger=folder / "ledger")
+        verdict = gate.evaluate(policy, subject, fleet=fleet, limits=BUDGET, announce=announce)
+        verdict = with_context(verdict, subject, fleet, STATED)
         place = folder / "reports" / name
         report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
         document = json.loads((place / "report.json").read_text(encoding="utf-8"))

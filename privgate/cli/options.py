@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
-from privgate.errors import UsageError
+from privgate.errors import RegistryError, UsageError
 from privgate.evaluation.hash_key import hash_key
 from privgate.policy import Policy
 from privgate.run.run import Budget, Mode, Precision
@@ -159,7 +159,29 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         if settings["quiet"]
         else lambda done, total, left: console.progress(done, total, left, fleet.activity),
     )
-    return CheckInputs(chosen, registry.load_subject(uri, tracking_uri=settings["tracking_uri"]), fleet, limits)
+    try:
+        found = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
+    except RegistryError as exc:
+        raise RegistryError(f"{exc}{_versions(uri, settings['tracking_uri'])}") from exc
+    return CheckInputs(chosen, found, fleet, limits)
+
+
+def _versions(uri: str, tracking_uri: str | None) -> str:
+    """Return which versions there are, for a URI that names a registered model and none of them; else nothing."""
+    from privgate.registry.client import answering, connect
+
+    named = re.fullmatch(r"models:/([^/@'\"]+)", uri)
+    if named is None:
+        return ""
+    try:
+        with answering(f"reading {uri}"):
+            rows = connect(tracking_uri).search_model_versions(f"name='{named[1]}'", max_results=10)
+    except RegistryError:
+        return ""
+    known = sorted(int(row.version) for row in rows)
+    return (
+        f"; it has versions: name one, such as {uri}/{known[-1]} (known: {', '.join(map(str, known))})" if known else ""
+    )
 
 
 def duration(text: str) -> float:

@@ -10,6 +10,8 @@ Json = Any
 Option = str | float | int | bool | None | tuple[str, ...]
 #: a float; in JSON a number, or one of the words "inf", "-inf", "nan", which JSON has no number for
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]})]
+#: counts of people below this are not shown
+SMALL_CELL = 10
 #: a count of people; in a report null where it is 1 to 9, or would give such a count away; never null in a run
 Count = int | None
 

@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import quote
 
 from privgate.errors import RegistryError
+from privgate.evidence.values import SMALL_CELL
 from privgate.registry import layout, report_place
 from privgate.registry.client import address_of, answering, connect
 from privgate.subject.subject import Subject
-from privgate.verdict import Verdict
+from privgate.verdict import Finding, Verdict
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
 _RECORDS = "records.parquet"
@@ -124,12 +125,22 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     for f in verdict.findings:
         name = f"privgate/{layout.path_part(f.rule)}"
         if f.metric and not math.isnan(f.value):
-            told[name] = float(f.value)
+            told[name] = _coarse(f, int(verdict.evidence.subject.get("n_units") or 0))
         if f.metric and f.unit == "nats" and f.direction == "max":
             worst = f.value if math.isnan(f.high) else f.high
             told[f"{name}_is_infinite"] = float(not math.isfinite(worst))
             told[f"{name}_capped"] = LARGEST_NATS if math.isnan(worst) else min(max(worst, 0.0), LARGEST_NATS)
     return told
+
+
+def _coarse(f: Finding, people: int) -> float:
+    """Return a finding's value; a share of people that would tell a small count is the upper end of such counts."""
+    if "aggregate=share_above" not in f.request or not people or not 0 <= f.value <= 1:
+        return float(f.value)
+    count = round(f.value * people)
+    if 0 < count < SMALL_CELL:
+        return min(SMALL_CELL - 1, people) / people
+    return (people - 1) / people if 0 < people - count < SMALL_CELL else float(f.value)
 
 
 #: tags of the logged model that would only be cut on a version's page: its description says the same

@@ -28,8 +28,10 @@ def histogram(
         hidden = [e for e, c in zip(edges, counts, strict=False) if c is None]
         ax.bar([e for e, _ in known], [c for _, c in known], width=width * 0.92, align="edge", color=SERIES[0],
                label="people or records")  # fmt: skip
-        ax.bar(hidden, [top] * len(hidden), width=width * 0.92, align="edge", facecolor="none", hatch="////",
-               edgecolor=SERIES[0], linewidth=1, label="suppressed: 1 to 9, or hidden with such a cell")  # fmt: skip
+        if hidden:
+            ax.bar(hidden, [top] * len(hidden), width=width * 0.92, align="edge", facecolor="none", hatch="////",
+                   edgecolor=SERIES[0], label="suppressed: 1 to 9, or hidden with such a cell",
+                   linewidth=1)  # fmt: skip
         if unbounded is None or unbounded > 0:
             ax.axvline(right + 0.02 * right, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
             style = (

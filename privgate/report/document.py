@@ -46,6 +46,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
     detail = encode(verdict.detail)
     totals = _totals(evidence.subject)
+    people, limits = totals[1], suppressed.shares([f.payload() for f in verdict.findings])
     floors = [v for v in dict((verdict.policy.get("source") or {}).get("audit") or {}).values() if isinstance(v, int)]
     doc: dict[str, Any] = {
         "schema": SCHEMA,
@@ -63,9 +64,11 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "context": names.scrub(dict(detail.get("context") or {})),
         "policy": encode(verdict.policy),
         "findings": [
-            suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals) for f in verdict.findings
+            suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)
+            | (suppressed.ranged_finding(f.payload(), people, limits[f.request]) if f.request in limits else {})
+            for f in verdict.findings
         ],
-        "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors),
+        "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits),
         "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),
     }
     told = read({**doc, "decision": "", "level": ""})

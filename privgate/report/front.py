@@ -5,7 +5,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privgate.evidence import NextStep
+from privgate.evidence import Measurement, NextStep
+from privgate.policy.rules import about
 from privgate.report import judged, words
 from privgate.report.bar import bar
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
@@ -175,7 +176,7 @@ def how_sure(doc: ReportDocument) -> str:
     if 0 < least.n < least.population:
         coverage = doc.evidence.influence and doc.evidence.influence.coverage
         claim = capital(plain(coverage.claim, 200)) if coverage else ""
-        of = f"{number(least.n)} of {number(least.population)} were measured."
+        of = f"{number(least.n)} of {number(least.population)} {_who(least)} were measured."
         told.append(f"{of} {_stop(claim) or 'Nothing is known of the others.'}")
     elif least.n > 0:
         bounded = (
@@ -183,8 +184,12 @@ def how_sure(doc: ReportDocument) -> str:
             if words.mode(doc) == "max"
             else ""
         )
-        told.append(f"All {number(least.n)} were measured{bounded}.")
+        told.append(f"All {number(least.n)} {_who(least)} were measured{bounded}.")
     return " ".join(told)
+
+
+def _who(m: Measurement) -> str:
+    return "people or records" if about(m.request.metric).per_unit else "trials"
 
 
 def row(finding: Finding, title: str | None = None) -> dict[str, str]:
@@ -220,7 +225,9 @@ def steps(doc: ReportDocument, room: int = 900) -> list[str]:
         return told
     if doc.approved:
         until = f" before {moment(doc.expires)}, and" if doc.expires else ""
-        return [f"Sign and promote this version; check again{until} whenever data, code or parameters change."]
+        return [
+            f"This version may be signed and released; check again{until} whenever data, code or parameters change."
+        ]
     return ["Read the finding above, change the training or supply what is missing, and check again."]
 
 

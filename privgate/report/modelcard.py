@@ -14,6 +14,7 @@ def render(doc: ReportDocument | Comparison) -> str:
     if isinstance(doc, Comparison):
         raise TypeError("a comparison has no model card")
     head = json.dumps(_metadata(doc), indent=1, ensure_ascii=True)
+    head = head.replace("<", "\\u003c")  # in strings only; whoever shows metadata as a page sees no markup
     return f"---\n{head}\n---\n\n{summary.render(doc)}"
 
 

@@ -23,6 +23,7 @@ def render(doc: ReportDocument | Comparison) -> str:
         "",
         f"- **Why:** {markdown(page['why'])}",
         f"- **How sure:** {markdown(page['how_sure'])}",
+        f"- **Accuracy:** {markdown(page['accuracy'])}",
         *(f"- **Next:** {markdown(step)}" for step in page["steps"]),
         "",
         "| Result | Rule | Measured | Limit | What it means |",

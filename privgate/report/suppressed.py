@@ -1,9 +1,10 @@
 """Findings and evidence as a report may hold them: every small count of people in them hidden."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from privgate.report.suppression import at_least, cells, hidden, kept, nested, sentence
+from privgate.report.suppression import at_least, cells, hidden, kept, nested, sentence, share
 
 #: keys of evidence whose text names or measures something and counts nobody
 _OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",
@@ -24,13 +25,46 @@ def sentences(value: Any, totals: Iterable[int]) -> Any:
     return sentence(value, totals) if isinstance(value, str) else value
 
 
+def shares(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return request -> limits, of the rules on a share of people: a share of a known number is a count."""
+    found: dict[str, list[float]] = {}
+    for f in findings:
+        if "aggregate=share_above" in str(f.get("request")):
+            found.setdefault(str(f["request"]), []).append(float(f["limit"]))
+    return found
+
+
+def ranged(figures: Mapping[str, Any], people: int, limits: Sequence[float]) -> dict[str, Any]:
+    """Return value, low and high of a share with its interval widened over a small count; NaN stays."""
+    low, high = float(figures["low"]), float(figures["high"])
+    if not (0 <= low <= high <= 1) or not people:
+        return {}
+    least, most = share(low, high, people, limits)
+    return {} if (least, most) == (low, high) else {"low": least, "high": most, "value": most}
+
+
+def ranged_finding(payload: Mapping[str, Any], people: int, limits: Sequence[float]) -> dict[str, Any]:
+    """Return what of a rule on a share of people is told otherwise: its figures, and the sentences that say them."""
+    told = ranged(payload, people, limits)
+    if not told:
+        return {}
+    span = f"between {100 * told['low']:.3g} % and {100 * told['high']:.3g} % of all people"
+    said = f"{span}; allowed is at most {100 * float(payload['limit']):.3g} %: {payload['outcome']}"
+    return {**told, "message": said, "meaning": ""}
+
+
 def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:
     """Return a finding whose sentences hide small counts; where people are the unit of its figure, that stays."""
     made: dict[str, Any] = dict(payload)
     return made if payload.get("unit") in ("people", "records") else {**made, **sentences(payload, totals)}
 
 
-def evidence(payload: Mapping[str, Any], totals: Iterable[int], floors: Iterable[int] = ()) -> dict[str, Any]:
+def evidence(
+    payload: Mapping[str, Any],
+    totals: Iterable[int],
+    floors: Iterable[int] = (),
+    limits: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return the payload of evidence with every small count of people hidden, in numbers and in sentences.
 
     Parameters
@@ -42,6 +76,8 @@ def evidence(payload: Mapping[str, Any], totals: Iterable[int], floors: Iterable
     floors : iterable of int
         Sample sizes that the policy asks for: what is rounded keeps its side of them, so that whoever judges the
         numbers again comes to the same end.
+    limits : mapping
+        Request to limits of its rules, of shares of people.
     """
     totals, floors = tuple(totals), tuple(floors)
     made = {part: sentences(payload[part], totals) for part in ("run", "influence", "membership", "claims")}
@@ -53,7 +89,11 @@ def evidence(payload: Mapping[str, Any], totals: Iterable[int], floors: Iterable
         **payload,
         **made,
         "preconditions": [_precondition(sentences(p, totals)) for p in payload["preconditions"]],
-        "measurements": [_measurement(finding(m, totals), totals, floors) for m in payload["measurements"]],
+        "measurements": [
+            _measurement(finding(m, totals), totals, floors)
+            | (ranged(m, m["population"], limits[key]) if (key := m["request"]["key"]) in limits else {})
+            for m in payload["measurements"]
+        ],
     }
 
 
@@ -70,11 +110,11 @@ def _reasons(found: Mapping[str, int | None]) -> dict[str, int | None]:
 
 
 def _influence(part: dict[str, Any]) -> None:
-    for share in part.get("engines") or ():
-        asked = share["asked"]
-        _each(share, "answered", "handed_on", of=asked)
-        _each(share, "asked")
-        share["why"], share["without_limit"] = _reasons(share["why"]), _reasons(share["without_limit"])
+    for engine in part.get("engines") or ():
+        asked = engine["asked"]
+        _each(engine, "answered", "handed_on", of=asked)
+        _each(engine, "asked")
+        engine["why"], engine["without_limit"] = _reasons(engine["why"]), _reasons(engine["without_limit"])
     for name in ("noise", "registered"):
         _each(part.get(name), "units_above")
     for note in part.get("certificates") or ():

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.evidence.values import SMALL_CELL
 from privgate.report.text import number
-
-#: counts below this are not shown
-SMALL_CELL = 10
 
 _NUMBER = r"\d{1,3}(?:,\d{3})+|\d+"
 _PEOPLE = r"(?:people|persons?|records?|units?|members?|candidates?|non-members?)"
@@ -176,3 +174,18 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
         if 0 < total - count < SMALL_CELL:
             return max([total - SMALL_CELL + 1, *(f for f in floors if f <= count)])
     return count
+
+
+def share(low: float, high: float, people: int, limits: Iterable[float]) -> tuple[float, float]:
+    """Return the interval of a share of people whose ends tell no small count, on the same side of every limit.
+
+    Examples
+    --------
+    >>> share(0.004, 0.004, 1000, [0.01]), share(0.004, 0.004, 1000, [0.005]), share(0.04, 0.04, 1000, [0.05])
+    ((0.001, 0.009), (0.001, 0.005), (0.04, 0.04))
+    """
+    given = tuple(limits)
+    least, most = (bounds(round(v * people), people)[i] / people for i, v in enumerate((low, high)))
+    least = max([least, *(float(np.nextafter(v, 2.0)) for v in given if low > v)]) if least < low else low
+    most = min([most, *(v for v in given if high <= v)]) if most > high else high
+    return least, most

@@ -1,6 +1,7 @@
 """The report as a terminal shows it: the decision, one line a finding, worst first, and how the figures came about."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from privgate.report import words
@@ -16,6 +17,9 @@ _WORDS: Mapping[str, str] = {
     Outcome.FAILED: "BLOCKED",
 }
 _MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
+
+#: under which keyed hash the worst person stands, as messages of rules name it
+_WHERE = re.compile(r"\(record [0-9a-f]{16}\)")
 
 
 def render(doc: ReportDocument) -> str:
@@ -51,7 +55,9 @@ def told(finding: Finding) -> str:
         return prose(finding.message)
     waived = f" ({prose(finding.waiver)})" if finding.waiver else ""
     result = words.RESULT[finding.outcome].lower()
-    return f"{words.measured(finding)}; {words.limit(finding)} is allowed: {result}{waived}"
+    where = _WHERE.search(finding.message)
+    whose = f" {where[0]}" if where else ""
+    return f"{words.measured(finding)}{whose}; {words.limit(finding)} is allowed: {result}{waived}"
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:

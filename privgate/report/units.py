@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import encode
+from privgate.evidence.values import SMALL_CELL
 from privgate.report import suppression
 from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.suppression import SMALL_CELL
 
 #: worst units listed
 WORST = 10

@@ -43,3 +43,14 @@ def test_one_that_exists_is_opened_and_one_of_our_own_is_made(tmp_path):
 
     assert connect(uri).search_registered_models() == []
     assert connect("http://127.0.0.1:9")  # asked only when something is wanted of it
+
+
+def test_a_registered_model_without_a_version_offers_those_there_are(tmp_path, capsys):
+    uri = local_registry(tmp_path / "own")
+    client = connect(uri)
+    client.create_registered_model("income-tree")
+    for _ in range(2):
+        client.create_model_version("income-tree", source=(tmp_path / "own" / "artifacts" / "x").as_uri())
+
+    assert run([*COMMANDS[0][:1], "models:/income-tree", *COMMANDS[0][2:], "--tracking-uri", uri]) == 4
+    assert "name one, such as models:/income-tree/2 (known: 1, 2)" in capsys.readouterr().err

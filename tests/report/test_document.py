@@ -132,7 +132,7 @@ def test_page_one_answers_the_four_questions(runs):
     assert told["why"].startswith(
         "Influence of one person on any answer is unlimited; at most 2.72-fold (1 nat) is allowed."
     )
-    assert told["how_sure"] == "Intervals hold at 95 % confidence. All 150 were measured."
+    assert told["how_sure"] == "Intervals hold at 95 % confidence. All 150 people or records were measured."
     assert told["steps"][0].startswith("Remove the riskiest people from the training data")
     assert [r["result"] for r in told["rows"]] == [
         "Broken", "Broken", "Not decided", "Not decided", "Warning", "Warning (waived)", "Met",
@@ -142,7 +142,10 @@ def test_page_one_answers_the_four_questions(runs):
 def test_a_sample_says_how_many_and_what_follows(runs):
     told = front.view(read(runs.document("undecided")))
 
-    assert "24 of 60 were measured. 24 of 60 units were retrained, drawn at random before looking" in told["how_sure"]
+    assert (
+        "24 of 60 people or records were measured. 24 of 60 units were retrained, drawn at random before looking"
+        in told["how_sure"]
+    )
 
 
 def test_a_figure_just_beyond_its_limit_is_not_rounded_to_it(runs):
@@ -192,7 +195,7 @@ def test_conditions_that_warn_do_not_hide_the_rule_that_broke(runs):
 def test_an_interval_narrower_than_its_digits_is_one_figure(runs):
     f = judged("dtp", "failed", low=1.7060000001, high=1.7060000002, value=1.706)
 
-    assert front.row(f)["measured"] == "5.51-fold (1.71 nats)"
+    assert front.row(f)["measured"] == "5.51-fold (1.71 nats, exact)"
 
 
 def test_rows_of_the_data_stay_out_of_preconditions(runs):

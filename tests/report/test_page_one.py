@@ -1,15 +1,19 @@
 """What page one says: whole sentences, commands that run, no count undone, a histogram that hides no risk."""
 
+import json
+import re
 import shlex
+from html import escape, unescape
 
 import pytest
 from click.testing import CliRunner
 
 from privgate import report
-from privgate.cli import cli
+from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
-from privgate.report import charts, front
+from privgate.report import annexes, charts, front, words
 from privgate.report.schema import read
+from privgate.report.text import plain
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
@@ -87,8 +91,6 @@ def test_a_version_before_that_cannot_be_read_is_warned_of_and_costs_no_verdict(
 
 
 def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
-    import json
-    import re
     from pathlib import Path
 
     page = (Path(__file__).parents[2] / "docs/mathematics.md").read_text(encoding="utf-8")
@@ -141,3 +143,146 @@ def test_a_suppressed_cell_says_nothing_about_its_height(monkeypatch):
     bars, top, _ = drawn(monkeypatch, edges=[0.0, 0.5, 1.0], counts=[300, None], unbounded=None, limit=0.7)
 
     assert [height for _, height, hatch in bars if hatch] == [top, top]
+
+
+CONTEXT = {
+    "data_name": "Adult sample",
+    "data_source": "UCI repository",
+    "purpose": "estimate income bands",
+    "owner": "retail credit",
+    "run_by": "ada",
+    "run_on": "runner-7",
+    "accuracy": 0.8125,
+    "accuracy_n": 1000,
+}
+
+
+def test_page_one_says_what_a_data_protection_officer_asks(runs):
+    doc = runs.document("attacked") | {"context": CONTEXT}
+
+    page = front.view(read(doc))
+    told = dict(page["facts"])
+    assert told["Data set"] == f"Adult sample, 150 records, {doc['subject']['digests']['data'][:19]}…"
+    assert (told["Data source"], told["Purpose"], told["Owner"]) == (
+        "UCI repository", "estimate income bands", "retail credit",
+    )  # fmt: skip
+    assert told["Checked by"] == "ada on runner-7; training code isolated by bubblewrap 0.8.0"
+    assert told["What was judged"] == "its answers (exact probabilities of every label), not its file"
+    assert page["accuracy"] == "The model is right about 81.2 % of 1,000 people outside its data."
+    for format_ in ("html", "markdown"):
+        shown = report.render(doc, format_)
+        assert all(v in shown for v in ("estimate income bands", "retail credit", "81.2 %"))
+
+
+def test_what_nobody_stated_is_said_to_be_missing(runs):
+    page = front.view(read(runs.document("certified")))
+
+    assert [v for k, v in page["facts"] if k in ("Data source", "Purpose", "Owner")] == ["not stated"] * 3
+    assert page["accuracy"].startswith("How often the model is right was not measured")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bar_shows_the_finding_that_decided(runs, kind):
+    doc = read(runs.document(kind))
+    shown = front.view(doc)["bar"]
+    figures = [f for f in front.deciding(doc) if f.limit == f.limit and f.value == f.value]
+
+    assert (shown is None) == (not figures)
+    if shown is not None:
+        first = figures[0]
+        assert 0 <= shown.low <= shown.high <= 1000
+        assert shown.unlimited == (first.high == float("inf"))
+        beyond = shown.high > shown.limit if first.direction == "max" else shown.low < shown.limit
+        assert beyond == (
+            first.outcome.value in ("failed", "inconclusive") or bool(first.waiver) or first.mode == "warn"
+        )
+        assert shown.sentence == f"{shown.title}: measured {shown.measured}, allowed {shown.allowed}."
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_two_rules_share_a_title(runs, kind):
+    doc = read(runs.document(kind))
+
+    titles = words.titles(doc)
+    assert len(set(titles.values())) == len(titles) == len(words.rules(doc))
+
+
+@pytest.mark.parametrize("kind", ["attacked", "refuted", "certified"])
+def test_the_evidence_says_nothing_twice(runs, kind):
+    doc = runs.document(kind)
+    _, _, evidence = report.render(doc, "html").partition('id="evidence"')
+
+    for condition in doc["evidence"]["preconditions"]:
+        if len(condition["message"]) > 30:
+            assert evidence.count(escape(plain(condition["message"])).replace("&#x27;", "&#39;")) == 1
+    assert evidence.count("What to do next") <= 1
+    silent = [c for c in doc["evidence"]["influence"]["certificates"] if not c["applies"]]
+    assert f"{len(silent)} theorems do not apply to this model" in evidence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_annexes_are_marked_for_counsel_and_conclude_nothing(runs, kind):
+    html = report.render(runs.document(kind), "html")
+
+    for name in ("EDPB Opinion 28/2024, evidence for and against", "AI Act, Annex IV, technical documentation"):
+        assert f"Annex: {name} (to be checked by counsel)" in html
+    assert "to be checked by counsel against the official texts" in html
+
+
+def test_a_broken_rule_speaks_against_and_a_met_one_for_it(runs):
+    met, broken = (annexes.edpb(read(runs.document(k))).rows[1] for k in ("certified", "refuted"))
+
+    assert "Influence of one person on any answer" in met[1]
+    assert "Influence of one person on any answer" not in met[2]
+    assert "Influence of one person on any answer" in broken[2]
+    assert broken[1] == "nothing in this report"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_worst_people_stand_in_the_order_of_what_is_shown(runs, kind):
+    doc = read(runs.document(kind))
+    if doc.units is None or not doc.units.worst:
+        return
+    limits = {r.figure for r in doc.units.above}
+    rows = [(w.dtp_upper, w.dtp_lower, w.pdtp) for w in doc.units.worst]
+    keys = [0, 1, 2] if "dtp_upper" in limits and any(r[0] != float("inf") for r in rows) else [1, 0, 2]
+    keys = [2, 0, 1] if limits == {"pdtp"} else keys
+
+    assert rows == sorted(rows, key=lambda r: tuple(-r[k] for k in keys))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_command_that_a_report_prints_parses(runs, kind):
+    """Each is a whole command line, or the name of a command in a sentence."""
+    doc = runs.document(kind)
+    shown = unescape(re.sub(r"<[^>]+>", " ", report.render(doc, "html")))
+    found = re.findall(r"privgate ((?:[a-z][a-z-]+)(?: (?:models:/\S+|--[a-z-]+|[\w./-]+\.(?:yaml|json)))*)", shown)
+    lines = [shlex.split(line) for line in found if line.split()[0] in COMMANDS]
+
+    assert ["verify", doc["subject"]["uri"], "--config", "guard.yaml"] in lines
+    for line in lines:
+        context = cli.make_context("privgate", line[:1], resilient_parsing=True)
+        command = cli.get_command(context, line[0])
+        if len(line) > 1:
+            command.make_context(line[0], line[1:])
+
+
+HOSTILE = "<script>x</script> **b** [a](javascript:x)\n---\n::error::x ![i](http://evil.test) \u202e"
+
+
+@pytest.mark.parametrize("format_", ["html", "markdown", "junit", "text", "cyclonedx", "modelcard", "json"])
+def test_what_an_operator_states_commands_nothing(runs, format_):
+    doc = runs.document("attacked") | {"context": {**CONTEXT, **dict.fromkeys(list(CONTEXT)[:6], HOSTILE)}}
+
+    shown = report.render(doc, format_)
+    assert "\u202e" not in shown
+    if format_ in ("cyclonedx", "json"):
+        json.loads(shown)
+        return
+    assert "<script>x" not in shown
+    assert "\n::error" not in shown
+    if format_ == "modelcard":
+        head, body = re.fullmatch(r"---\n(.*?)\n---\n\n(.*)", shown, flags=re.DOTALL).groups()
+        assert json.loads(head)["tags"] == ["privgate", "privgate-failed"]
+    if format_ in ("markdown", "modelcard"):
+        assert "](" not in (body if format_ == "modelcard" else shown)

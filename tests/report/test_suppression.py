@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from privgate import report
 from privgate.evidence import Evidence
+from privgate.evidence.values import SMALL_CELL
+from privgate.registry.attaching import headline
 from privgate.report import suppressed, suppression
 from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.suppression import SMALL_CELL, bounds, hidden, nested, sentence
+from privgate.report.suppression import bounds, hidden, nested, sentence
 from privgate.report.units import summary
 
 KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
@@ -175,10 +177,48 @@ def test_classes_too_small_to_show_do_not_follow_from_the_others():
         "claims": {},
         "preconditions": [],
         "membership": {"attacks": [attack], "against_pdtp": None},
-        "measurements": [{"n": 300, "population": 300, "behind": {"members": 150, "candidates": 150}}],
+        "measurements": [
+            {"request": {"key": "a"}, "n": 300, "population": 300, "behind": {"members": 150, "candidates": 150}}
+        ],
     }
 
     shown = suppressed.evidence(payload, [150, 300])["membership"]["attacks"][0]["figures"]["classes"]
 
     assert [c["members"] for c in shown] == [90, None]
     assert [c["candidates"] for c in shown] == [80, 70]
+
+
+@given(st.integers(20, 3000), st.data(), st.lists(st.floats(0, 1), max_size=3))
+def test_a_share_tells_no_small_count_and_stays_on_its_side_of_every_limit(people, data, limits):
+    low, high = sorted(data.draw(st.lists(st.integers(0, people), min_size=2, max_size=2)))
+    least, most = suppression.share(low / people, high / people, people, limits)
+
+    assert least <= low / people <= high / people <= most
+    for limit in limits:
+        assert (high / people <= limit) == (most <= limit)
+        assert (low / people > limit) == (least > limit)
+    for end, count in ((least, low), (most, high)):
+        # unless a limit of the policy itself stands there, every small count has the same end
+        assert not hidden(count, people) or end != count / people or end in limits or count in bounds(count, people)
+
+
+def test_a_rule_on_a_share_of_people_tells_a_range(runs):
+    kept = runs.golden("refuted")
+    key = "dtp(aggregate=share_above, threshold=1.0)"
+    n = kept["evidence"]["subject"]["n_units"]
+    figures = dict.fromkeys(("value", "low", "high"), 4 / n)
+    (rule,) = (f for f in kept["findings"] if f["rule"] == "dtp")
+    rule |= figures | {"request": key, "unit": "fraction", "limit": 0.01, "message": "x"}
+    (measured,) = (m for m in kept["evidence"]["measurements"] if m["request"]["metric"] == "dtp")
+    options = {"aggregate": "share_above", "threshold": 1.0}
+    measured |= figures | {"request": {"metric": "dtp", "options": options, "key": key}, "unit": "fraction"}
+
+    doc = runs.document(runs.verdict(kept))
+
+    (shown,) = (f for f in doc["findings"] if f["rule"] == "dtp")
+    assert (round(shown["low"] * n), round(shown["high"] * n)) == (1, 9)
+    assert str(4 / n)[:5] not in json.dumps([shown["message"], shown["meaning"]])
+    assert shown["low"] > shown["limit"]  # it is broken, and stays so
+    (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["key"] == key)
+    assert (again["low"], again["high"]) == (shown["low"], shown["high"])
+    assert headline(runs.verdict(kept))["privgate/dtp"] == 9 / n

@@ -71,11 +71,11 @@ def _theorems(influence: InfluencePart) -> list[Block]:
         applied = [_certificate(c) for c in influence.certificates if c.applies]
         silent = [_certificate(c) for c in influence.certificates if not c.applies]
         if applied:
-            columns = ("Certificate", "Conditions checked", "Source")
-            blocks.append(TableBlock("Theorems that limit DTP here", columns, applied))
-        columns = ("Certificate", "Does not apply, because", "Source")
+            named = ("Certificate", "Conditions checked", "Source")
+            blocks.append(TableBlock("Theorems that limit DTP here", named, applied))
+        named = ("Certificate", "Does not apply, because", "Source")
         folded = f"{len(silent)} theorems do not apply to this model"
-        blocks += [TableBlock("Theorems that do not apply", columns, silent, folded=folded)] if silent else []
+        blocks += [TableBlock("Theorems that do not apply", named, silent, folded=folded)] if silent else []
     if influence.as_published:
         heads = ("Bound", "As published", "Corrected", "Why", "Source")
         cells = [_published(p) for p in influence.as_published]

@@ -89,7 +89,8 @@ def _facts(units: UnitsSummary) -> list[tuple[str, str]]:
         if math.isinf(middle):
             told.append((NAMES[name], "no limit known for most"))
         else:
-            told.append((NAMES[name], f"half are below {_few(middle)}, the worst is {_few(most)}"))
+            half = "half change nothing" if middle == 0 else f"half are below {_few(middle)}"
+            told.append((NAMES[name], f"{half}, the worst is {_few(most)}"))
     for row in units.above:
         shown = f"{_lie_above(row)} of {number(units.n)}"
         told.append((f"{NAMES[row.figure]}: above {fold(row.limit)}", shown))
@@ -126,6 +127,7 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
 def _reading(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> str:
     middle, tail, most = (figure.quantiles[k] for k in ("0.5", "0.99", "1.0"))
     said = f"Half of all people change an answer by less than {fold(middle)}" if math.isfinite(middle) else ""
+    said = "Half of all people change no answer" if middle == 0 else said
     said += f", 99 % by less than {fold(tail)}" if said and math.isfinite(tail) else ""
     bounds = "no limit is known for some people" if math.isinf(most) else f"the worst is {fold(most)}"
     said = f"{said}; {bounds}" if said else "For most people no limit is known"
