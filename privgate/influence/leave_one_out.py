@@ -242,7 +242,8 @@ def table(run: Run) -> Mapping[str, NDArray[Any]]:
 def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
     found, direct, bound = run.once(retrained), run.once(spread), run.once(certified)
-    if not np.isfinite(bound.upper).all() and (still := nothing_moves(run, found)):
+    # a few people who break a rule are no sign of a store
+    if not np.isfinite(bound.upper).all() and not run.decided_by and (still := nothing_moves(run, found)):
         run.preconditions.append(still)
     lost = _without_model(found)
     lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))

@@ -59,8 +59,9 @@ def test_a_second_policy_trains_and_computes_nothing_and_ends_with_the_same_numb
     with pytest.MonkeyPatch.context() as patch, Fleet(jobs=1, ledger=tmp_path) as own:
         done = computing(patch, kind)
         again = evaluate(Policy.load("dtp-1"), made, fleet=own)
-    with Fleet(jobs=1, ledger="none") as fresh:
-        alone = evaluate(Policy.load("dtp-1"), made, fleet=fresh)
+    with pytest.MonkeyPatch.context() as patch, Fleet(jobs=1, ledger=tmp_path) as own_too:
+        patch.setattr(remembered, "WORTH", N + 1)
+        alone = evaluate(Policy.load("dtp-1"), made, fleet=own_too)
 
     assert own.calls == 0
     assert kind not in done
