@@ -26,6 +26,7 @@ from sklearn.preprocessing import (
 )
 
 from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.check.gate import facts
 from privgate.families import answer, bound, catalogue, certificates
 from privgate.families.certificate import Certificate
 from privgate.families.pipelines import lift
@@ -298,3 +299,22 @@ def test_a_wrong_bound_about_a_pipeline_is_seen_by_real_pipelines(fleet):
     for certificate, objects in ((wrong, True), (right, False)):
         upper = certificate.bound(subject, units, got.retrained).upper
         assert bool(witness.objects(certificate, units, upper)) is objects
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list`"),
+        (Recipe(make_pipeline(FixedScaler({"x": (-3, 3), "more": (0, 1)}), KNeighborsClassifier())), "KNeighborsClass"),
+        (Recipe(make_pipeline), "the recipe is a function"),
+        (Recipe(EXACT, predict=refits), "something else than predict_proba"),
+        (Recipe(EXACT), "domain=Domain(box="),
+        (Recipe(make_pipeline(StandardScaler(), EXACT)), "FixedScaler(domain)"),
+    ],
+)
+def test_why_no_theorem_can_speak_is_told_before_anything_is_trained(recipe, said):
+    X, y = frame()
+    known = facts(Subject.local(recipe, TrainingData(X[NUMBERS], y)))
+    assert not known["certificates"]
+    (why,) = known["why_no_certificate"]
+    assert said in why
