@@ -206,6 +206,16 @@ def test_what_passes_through_undeclared_has_no_theorem_and_the_reason_names_it()
     assert "outside the declared domain" in why
 
 
+def test_parts_that_are_weighed_have_an_engine_and_no_theorem(fleet):
+    X, y = frame()
+    parts = [("a", FixedScaler(DOMAIN), NUMBERS)]
+    subject = subject_of(make_pipeline(ColumnTransformer(parts, transformer_weights={"a": 9.0}), EXACT), X, y)
+    assert any("weighs" in why for why in bound.reasons(bound.applicable(subject)[1]))
+    got = answer(subject, np.arange(36), (None,), fleet)
+    assert set(got.retrained.engine) == {"logistic"}
+    np.testing.assert_allclose(got.retrained.log_without[0], refits(subject), rtol=0, atol=2e-6)
+
+
 def test_hashed_text_has_an_engine(fleet):
     rng = np.random.default_rng(0)
     words = np.array(["aa", "bb", "cc", "dd", "ee"])
