@@ -306,7 +306,7 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
     candidates = subject.data.candidates
     return {
         "certificates": [c.name for c in theorems],
-        "why_no_certificate": bounds.reasons(notes),
+        "why_no_certificate": bounds.reasons(notes) or [bounds.no_theorem(subject)],
         "n_units": len(subject.data.units),
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,

@@ -32,12 +32,10 @@ def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Certifi
             notes.append(f"{name} does not apply, because {problem}")
         else:
             good.append(certificate)
-    if not good and not reasons(notes):
-        notes.append(f"the catalogue does not apply, because {_no_theorem(subject)}")
     return good, notes
 
 
-def _no_theorem(subject: Subject) -> str:
+def no_theorem(subject: Subject) -> str:
     """Return why no theorem is about this kind of model at all."""
     covered = "`privgate list` names those that have one"
     if not subject.recipe.is_estimator:

@@ -277,9 +277,11 @@ def _proposed(name: Any, values: NDArray[Any]) -> Column:
     missing = len(held) < len(values)
     if values.dtype.kind in "iuf":
         if not held:
-            raise ValueError(f"domain: column {name!r} holds nothing; write its range down")
+            raise ValueError(f"domain: column {name!r} holds nothing; write it down")
         low, high = min(held), max(held)
-        width = high - low or abs(high) or 1.0
+        width = float(high) - float(low) or abs(high) or 1.0
+        if not (np.isfinite(width) and width > 1e-300):
+            raise ValueError(f"domain: no range of sensible size holds column {name!r}; write it down")
         digits = int(np.floor(np.log10(width) - 0.3))
         step = 10.0**digits
         ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)

@@ -112,6 +112,8 @@ def carry(step: Any, before: Carried, who: Who) -> Carried:
     if step is None or step == "passthrough":
         return before
     kind = type(step).__name__
+    if kind in ("FeatureUnion", "ColumnTransformer") and step.transformer_weights is not None:
+        raise NotCarried("parts that are weighed are not carried along")
     if kind == "Pipeline":
         for _, inner in step.steps:
             before = carry(inner, before, who)

@@ -111,6 +111,8 @@ def through(step: Any, given: Image) -> Image:
     if step is None or step == "passthrough":
         return given
     kind = type(step).__name__
+    if kind in ("FeatureUnion", "ColumnTransformer") and step.transformer_weights is not None:
+        raise NoImage(f"{kind} weighs its parts, and what that makes of a range is not looked at")
     if kind == "Pipeline":
         for _, inner in step.steps:
             given = through(inner, given)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -182,6 +182,12 @@ def test_the_chain_rechecks_it_and_refits_the_rest(fleet):
 REFUSED = {
     "lbfgs": (of(scaled("mean"), last=LogisticRegression()), "may stop before its gradient"),
     "clip": (of(scaled("constant", MinMaxScaler(clip=True))), "clips"),
+    "weighed": (
+        make_pipeline(
+            ColumnTransformer([("a", StandardScaler(), ["age", "far"])], transformer_weights={"a": 9.0}), EXACT
+        ),
+        "weighed",
+    ),
     "twice": (of(scaled("mean", make_pipeline(StandardScaler(), MinMaxScaler()))), "learns"),
     "indicator": (of(scaled("mean", add_indicator=True)), "adds columns"),
     "max_categories": (of(scaled("mean"), encoded(max_categories=2)), "max_categories"),

@@ -26,6 +26,7 @@ from sklearn.preprocessing import (
 )
 
 from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.check.gate import facts
 from privgate.families import answer, bound, catalogue, certificates
 from privgate.families.certificate import Certificate
 from privgate.families.pipelines import lift
@@ -205,6 +206,16 @@ def test_what_passes_through_undeclared_has_no_theorem_and_the_reason_names_it()
     assert "outside the declared domain" in why
 
 
+def test_parts_that_are_weighed_have_an_engine_and_no_theorem(fleet):
+    X, y = frame()
+    parts = [("a", FixedScaler(DOMAIN), NUMBERS)]
+    subject = subject_of(make_pipeline(ColumnTransformer(parts, transformer_weights={"a": 9.0}), EXACT), X, y)
+    assert any("weighs" in why for why in bound.reasons(bound.applicable(subject)[1]))
+    got = answer(subject, np.arange(36), (None,), fleet)
+    assert set(got.retrained.engine) == {"logistic"}
+    np.testing.assert_allclose(got.retrained.log_without[0], refits(subject), rtol=0, atol=2e-6)
+
+
 def test_hashed_text_has_an_engine(fleet):
     rng = np.random.default_rng(0)
     words = np.array(["aa", "bb", "cc", "dd", "ee"])
@@ -298,3 +309,22 @@ def test_a_wrong_bound_about_a_pipeline_is_seen_by_real_pipelines(fleet):
     for certificate, objects in ((wrong, True), (right, False)):
         upper = certificate.bound(subject, units, got.retrained).upper
         assert bool(witness.objects(certificate, units, upper)) is objects
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list`"),
+        (Recipe(make_pipeline(FixedScaler({"x": (-3, 3), "more": (0, 1)}), KNeighborsClassifier())), "KNeighborsClass"),
+        (Recipe(make_pipeline), "the recipe is a function"),
+        (Recipe(EXACT, predict=refits), "something else than predict_proba"),
+        (Recipe(EXACT), "domain=Domain(box="),
+        (Recipe(make_pipeline(StandardScaler(), EXACT)), "FixedScaler(domain)"),
+    ],
+)
+def test_why_no_theorem_can_speak_is_told_before_anything_is_trained(recipe, said):
+    X, y = frame()
+    known = facts(Subject.local(recipe, TrainingData(X[NUMBERS], y)))
+    assert not known["certificates"]
+    (why,) = known["why_no_certificate"]
+    assert said in why
