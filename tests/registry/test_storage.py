@@ -89,7 +89,9 @@ def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order
         recipe, data = Recipe(make_pipeline(StandardScaler(), last), seed=3), TrainingData(X, y, candidates=candidates)
         trained = recipe.train(X, y, seed=3)
         with mlflow.start_run():
-            info = mlflow.sklearn.log_model(trained, name=f"m{k}", serialization_format="cloudpickle")
+            info = mlflow.sklearn.log_model(
+                trained, name=f"m{k}", serialization_format="cloudpickle", pip_requirements=[]
+            )
         log_recipe(info, recipe, data, store="artifacts")
         subject = Subject.load(f"models:/{info.model_id}")
         assert subject.data.order == data.order == (order if order != "FC"[not frame] else "")
