@@ -20,7 +20,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import UsageError
-from privgate.subject import data, sources
+from privgate.subject import data, estimators, sources
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 
@@ -157,6 +157,9 @@ def _by_value(thing: Any) -> Iterator[None]:
 
     parts = [thing, *([thing.training, thing.predict] if isinstance(thing, Recipe) else [])]
     names = {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
+    if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters
+        named = estimators.references([thing.payload.get("estimator"), *thing.payload["params"].values()])
+        names |= {reference.partition(":")[0] for reference in named}
     marked = [sys.modules[n] for n in sorted(names) if n in sys.modules and _is_own(n)]
     for module in marked:
         cloudpickle.register_pickle_by_value(module)

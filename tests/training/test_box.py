@@ -22,7 +22,7 @@ from privgate.errors import UsageError
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training import context, isolation, worker
+from privgate.training import context, isolation, payload, worker
 from privgate.training.box import bubblewrap, pool, wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -602,3 +602,17 @@ def test_a_worker_that_floods_its_parent_is_cut_off(tmp_path):
         [box.receive() for _ in range(100)]
     ours.close()
     theirs.close()
+
+
+def test_functions_among_an_estimator_s_parameters_reach_a_worker_that_cannot_import_them(tmp_path, monkeypatch):
+    from sklearn.preprocessing import FunctionTransformer
+
+    (tmp_path / "somebodys_steps.py").write_text("def doubled(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import somebodys_steps
+
+    sent = payload.pickled(Recipe(FunctionTransformer(somebodys_steps.doubled), seed=1))
+
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).training.func(21))"
+    said = subprocess.run([sys.executable, "-P", "-c", code], input=sent, capture_output=True, cwd="/", check=True)
+    assert said.stdout.split() == [b"42"]

@@ -88,13 +88,15 @@ class GaussianNB(Certificate):
         everybody = model.left([np.zeros(0, dtype=np.int64)])
         with_, error = model.scores_of(everybody), model.error(everybody, side)
         for part in np.split(fine, np.arange(step, len(fine), step)):
-            if len(part):
-                left = model.left([members[u] for u in part])
+            if not len(part):
+                continue
+            left = model.left([members[u] for u in part])
+            without = model.scores_of(left)
+            live = np.all([np.isfinite(v).reshape(len(part), -1).all(axis=1) for v in without], axis=0)
+            if not live.all():  # a class without variance
+                part, left = part[live], _Left(*(v[live] for v in left))  # noqa: PLW2901  the units that are left
                 without = model.scores_of(left)
-                live = np.all([np.isfinite(v).reshape(len(part), -1).all(axis=1) for v in without], axis=0)
-                if not live.all():  # a class without variance
-                    part, left = part[live], _Left(*(v[live] for v in left))  # noqa: PLW2901  the units that are left
-                    without = model.scores_of(left)
+            if len(part):
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
                 lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
                 questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
