@@ -184,8 +184,8 @@ def grow(rules: Rules, starts: Sequence[Start], *, without: Bool | None = None) 
         tree, depth = np.repeat(tree[inner], 2), np.repeat(depth[inner], 2) + 1
         path = 2 * np.repeat(path[inner], 2) + np.tile(np.array([0, 1], dtype=np.uint64), len(inner))
     table: list[Any] = [np.concatenate(c) if c else np.zeros((0, K) if i == 4 else 0) for i, c in enumerate(columns)]
-    feature, cut, left, right, counts, *place = table
-    made = Grown(feature, cut, left, right, counts, np.arange(S), place[0], place[1], place[2])
+    feature, cut, left, right, counts, *where = table
+    made = Grown(feature, cut, left, right, counts, np.arange(S), where[0], where[1], where[2])
     if without is not None:
         made.same, made.other = (tuple(np.concatenate(p) for p in zip(*part, strict=True)) for part in (same, other))  # type: ignore[assignment]
         made.held = held
