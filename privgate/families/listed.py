@@ -30,7 +30,7 @@ def container(subject: Subject) -> Any:
     if domain is None or domain.queries is None:
         return None
     rows = np.array(domain.queries, dtype=np.float64)
-    shape = getattr(subject.data.X, "shape", ())
+    shape: tuple[int, ...] = getattr(subject.data.X, "shape", ())
     if len(shape) != 2 or rows.shape[1] != shape[1]:
         raise SubjectError(f"the domain lists questions of {rows.shape[1]} numbers, which the records are not")
     made, held = questions.asked(subject.with_data(replace(subject.data, domain=None)), rows)

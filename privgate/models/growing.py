@@ -183,8 +183,9 @@ def grow(rules: Rules, starts: Sequence[Start], *, without: Bool | None = None) 
         node_start = np.repeat(node_start[inner], 2)
         tree, depth = np.repeat(tree[inner], 2), np.repeat(depth[inner], 2) + 1
         path = 2 * np.repeat(path[inner], 2) + np.tile(np.array([0, 1], dtype=np.uint64), len(inner))
-    table = [np.concatenate(c) if c else np.zeros((0, K) if i == 4 else 0) for i, c in enumerate(columns)]
-    made = Grown(*table[:5], np.arange(S), *table[5:])
+    table: list[Any] = [np.concatenate(c) if c else np.zeros((0, K) if i == 4 else 0) for i, c in enumerate(columns)]
+    feature, cut, left, right, counts, *where = table
+    made = Grown(feature, cut, left, right, counts, np.arange(S), where[0], where[1], where[2])
     if without is not None:
         made.same, made.other = (tuple(np.concatenate(p) for p in zip(*part, strict=True)) for part in (same, other))  # type: ignore[assignment]
         made.held = held
@@ -221,7 +222,13 @@ class _Level:
             return feature, cut
         d = rules.X.shape[1]
         drawn = np.argsort(
-            mixed(rules.key, self.tree[todo, None].astype(np.uint64), self.path[todo, None], 1, np.arange(d)[None]),
+            mixed(
+                rules.key,
+                self.tree[todo, None].astype(np.uint64),
+                self.path[todo, None],
+                1,
+                np.arange(d, dtype=np.uint64)[None],
+            ),
             axis=1,
         )
         sample, source = self._sample(todo)
@@ -329,8 +336,8 @@ class _Level:
         at: Index,
         source: Index,
         quiet: Bool,
-        tables: tuple[NDArray[Any], ...],
-        chosen: tuple[NDArray[Any], ...],
+        tables: tuple[Any, ...],
+        chosen: tuple[Any, ...],
     ) -> None:
         """Try the nodes without each record that is still ``quiet``."""
         mine = np.flatnonzero(quiet[part])

@@ -139,7 +139,7 @@ class KeyedForest(Classifier):
 def leaf_shares(counts: Index) -> Float:
     """Return the share of each class, uniform where nobody is."""
     total = counts.sum(axis=-1, keepdims=True)
-    return np.divide(counts, total, out=np.full(counts.shape, 1.0 / counts.shape[-1]), where=total > 0)
+    return np.asarray(np.divide(counts, total, out=np.full(counts.shape, 1.0 / counts.shape[-1]), where=total > 0))
 
 
 def answers(total: Float, trees: int, floor: float) -> Float:

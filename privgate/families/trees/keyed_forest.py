@@ -66,7 +66,8 @@ class Patched:
                 table[node] = table[root]
             value[node] = value[root]
             offset += len(part.feature)
-        return replace(base, value=value, **columns)
+        feature, cut, left, right = columns.values()
+        return replace(base, value=value, feature=feature, cut=cut, left=left, right=right)
 
 
 @dataclass(eq=False)
@@ -124,7 +125,7 @@ class KeyedForestEngine(Engine):
         for s, f in enumerate(forests):
             with_[s] = f.ensemble
         with np.errstate(divide="ignore"):
-            logs = [np.log(np.stack([f[k] for f in found])) for k in (0, 1)]
+            logs = np.log(np.stack([f[0] for f in found])), np.log(np.stack([f[1] for f in found]))
         made = Retrained.of(
             self.name,
             units,
@@ -164,7 +165,7 @@ class _Forest:
     @property
     def size(self) -> int:
         """Leaves that a record may change, about: one a tree, and what lies below a split that it moves."""
-        return 2 * self.model.n_estimators + len(self.ensemble.feature) // 100
+        return 2 * int(self.model.n_estimators) + len(self.ensemble.feature) // 100
 
     def without(
         self, record: Index, pairs: tuple[Index, Index], *, keep: bool

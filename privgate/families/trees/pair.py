@@ -81,7 +81,7 @@ class Pair:
         if len(self.leaves.tree) > MOST_LEAVES[self.one.link == "mean"]:
             return Apart(np.inf, 0.0, np.full(len(self.grid.high), np.nan), 0)
         if self.one.link == "mean":
-            return self._ratios(nodes, 1.0 if limit is None else limit)
+            return self._ratios(nodes, 1.0 if limit is None else limit, settle=settle)
         rounding = self._rounding
         if not np.isfinite(rounding):
             nodes, settle = min(nodes, SCORES), False
@@ -161,7 +161,7 @@ class Pair:
 
     # -- means of distributions ---------------------------------------------------------------------------------------
 
-    def _ratios(self, nodes: int, limit: float) -> Apart:
+    def _ratios(self, nodes: int, limit: float, *, settle: bool) -> Apart:
         """Return bounds of the largest ``|ln (mean P + floor) - ln (mean P' + floor)|`` over labels and questions."""
         a, b = self._long
         P, Q = a.value[self.leaves.one], b.value[self.leaves.other]
@@ -169,13 +169,13 @@ class Pair:
         worst, attained, where, seen = 0.0, 0.0, np.zeros(len(self.grid.high), dtype=np.int64), 0
         for label in range(P.shape[1]):
             for p, q in ((P[:, label], Q[:, label]), (Q[:, label], P[:, label])):
-                upper, reached, cell, looked = self._ratio(p, q, nodes, limit)
+                upper, reached, cell, looked = self._ratio(p, q, nodes, max(limit - 2 * rounding, 0.0), settle=settle)
                 worst, seen = max(worst, upper), seen + looked
                 if reached > attained:
                     attained, where = reached, cell
         return Apart(worst + rounding, attained, self.grid.question(where), seen)
 
-    def _ratio(self, p: Float, q: Float, nodes: int, limit: float) -> tuple[float, float, Index, int]:
+    def _ratio(self, p: Float, q: Float, nodes: int, limit: float, *, settle: bool) -> tuple[float, float, Index, int]:
         """Return (upper, attained, cell, boxes) of the logarithm of the largest ratio of two sums of leaves.
 
         Where ``sum p - r sum q + alpha (1 - r) <= U`` at every question, the ratio is at most
@@ -187,11 +187,11 @@ class Pair:
         slack = max(1e-9, 1e-3 * alpha)
         upper, attained, seen, cell = np.inf, 0.0, 0, np.zeros(len(self.grid.high), dtype=np.int64)
         ratio = float(np.exp(limit))
-        for _ in range(TRIES):
+        for _ in range(1 if settle else TRIES):
+            stop = alpha * (ratio - 1) if settle else np.inf
             gain = p - ratio * q
-            found = search.maximise(
-                self._problem(gain + 4 * library_rounding.U64 * (p + ratio * q), slice(None)), nodes=nodes, slack=slack
-            )
+            given = self._problem(gain + 4 * library_rounding.U64 * (p + ratio * q), slice(None))
+            found = search.maximise(given, nodes=nodes, slack=slack, stop=stop)
             seen += found.nodes
             excess = found.upper + alpha * (1 - ratio)
             bound = ratio + (excess / alpha if excess > 0 else excess / (T + alpha))

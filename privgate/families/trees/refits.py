@@ -80,6 +80,8 @@ class TreeEnsembles(Engine):
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return models with and without each unit; a unit whose training failed is handed on to refits."""
         subject, units, seeds = asked.subject, asked.units, asked.seeds
+        if asked.mode == "screen":
+            raise Declined("every person costs a training, and the mode screen trains the top of a ranking only")
         members, (row_unit, row_query) = subject.data.units, asked.rows
         bounds = np.searchsorted(row_unit, np.arange(len(units) + 1))
         gone = vanishing(subject, units)

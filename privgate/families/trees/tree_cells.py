@@ -62,8 +62,11 @@ class TreeCells(Certificate):
                 if found.attained > seen[k]:
                     seen[k], questions[k] = found.attained, found.question
             lower = _asked(about, questions, np.flatnonzero(seen > about.limit))
-        limit = np.inf if about.limit is None else about.limit
-        proven, refuted = upper <= limit, lower > limit
+        told = {"boxes": boxes}
+        if about.limit is not None:
+            proven, refuted = upper <= about.limit, lower > about.limit
+            told["proven"], told["refuted"] = int(proven.sum()), int(refuted.sum())
+            told["open"] = int((~proven & ~refuted).sum())
         return Certified(
             np.maximum(upper, lower),
             lower,
@@ -72,12 +75,7 @@ class TreeCells(Certificate):
                 "any question of finite numbers is allowed" if reach is None else reach.words(),
                 "training repeats itself: both ensembles are those that the library trains",
             ),
-            {
-                "proven": int(proven.sum()),
-                "refuted": int(refuted.sum()),
-                "open": int((~proven & ~refuted).sum()),
-                "boxes": boxes,
-            },
+            told,
             questions,
         )
 
