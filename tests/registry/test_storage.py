@@ -76,8 +76,15 @@ def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, fr
     assert from_registered(Subject.load(f"models:/{info.model_id}")) < 1e-12
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("frame", [False, True])
+@pytest.mark.parametrize(
+    ("order", "frame"),
+    [
+        ("F", False),
+        ("C", True),
+        pytest.param("C", False, marks=pytest.mark.slow),  # the usual orders
+        pytest.param("F", True, marks=pytest.mark.slow),
+    ],
+)
 def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order, frame, from_registered):
     """Scaler and SGD move by 0.6 between orders on these data, calibrated support vectors by 4e-6."""
     X, y = load_breast_cancer(return_X_y=True)
