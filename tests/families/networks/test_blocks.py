@@ -238,7 +238,7 @@ FOLDER = sys.argv[1] if __name__ == "__main__" else ""
 
 def net(n_features, n_classes):
     import os, torch
-    time.sleep(0.1)
+    time.sleep(0.25)
     with open(os.path.join(os.environ["PYTHON_JOURNAL"], "journal"), "ab") as f:
         f.write(b".")
     return torch.nn.Linear(n_features, n_classes)
@@ -276,4 +276,4 @@ def test_killed_outright_twice_the_process_repeats_less_than_one_in_a_hundred(tm
         assert written() >= goal
     assert start().wait(timeout=300) == 0
     blocks, looks = 256, 3  # each process's worker tries the module once before it trains anything
-    assert written() - (blocks + 1) - looks < 0.01 * blocks * 2
+    assert written() - (blocks + 1) - looks < 0.01 * blocks
