@@ -47,7 +47,13 @@ def library(name, rng):
             max_iter=trees, max_depth=depth, min_samples_leaf=2, learning_rate=rate, random_state=seed
         ),
         "histogram early": lambda: HistGradientBoostingClassifier(
-            max_iter=20, min_samples_leaf=2, early_stopping=True, n_iter_no_change=1, tol=0.05, random_state=seed
+            max_iter=20,
+            min_samples_leaf=2,
+            early_stopping=True,
+            validation_fraction=0.3,
+            n_iter_no_change=1,
+            tol=0.05,
+            random_state=seed,
         ),
         "gradient": lambda: GradientBoostingClassifier(**boosted),
         "gradient exponential": lambda: GradientBoostingClassifier(loss="exponential", init="zero", **boosted),
