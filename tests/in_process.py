@@ -10,6 +10,7 @@ from privgate.subject.data import take
 from privgate.training import worker
 from privgate.training.fit import Answer, Block
 from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
 
 RAISED = (ValueError, IndexError, FloatingPointError, np.linalg.LinAlgError, SubjectError)
 
@@ -20,6 +21,7 @@ class InProcess(Fleet):
     def __init__(self, fail=()):
         self.isolate, self.cluster, self.signable = "none", None, False
         self.calls, self.asked, self.fail = 0, [], set(fail)
+        self.ledger, self._contexts, self.jobs = Ledger("none"), {}, 1
 
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]

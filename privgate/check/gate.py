@@ -253,7 +253,8 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> l
     each = planning.seconds_each(run)
     seconds = planned.seconds + first * each / fleet.workers
     total = f"in all: about {first + planned.retrains} trainings, {spans.span(seconds)} on {fleet.workers} workers"
-    others = planning.alternatives(run, planned, judge, shipped())
+    fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
+    others = planning.alternatives(run, planned, judge, fitting)
     return [*run.cannot_conclude, seeds.note, before, *said, total, *others]
 
 

@@ -38,9 +38,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 #: groups of the help page; a command in none of them stands in the last
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "list", "explain"),
-    "Judge": ("check", "promote", "report", "compare"),
+    "Judge": ("check", "adopt", "promote", "report", "compare"),
     "Release and verify": ("sign", "verify", "revoke", "serve", "doctor", "keys"),
-    "Prepare and improve": ("policy", "remove-risky", "dp"),
+    "Prepare and improve": ("advise", "apply", "policy", "remove-risky", "dp"),
 }
 
 

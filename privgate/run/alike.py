@@ -165,7 +165,7 @@ def coded(data: TrainingData) -> Code | None:
     if hasattr(data.X, "tocsr"):
         # a hash of column numbers serves both sides, whatever dtype they have
         return np.concatenate([_sketches(_rows_of(X)) for X in sides])
-    if hasattr(data.X, "iloc"):
+    if hasattr(data.X, "columns"):
         if set(sides[0].columns) != set(sides[1].columns):
             return None
         sides = (sides[0], sides[1][list(sides[0].columns)])  # as the pool puts them together

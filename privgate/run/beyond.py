@@ -55,7 +55,7 @@ def _questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
     if rows.size:
         container, kept = questions.asked(subject, rows)
         return (container, int(kept.sum())) if kept.any() else None
-    if not hasattr(X, "iloc"):
+    if not hasattr(X, "columns"):
         return None
     places = rng.integers(0, subject.data.n, (len(X.columns), questions.RANDOM))
     made = take(X, places[0])

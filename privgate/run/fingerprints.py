@@ -23,7 +23,7 @@ def exact(X: Any) -> Print:
     """
     if hasattr(X, "tocsr"):
         return _sparse(X.tocsr())
-    if hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         return _combine([_column(X.iloc[:, j]) for j in range(X.shape[1])], len(X))
     if hasattr(X, "shape") and np.asarray(X).dtype.kind in "biuf":
         return _numbers(np.asarray(X))
@@ -49,7 +49,7 @@ def coarse(X: Any, like: Any = None) -> tuple[Print, Print] | None:
     """
     if hasattr(X, "tocsr"):
         return None
-    if hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         ref = X if like is None else like
         both = [[_cells(X.iloc[:, j], ref.iloc[:, j], shift) for j in range(X.shape[1])] for shift in (0.0, 0.5)]
         return _combine(both[0], len(X)), _combine(both[1], len(X))

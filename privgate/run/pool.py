@@ -82,7 +82,7 @@ def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[str]:
     """Return one digest a record, equal for records with equal features and label."""
     if hasattr(X, "tocsr"):
         rows: list[bytes] = [b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr()]
-    elif hasattr(X, "iloc"):
+    elif hasattr(X, "columns"):
         rows = [repr(r).encode() for r in X.itertuples(index=False, name=None)]
     elif hasattr(X, "shape"):
         # + 0.0: a float pool holds -0.0 and 0.0 for one value
@@ -251,7 +251,7 @@ def groups(data: TrainingData, column: str | int | None) -> dict[str, NDArray[An
 
 
 def _values(X: Any, column: str | int, n: int) -> NDArray[Any]:
-    if hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         if column not in X.columns:
             raise MeasurementError(f"sensitive column {column!r} is not among the features")
         raw = X[column].to_numpy()

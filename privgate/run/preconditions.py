@@ -231,7 +231,7 @@ _PERSON = re.compile(
 
 def _identifier_columns(X: Any) -> list[str]:
     """Return sentences on DataFrame columns that are named like an identifier, and repeat, but are mostly different."""
-    if not hasattr(X, "iloc"):
+    if not hasattr(X, "columns"):
         return []
     found = []
     for j, column in enumerate(map(str, X.columns)):

@@ -181,7 +181,7 @@ def _features(data: TrainingData, sides: list[Index], y: NDArray[Any]) -> Float:
         csr = X.tocsr()[rows]
         often = np.argsort(-np.asarray((csr != 0).sum(axis=0)).ravel(), kind="stable")[:MOST_COLUMNS]
         columns = [csr[:, np.sort(often)].toarray(), np.asarray((csr != 0).sum(axis=1)), np.asarray(csr.sum(axis=1))]
-    elif hasattr(X, "iloc"):
+    elif hasattr(X, "columns"):
         columns = [_column(np.asarray(X.iloc[:, j])[rows])[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
     elif hasattr(X, "shape"):
         flat = np.asarray(X).reshape(length(X), -1)

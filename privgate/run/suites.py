@@ -139,7 +139,7 @@ def as_frame(data: TrainingData) -> Any:
     X = data.X
     if hasattr(X, "tocsr"):
         return None
-    if hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         frame = X.reset_index(drop=True).rename(columns=str)
     elif hasattr(X, "shape"):
         array = np.asarray(X)

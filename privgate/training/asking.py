@@ -54,7 +54,7 @@ def _array(X: Any) -> Any:
     """Return a table of one number type as an array, a sparse one as a dense one; None for anything else."""
     if hasattr(X, "toarray"):
         return X.toarray()
-    if not hasattr(X, "iloc"):
+    if not hasattr(X, "columns"):
         return None
     kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
     return X.to_numpy() if len(kinds) == 1 and kinds <= set("biuf") else None
@@ -70,7 +70,7 @@ def _frame(X: Any) -> Any:
 
 def _other_type(X: Any) -> Any:
     """Return the same numbers as whole numbers or as floating-point ones, whichever they are not; None if inexact."""
-    if hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         columns = {c: new for c in X.columns if (new := _other_type(X[c].to_numpy())) is not None}
         return X.assign(**columns) if columns and all(isinstance(c, str) for c in columns) else None
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":

@@ -19,6 +19,10 @@ class Deaf:
         raise RuntimeError(f"no {len(X)} answers")
 
 
+def margins(X, y, *, seed):
+    return LinearSVC(random_state=seed).fit(X, y)
+
+
 def unlearning(X, y, *, seed):
     raise RuntimeError("no warehouse")
 
@@ -26,7 +30,7 @@ def unlearning(X, y, *, seed):
 @pytest.mark.parametrize(
     ("trained", "said"),
     [
-        (LinearSVC(), "cannot be asked: LinearSVC has no predict_proba; give the recipe predict="),
+        (margins, "cannot be asked: LinearSVC has no predict_proba; give the recipe predict="),
         (deaf, "cannot be asked: prediction raised RuntimeError: no 20 answers"),
         (unlearning, "cannot be trained on its own complete data: training raised RuntimeError: no warehouse"),
     ],

@@ -72,7 +72,8 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
     assert quick.evidence.run.mode.used == "max"
     assert any("mode max" in line for line in said)
     assert document["units"]["figures"] == {}
-    assert 1 <= document["units"]["close"] < N
+    close = document["units"]["close"]  # hidden where fewer than ten were looked at closely
+    assert close is None or 10 <= close < N
     ranking = np.sort(every.records.pdtp)[::-1]
     shown = [w["pdtp"] for w in document["units"]["worst"]]
     assert shown == pytest.approx(ranking[: len(shown)], abs=1e-6)  # who is listed is listed in the true order

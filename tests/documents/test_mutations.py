@@ -63,6 +63,12 @@ def hunt(folder, count, seed, drawn):
             began = time.process_time()
             said, bad = answer(one, content)
             took = time.process_time() - began
+            if (
+                took >= SECONDS
+            ):  # a busy machine's shared caches slow one reading in thousands; the input does so always
+                began = time.process_time()
+                answer(one, content)
+                took = min(took, time.process_time() - began)
             slowest = max(slowest, (took, one.name, content[:200], said[:200]))
             refused += said not in {"read", "forged pass"}
             if bad:

@@ -22,9 +22,9 @@ SHARE = Policy.load("share-1")
 
 
 def fitted(X, y, *, seed):
-    """Logistic regression that only refits cover."""
+    """Logistic regression that only refits cover: fitted twice, it is not recognised."""
     del seed
-    return LogisticRegression().fit(X, y)
+    return LogisticRegression().fit(X, y).fit(X, y)
 
 
 def subject(X=X):

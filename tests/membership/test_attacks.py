@@ -162,7 +162,7 @@ def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
 
 
 def test_an_unknown_attack_and_an_unknown_scope_are_named(overfitted):
-    with pytest.raises(MeasurementError, match="no attack is called 'magic'"):
+    with pytest.raises(MeasurementError, match="no attack on this kind of model is called 'magic'"):
         questions.measure(overfitted, ask(attack="magic"))
     with pytest.raises(MeasurementError, match="unknown scope 'city'"):
         questions.measure(overfitted, ask(scope="city"))

@@ -53,7 +53,7 @@ def logged(name, made, data):
     with mlflow.start_run():
         info = mlflow.pyfunc.log_model(name=name, python_model=made, registered_model_name=name, pip_requirements=[])
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-    log_recipe(info, Recipe(CategoricalNB(min_categories=3)), data)
+    log_recipe(info, Recipe(CategoricalNB(min_categories=3)), data, store="artifacts")
     return Subject.load(f"models:/{name}/1")
 
 

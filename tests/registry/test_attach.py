@@ -114,7 +114,7 @@ def test_whatever_is_sorted_by_the_worst_model_comes_last():
 
 
 def test_a_long_summary_is_cut_at_a_line(registry, recipe, data, out):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     (out / "summary.md").write_text("| a row |\n" * 2000 + "<details>folded</details>")
     attach(Subject.load("models:/credit/1"), out, verdict())
 

@@ -42,7 +42,7 @@ def evaluated(model, data, **config):
 
 
 def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, data):
-    info = log_model(recipe, data, registered_model_name="credit")
+    info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
 
     found = evaluated("models:/credit/1", data, uri="models:/credit/1", purpose="tests", owner="the team", **QUICK)
 
@@ -71,7 +71,7 @@ def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, d
 
 
 def test_an_evaluation_without_a_policy_trains_nothing(registry, recipe, data, monkeypatch):
-    log_model(recipe, data, registered_model_name="credit")
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     monkeypatch.setattr(Fleet, "__init__", lambda *_, **__: pytest.fail("a fleet was made"))
 
     with pytest.raises(mlflow.MlflowException, match="could not be evaluated"):

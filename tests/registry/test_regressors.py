@@ -25,7 +25,7 @@ def heights():
 
 @pytest.mark.parametrize(("estimator", "approved"), [(Ridge(), True), (DecisionTreeRegressor(), False)], ids=str)
 def test_logged_checked_and_told(registry, heights, fleet, tmp_path, estimator, approved):
-    log_model(Recipe(estimator, seed=1), heights, registered_model_name="m")
+    log_model(Recipe(estimator, seed=1), heights, registered_model_name="m", store="artifacts")
     subject = Subject.load("models:/m/1")
 
     verdict = evaluate(Policy.load("regression-1"), subject, fleet=fleet)
@@ -44,7 +44,7 @@ def test_logged_checked_and_told(registry, heights, fleet, tmp_path, estimator, 
 
 
 def test_another_model_than_the_recipes_is_not_reproduced(registry, heights, fleet):
-    log_model(Recipe(Ridge(1.0), seed=1), heights, registered_model_name="m")
+    log_model(Recipe(Ridge(1.0), seed=1), heights, registered_model_name="m", store="artifacts")
     subject = replace(Subject.load("models:/m/1"), recipe=Recipe(Ridge(10.0), seed=1))
 
     verdict = evaluate(Policy.load("regression-1"), subject, fleet=fleet)
@@ -61,7 +61,9 @@ def served(subject, fleet):
 
 def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
     declared = Release(noise=Laplace(2.0))
-    log_model(Recipe(LinearRegression(), seed=1), heights, registered_model_name="m", release=declared)
+    log_model(
+        Recipe(LinearRegression(), seed=1), heights, registered_model_name="m", store="artifacts", release=declared
+    )
     subject = Subject.load("models:/m/1")
     model = mlflow.pyfunc.load_model("models:/m/1")
     exact = LinearRegression().fit(heights.X, heights.y).predict(heights.X)
@@ -88,7 +90,7 @@ def test_what_cannot_be_judged_is_refused_before_it_is_trained(heights, estimato
     labels = TrainingData(heights.X, (heights.y > 170).astype(int))
 
     with pytest.raises(SubjectError, match=said.replace("(", r"\(").replace(")", r"\)")):
-        log_model(Recipe(estimator), labels)
+        log_model(Recipe(estimator), labels, store="artifacts")
 
 
 def prices(X, y, *, seed):
@@ -100,7 +102,7 @@ def test_whole_prices_are_asked_about_in_one_sentence(heights, fleet):
     data = TrainingData(rng.normal(size=(500, 3)), rng.integers(10_000, 900_000, 500))
 
     with pytest.raises(SubjectError, match=r"different whole values: are they numbers \(declare Recipe"):
-        log_model(Recipe(prices, seed=1), data)
+        log_model(Recipe(prices, seed=1), data, store="artifacts")
     verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(prices, seed=1), data), fleet=fleet)
 
     assert verdict.outcome == "inconclusive"
@@ -122,4 +124,4 @@ def test_a_booster_without_a_predict_is_refused_when_it_is_logged(heights):
     labels = TrainingData(heights.X, (heights.y > 170).astype(int))
 
     with pytest.raises(SubjectError, match=r"Booster has no predict_proba; give the recipe predict=fn"):
-        log_model(Recipe(boosted, seed=1), labels)
+        log_model(Recipe(boosted, seed=1), labels, store="artifacts")

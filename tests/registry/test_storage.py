@@ -228,7 +228,7 @@ def test_labels_that_nobody_has_been_trained_on_are_refused_at_logging(registry,
 
 
 def test_a_model_without_probabilities_is_refused_before_it_is_logged(registry, data):
-    with pytest.raises(SubjectError, match="no predict_proba"):
+    with pytest.raises(SubjectError, match="gives no probabilities"):
         log_model(Recipe(LinearSVC()), data, store="artifacts")
     assert not mlflow.search_logged_models(output_format="list")
 

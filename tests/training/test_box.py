@@ -328,7 +328,7 @@ def test_a_stored_model_is_opened_without_the_network_whatever_its_recipe_declar
 
 
 def test_declaring_the_network_changes_the_digest_and_nothing_else_of_a_recipe():
-    plain, networked = (Recipe(calling, seed=1, network=n) for n in (False, True))
+    plain, networked = (Recipe(calling, params={"port": 1}, seed=1, network=n) for n in (False, True))
     assert "network" not in plain.payload
     assert plain.digest != networked.digest
     assert {k: v for k, v in networked.payload.items() if k != "network"} == plain.payload

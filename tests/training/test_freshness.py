@@ -10,7 +10,7 @@ from privgate.check import gate
 from privgate.errors import UsageError
 from privgate.policy import Policy
 from privgate.run import controls
-from privgate.run.run import Run
+from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
@@ -295,7 +295,7 @@ def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, 
     policy.write_text('schema: privgate/policy/v1\nname: own\nversion: "1"\nrules:\n  - metric: pdtp\n    max: 1.0\n')
     policy = Policy.load(policy)
     with plain(tmp_path / "ledger", signable=True) as first:
-        verdict = gate.evaluate(policy, asked, fleet=first)
+        verdict = gate.evaluate(policy, asked, fleet=first, limits=Budget(full=True))
         true = verdict.evidence.records["pdtp"]
         worst = int(np.argmax(true))
         fit = Fit(1, np.array([worst]), left_out=np.array([worst]))
@@ -311,7 +311,7 @@ def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, 
     name = tmp_path / "ledger" / "00000000000000000001-1-forged.seg"
     name.write_bytes(build(list(bodies.items()), sealing_key(own_key.read_bytes())))
     with plain(tmp_path / "ledger", signable=True) as second:
-        verdict = gate.evaluate(policy, asked, fleet=second)
+        verdict = gate.evaluate(policy, asked, fleet=second, limits=Budget(full=True))
         trained, remembered = second.calls, second.freshness.recalled
     assert verdict.evidence.records["pdtp"][worst] == 0.0  # it was believed
     (found,) = (p for p in verdict.evidence.preconditions if p.name == "remembered")

@@ -41,6 +41,10 @@ DOMAIN = Domain.of({"x": (-3, 3), "z": (0, 10, None), "kind": [*KINDS, None], "m
 EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-10)
 
 
+def as_a_function(X, y, *, seed):
+    return KNeighborsClassifier().fit(X, y)
+
+
 def frame(n=36, seed=0):
     rng = np.random.default_rng(seed)
     kind = rng.choice(np.array([*KINDS, np.nan], dtype=object), n)
@@ -316,7 +320,7 @@ def test_a_wrong_bound_about_a_pipeline_is_seen_by_real_pipelines(fleet):
     [
         (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list`"),
         (Recipe(make_pipeline(FixedScaler({"x": (-3, 3), "more": (0, 1)}), KNeighborsClassifier())), "KNeighborsClass"),
-        (Recipe(make_pipeline), "the recipe is a function"),
+        (Recipe(as_a_function), "the recipe is a function"),
         (Recipe(EXACT, predict=refits), "something else than predict_proba"),
         (Recipe(EXACT), "domain=Domain(box="),
         (Recipe(make_pipeline(StandardScaler(), EXACT)), "FixedScaler(domain)"),

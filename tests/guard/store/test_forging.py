@@ -118,7 +118,9 @@ def registry(quiet, free_port):
 
 
 def log(registry, name, recipe):
-    return log_model(recipe, data(), registered_model_name=name, tracking_uri=registry.address).model_id
+    return log_model(
+        recipe, data(), registered_model_name=name, tracking_uri=registry.address, store="artifacts"
+    ).model_id
 
 
 def tags(registry, name):
