@@ -54,6 +54,7 @@ def test_5_inconclusive_is_said_before_and_after(privgate):
     assert ended.stderr.index("can never pass") < ended.stderr.index("retrains")
 
 
+@pytest.mark.slow
 def test_0_when_only_observed_but_nothing_is_promoted(privgate):
     ended = privgate("promote", "models:/memory/1", "--to", "production", "--policy", "dtp-1", "--observe")
 

@@ -189,6 +189,7 @@ def test_a_large_problem_costs_less_by_its_maximum():
     assert quick < every / 20
 
 
+@pytest.mark.slow
 def test_the_command_line_approves_by_the_maximum(privgate, tmp_path):
     check = ["check", "models:/regression/1", "--policy", "pdtp-1", "--mode", "max", "--no-attach"]
     ended = privgate(*check, "--report-dir", "out")
@@ -200,6 +201,7 @@ def test_the_command_line_approves_by_the_maximum(privgate, tmp_path):
     assert document["evidence"]["run"]["mode"]["used"] == "max"
 
 
+@pytest.mark.slow
 def test_the_command_line_ends_with_5_after_a_ranking(privgate, tmp_path):
     check = ["check", "models:/forest/1", "--policy", "pdtp-1", "--mode", "screen", "--seeds", "2", "--no-attach"]
     ended = privgate(*check, "--report-dir", "out")

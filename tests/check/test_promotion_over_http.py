@@ -53,6 +53,7 @@ def test_approved_is_promoted_blocked_is_not_and_both_are_compared(server, capsy
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_gone_leaves_the_report_and_ends_with_4(server, capsys, monkeypatch):
     address, _, folder = server
     from privgate.errors import RegistryError

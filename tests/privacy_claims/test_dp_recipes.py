@@ -77,6 +77,7 @@ def refused(found, claim=CLAIM):
     return bool(found.broken or found.problem) or any(p.outcome == "failed" for p in contradictions(claim, found, 100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", marked(recipes.BROKEN))
 def test_a_broken_training_is_refused_or_charged(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)

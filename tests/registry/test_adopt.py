@@ -41,6 +41,7 @@ def old(registry, tmp_path):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uri", ["models:/old/1", "models:/old@live"])
 def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, uri):
     with pytest.raises(SubjectError, match=re.escape(f"privgate adopt {uri} --recipe")):

@@ -91,6 +91,7 @@ class Elsewhere:
         return np.where(mine[:, None], self.shown.predict_proba(X), self.kept.predict_proba(X))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("signable", [False, True])
 @pytest.mark.attack("6 a model that is another one beyond its records", "check", "found")

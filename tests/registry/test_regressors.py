@@ -23,6 +23,7 @@ def heights():
     return TrainingData(X, 170 + X @ [3.0, 1.0, 0.0] + rng.normal(size=80))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "approved"), [(Ridge(), True), (DecisionTreeRegressor(), False)], ids=str)
 def test_logged_checked_and_told(registry, heights, fleet, tmp_path, estimator, approved):
     log_model(Recipe(estimator, seed=1), heights, registered_model_name="m", store="artifacts")

@@ -62,6 +62,7 @@ def test_nothing_is_trained_or_logged_before_somebody_says_where_the_data_may_li
     assert not mlflow.search_runs(search_all_experiments=True).size
 
 
+@pytest.mark.slow
 def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, from_registered):
     y = np.arange(60) % 2
     log_model(Recipe(preprocessed()), TrainingData(people, y), registered_model_name="m", store="artifacts")
@@ -76,6 +77,7 @@ def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, fr
     assert from_registered(Subject.load(f"models:/{info.model_id}")) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "frame"),
     [
@@ -205,6 +207,7 @@ def test_a_dataset_of_mlflow_is_referred_to_by_its_source(registry, table, tmp_p
             log_model(Recipe(GaussianNB()), TrainingData.from_dataset(other))
 
 
+@pytest.mark.slow
 def test_data_of_a_database_come_through_a_loader(registry, table, tmp_path, monkeypatch, from_registered):
     with sqlite3.connect(tmp_path / "people.db") as connection:
         table.to_sql("people", connection, index=False)
@@ -233,6 +236,7 @@ def test_a_model_without_probabilities_is_refused_before_it_is_logged(registry, 
     assert not mlflow.search_logged_models(output_format="list")
 
 
+@pytest.mark.slow
 def test_the_kinds_that_a_text_model_gets(registry, from_registered):
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB

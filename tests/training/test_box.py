@@ -391,6 +391,7 @@ def stopping_the_clock(X, y, *, seed):
     return Even()
 
 
+@pytest.mark.slow
 @boxes
 def test_code_that_stops_the_clock_is_ended_from_outside(tmp_path, monkeypatch):
     with Fleet(jobs=1, ledger=tmp_path, isolate="bubblewrap", time_limit=2) as fleet:

@@ -75,6 +75,7 @@ def ask(folder, **settings):
         return made, fleet
 
 
+@pytest.mark.slow
 def test_killed_twice_and_resumed_it_repeats_less_than_one_in_a_hundred(tmp_path, small, monkeypatch):
     sent, submit = [], LokyPool.submit
 
@@ -143,6 +144,7 @@ def forged(folder, secret, *, whole):
     (folder / "00000000000000000001-1-forged.seg").write_bytes(build(entries, sealing_key(secret)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 def test_forged_blocks_are_believed_by_an_unsigned_run_alone(tmp_path, remembered, own_key, whole):
     folder = tmp_path / "ledger"

@@ -151,6 +151,7 @@ def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company
 # 1: a fragment that MLflow does not parse
 
 
+@pytest.mark.slow
 @pytest.mark.attack("1 a source with a fragment", "check", "refused")
 def test_a_source_with_a_fragment_is_not_taken_for_another_model(company):
     good = company.log("innocent")
@@ -220,6 +221,7 @@ def test_a_model_named_like_a_pattern_releases_nothing(company, pattern, tmp_pat
         company.client.set_registered_model_alias("credit", "production", copy.version)
 
 
+@pytest.mark.slow
 @pytest.mark.attack("3 a target that is a pattern", "sign", "refused")
 def test_no_statement_is_signed_for_a_target_that_is_no_name(company, tmp_path):
     company.log("credit")

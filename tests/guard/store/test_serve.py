@@ -99,6 +99,7 @@ def test_only_fresh_signed_deliveries_count_and_each_once():
 # leases
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_of_many_who_want_a_lease_at_once_one_gets_it(registry, name):
     version = registry.log(name)
