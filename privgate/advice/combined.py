@@ -1,28 +1,30 @@
 """Several knobs at once: Optuna proposes, the same measurements answer."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from privgate.advice.candidates import present_values
 from privgate.advice.change import Change, Setting
-
-if TYPE_CHECKING:
-    from privgate.advice.search import Search
+from privgate.advice.point import Point
+from privgate.subject.subject import Subject
 
 #: tries; boosting has four or five knobs
 TRIALS = 12
 
 
-def combined(search: "Search") -> None:
-    """Try settings of several knobs together, towards a useful model within the limit."""
-    knobs = present_values(search.subject)
+def combined(subject: Subject, tried: Callable[[Change], Point], over: Callable[[], bool]) -> str:
+    """Try settings of several knobs together, towards a useful model within the limit.
+
+    Returns why not all were tried; empty if they were, or there is nothing to combine.
+    """
+    knobs = present_values(subject)
     if len(knobs) < 2:
-        return
+        return ""
     try:
         import optuna
     except ImportError:
-        search.left.append("several parameters together: `pip install 'privgate[advise]'` for Optuna")
-        return
+        return "several parameters together: `pip install 'privgate[advise]'` for Optuna"
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
     def excess(trial: Any) -> list[float]:
@@ -33,15 +35,15 @@ def combined(search: "Search") -> None:
     # from the middle of the way: all at their weakest is the model as it stands
     study.enqueue_trial({str(i): 0.5 for i in range(len(knobs))})
     for _ in range(TRIALS):
-        if search.over:
-            search.left.append("several parameters together: the time is spent")
-            return
+        if over():
+            return "several parameters together: the time is spent"
         trial = study.ask()
         parts = [trial.suggest_float(str(i), 0.0, 1.0) for i in range(len(knobs))]
         values = [knob.between(start, part) for (_, knob, start), part in zip(knobs, parts, strict=True)]
         says = ", ".join(f"{knob.parameter} {value:g}" for (_, knob, _), value in zip(knobs, values, strict=True))
         settings = tuple(Setting(place=place, value=v) for (place, _, _), v in zip(knobs, values, strict=True))
-        point = search.tried(Change(says=says, kind="parameters", settings=settings))
+        point = tried(Change(says=says, kind="parameters", settings=settings))
         known = not math.isnan(point.of_limit)
         trial.set_user_attr("excess", min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9))
         study.tell(trial, point.useful if not math.isnan(point.useful) else -1e9)
+    return ""

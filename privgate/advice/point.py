@@ -133,11 +133,6 @@ class Advice(BaseModel):
             first = exc.errors()[0]
             raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
 
-    def _repr_html_(self) -> str:
-        from privgate.advice import view
-
-        return view.html(self)
-
 
 def front(points: Sequence[Point]) -> list[Point]:
     """Return the points that no other beats in risk and usefulness at once, the least risky first."""

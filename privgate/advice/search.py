@@ -75,7 +75,8 @@ class Search:
             self._knobs()
             for change in everything(self.subject, self.policy):
                 self._one(change)
-            combined(self)
+            if why := combined(self.subject, self.tried, lambda: self.over):
+                self.left.append(why)
         self._confirm()
         return Advice(
             uri=self.subject.uri,

@@ -89,12 +89,12 @@ def check(settings: Mapping[str, Any]) -> None:
     UsageError
         One of them cannot be written; nothing was trained.
     """
-    from privgate.cli import options
+    from privgate.evaluation.hash_key import hash_key
 
     place = folder(settings["report_dir"], "--report-dir")
     for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet"):
         if (place / name).is_dir():
             raise UsageError(f"--report-dir {place} cannot hold the report: {name} in it is a folder; name another")
-    options.hash_key(settings["hash_key_file"])
+    hash_key(settings["hash_key_file"])
     if settings["cluster"] is None or settings["ledger"] is not None:
         ledger(settings["ledger"])

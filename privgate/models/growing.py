@@ -187,7 +187,7 @@ def grow(rules: Rules, starts: Sequence[Start], *, without: Bool | None = None) 
     feature, cut, left, right, counts, *where = table
     made = Grown(feature, cut, left, right, counts, np.arange(S), where[0], where[1], where[2])
     if without is not None:
-        made.same, made.other = (tuple(np.concatenate(p) for p in zip(*part, strict=True)) for part in (same, other))  # type: ignore[assignment]
+        made.same, made.other = (tuple(np.concatenate(p) for p in zip(*part, strict=True)) for part in (same, other))  # type: ignore[assignment]  # a tuple of as many arrays as the annotation says
         made.held = held
     return made
 
@@ -376,7 +376,7 @@ def _slots(k: int) -> tuple[Index, Index, Index]:
     thresholds without a record come in the order in which a node that never saw it would try them.
     """
     pairs = [(p, p + 1, -1) for p in range(k + 1)] + [(p, p + 2, p + 1) for p in range(k)]
-    return tuple(np.array(c) for c in zip(*sorted(pairs), strict=True))  # type: ignore[return-value]
+    return tuple(np.array(c) for c in zip(*sorted(pairs), strict=True))  # type: ignore[return-value]  # a pair of arrays, one an end
 
 
 def _score(sums: tuple[Index, Index], squares: tuple[Index, Index], least: int, allowed: Bool) -> Float:

@@ -103,7 +103,7 @@ class KeyedForest(Classifier):
             raise ValueError(f"floor must be a finite number from 0 on, not {self.floor!r}")
         d = X.shape[1]
         known = {"sqrt": int(np.sqrt(d)), "log2": int(np.log2(d)), None: d}
-        m = known[self.max_features] if self.max_features in known else int(self.max_features)  # type: ignore[arg-type]
+        m = known[self.max_features] if self.max_features in known else int(self.max_features)  # type: ignore[arg-type]  # a number where it is no word
         return growing.Rules(
             X=X,
             y=codes,

@@ -14,6 +14,7 @@ from privgate.advice import knobs, view
 from privgate.advice.apply import apply
 from privgate.advice.candidates import knob_change, present_values
 from privgate.advice.change import Change, changed, rehearsed
+from privgate.advice.combined import combined
 from privgate.advice.point import Advice, Point, front
 from privgate.advice.search import Search
 from privgate.advice.usefulness import MEASURES, cross_validated, folds
@@ -215,6 +216,25 @@ def test_a_kind_without_a_theorem_is_not_trained_for_a_rule_that_it_cannot_keep(
     point = Search(Policy.load("dtp-1"), subject, fleet).tried(Change(says="as it is"))
     assert not point.passes
     assert fleet.calls - calls <= 5  # cross-validation at most
+
+
+def test_several_knobs_are_turned_together_until_the_time_is_over():
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    pytest.importorskip("optuna", reason="Optuna is an extra")
+    subject = Subject.local(Recipe(GradientBoostingClassifier(), seed=0), table())
+    knobs_there, seen = present_values(subject), []
+
+    def tried(change):
+        seen.append(change)
+        return Point(number=len(seen), change=change, outcome="failed", of_limit=2.0, useful=0.5)
+
+    assert combined(subject, tried, lambda: len(seen) >= 4) == "several parameters together: the time is spent"
+    assert len(seen) == 4
+    assert len({c.says for c in seen}) == 4
+    assert all(len(c.settings) == len(knobs_there) > 1 for c in seen)
+    assert combined(Subject.local(naive_bayes(), table()), tried, lambda: False) == ""
+    assert len(seen) == 4  # one knob is nothing to combine
 
 
 # -- usefulness -----------------------------------------------------------------------------------------------------
