@@ -1,4 +1,4 @@
-"""Advice for people: a table for the terminal, and one page with risk against usefulness for browser and notebook."""
+"""Advice for people: a table for the terminal, and one page with risk against usefulness for the browser."""
 
 import math
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def picture(advice: Advice) -> str:
 
 
 def html(advice: Advice) -> str:
-    """Return the summary, the picture and the table, for a notebook."""
+    """Return the summary, the picture and the table, as HTML."""
     best = {p.number for p in advice.best[:1]}
     head = "".join(f"<th scope=col>{escape(c)}</th>" for c in ("", "result", "risk", advice.measure, "took", "change"))
     body = "".join(
