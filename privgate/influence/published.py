@@ -88,13 +88,6 @@ ALL: tuple[Proposition, ...] = (
 )
 
 
-def naive_bayes_unsmoothed(n: int, smallest_class: int, n_features: int) -> float:
-    """Return ln delta of Proposition 6.4 as published, nats; infinite for a class of one record."""
-    if smallest_class < 2 or n < 2:
-        return float("inf")
-    return float((n_features - 1) * np.log(smallest_class / (smallest_class - 1)) + np.log(n / (n - 1)))
-
-
 def naive_bayes_smoothed(n: int, smallest_class: int, n_features: int, n_values: int) -> float:
     """Return ln delta of Proposition 6.5 as published, nats: v is the largest number of values of a feature."""
     if smallest_class < 1 or n < 2:
@@ -106,22 +99,3 @@ def naive_bayes_smoothed(n: int, smallest_class: int, n_features: int, n_values:
 def claimed_dtp(pdtp: float, log_delta: float) -> float:
     """Return the DTP that Theorem 6.2 derives from a stability constant: max(PDTP, ln delta), nats; not a bound."""
     return max(pdtp, log_delta)
-
-
-def corrected_naive_bayes(pdtp: float, log_delta: float) -> float:
-    """Return max(2 PDTP, ln delta), nats: the corrected form for smoothed naive Bayes with learnt class priors.
-
-    References
-    ----------
-    docs/mathematics.md, section 2, Theorem 2; PDTP is the maximum over labels, and the factor 2 is sharp.
-    """
-    return max(2 * pdtp, log_delta)
-
-
-#: ln delta of Propositions 6.3 and 6.8 as published, nats
-FOUR_THIRDS = float(np.log(4 / 3))
-
-
-def log_frequency(n_factors: int) -> float:
-    """Return ln delta of Proposition 6.7 as published, nats."""
-    return n_factors * FOUR_THIRDS

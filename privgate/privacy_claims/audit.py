@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from privgate.errors import UsageError
 from privgate.privacy_claims.bounds import checked_delta, checked_epsilon, sigmoid
-from privgate.privacy_claims.tradeoff import Gaussian, least_epsilon
 
 #: no attack distinguishes more than this many nats in any number of runs a gate could pay for
 LARGEST = 50.0
@@ -89,25 +88,6 @@ def many_run(
         if 1 - delta - near > 0:
             found.append(math.log((1 - delta - near) / far))
     return max(found)
-
-
-def gaussian_type(
-    misses: int, runs_with: int, false_alarms: int, runs_without: int, *, delta: float, confidence: float
-) -> tuple[float, float]:
-    """Return lower bounds (μ, ε at ``delta``) if the mechanism is known to be μ-GDP for some μ.
-
-    Sharper than ``many_run``, and wrong for any other mechanism: DP-SGD with Poisson sampling is only nearly Gaussian.
-
-    References
-    ----------
-    Nasr et al. (2023), "Tight auditing of differentially private machine learning".
-    """
-    from scipy.special import ndtri
-
-    fnr = _upper_limit(misses, runs_with, (1 - confidence) / 2)
-    fpr = _upper_limit(false_alarms, runs_without, (1 - confidence) / 2)
-    mu = max(0.0, float(ndtri(1 - fpr) - ndtri(fnr)))
-    return mu, least_epsilon(Gaussian(mu), delta)
 
 
 def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, delta: float) -> float:

@@ -113,29 +113,6 @@ def deletion_capacity(
     return Capacity(low, rho, prior, epsilon, delta, failure if delta else 0.0)
 
 
-def fixed_size_capacity(epsilon: float, n: int, pool: int, rho: float) -> Capacity:
-    """Return the capacity when the training set is a random set of known size ``n`` out of ``pool`` records.
-
-    Parameters
-    ----------
-    epsilon : float
-        *Replace-one* ε, nats; pure.
-    n, pool : int
-        1 ≤ n < pool. Once i records are known to be out, the next one is in with probability n/(pool - i).
-    """
-    checked_epsilon(epsilon), checked_rho(rho)
-    if not 1 <= n < pool:
-        raise UsageError(f"a training set of {n} cannot be a random part of a pool of {pool}; pass 1 <= n < pool")
-    budget, spent, m = -math.log(rho), 0.0, 0
-    while n < pool - m:
-        p = n / (pool - m)
-        spent += math.log1p(math.exp(epsilon) * p / (1 - p))
-        if spent * (1 - 1e-13) > budget:
-            break
-        m += 1
-    return Capacity(m, rho, n / pool, epsilon)
-
-
 def group_capacity(epsilon: float, allowed: float) -> int:
     """Return how many deletions group privacy covers under Sekhari et al.'s (ε, δ)-unlearning, pure DP.
 
@@ -145,26 +122,3 @@ def group_capacity(epsilon: float, allowed: float) -> int:
     if checked_epsilon(epsilon) == 0:
         raise UsageError("epsilon 0 does not depend on the data; its capacity has no limit")
     return math.floor(checked_epsilon(allowed) / epsilon * (1 + 1e-12))
-
-
-def sekhari_capacity(n: float, dimension: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
-    """Return ``c · n ε / sqrt(d ln(e^ε/δ))``: Sekhari et al.'s deletion capacity of DP learning, as a trend.
-
-    Parameters
-    ----------
-    n : float
-        Training size; the trend is linear in it.
-    dimension : int
-        Number of parameters d.
-    epsilon, delta : float
-        The *unlearning* guarantee, δ > 0.
-    constant : float
-        The paper gives none; 1 is ours, so only the trend can be compared, never the height.
-
-    References
-    ----------
-    Sekhari et al. (2021), "Remember what you want to forget", section 3.
-    """
-    if not (n > 0 and dimension >= 1 and 0 < delta < 1 and constant > 0):
-        raise UsageError("the published rate needs n > 0, dimension >= 1, 0 < delta < 1 and a positive constant")
-    return constant * n * checked_epsilon(epsilon) / math.sqrt(dimension * (epsilon - math.log(delta)))

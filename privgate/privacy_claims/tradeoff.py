@@ -100,13 +100,6 @@ class EpsilonDelta(Tradeoff):
         ratio = math.exp(min(x, 700.0))
         return max(0.0, self.delta, 1 - corner - ratio * corner, 1 - ratio * (1 - self.delta))
 
-    def positive_accuracy_at_firing_rate(self, prior: float, rate: float) -> float:
-        """Return the largest Pr[member | fires] of a test that fires with probability at least ``rate`` > p δ."""
-        p = checked_prior(prior)
-        if rate <= p * self.delta or rate > 1:
-            return 1.0
-        return 1 - (1 - p) * (rate - p * self.delta) / (rate * (p * math.exp(self.epsilon) + 1 - p))
-
 
 @dataclass(frozen=True)
 class Gaussian(Tradeoff):

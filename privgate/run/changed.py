@@ -56,14 +56,20 @@ def full(subject: Subject, *, repeat: int = 0) -> Fit:
 
 
 def people(subject: Subject) -> list[int]:
-    """Return the units that controls leave out: drawn by digest, none that takes the last record of a label along."""
+    """Return the units that controls leave out: drawn by digest, none that takes the last record of a label along.
+
+    Labels take turns: features of a label are exchanged where people of another are left out, and two of those must be
+    among them, or a recipe that ignores the features of one label is not seen.
+    """
     codes, members = subject.label_codes, subject.data.units
     if subject.task == "regression":
         drawn = subject.generator("people left out by controls").permutation(len(members)).tolist()
         return [u for u in drawn if len(members[u]) < subject.data.n - 1][:PEOPLE]
     counts = np.bincount(codes, minlength=len(subject.classes))
     found: list[int] = []
-    for u in subject.generator("people left out by controls").permutation(len(members)).tolist():
+    drawn = subject.generator("people left out by controls").permutation(len(members))
+    label = np.array([codes[members[u][0]] for u in drawn], dtype=np.int64)
+    for u in drawn[np.argsort(_rank(label), kind="stable")].tolist():
         left = counts - np.bincount(codes[members[u]], minlength=len(counts))
         if left[counts > 0].all() and left.sum() > 1:  # a declared label may have no record to begin with
             found.append(u)
@@ -104,7 +110,7 @@ def one_out(subject: Subject, rng: Generator) -> list[Probe]:
     label = np.array([subject.label_codes[subject.data.units[u][0]] for u in drawn], dtype=np.int64)
     label *= subject.task != "regression"  # numbers take no turns
     # labels take turns, and of each every other person is for features
-    for k, u in enumerate(drawn[np.argsort(_rank(label), kind="stable")].tolist()):
+    for k, u in enumerate(drawn[np.lexsort((label, _rank(label)))].tolist()):
         gone, plain = subject.data.units[u], without(subject, u)
         rest = np.setdiff1d(np.arange(subject.data.n), gone).astype(np.int64)
         if k % 4 in (1, 2):

@@ -2,7 +2,7 @@
 
 from privgate import families
 from privgate.evidence import Precondition, SeedControl
-from privgate.run import paired_seeds, recipe_controls
+from privgate.run import paired_seeds, recipe_controls, reproduction
 from privgate.run.run import Run
 from privgate.subject import tasks
 from privgate.subject.subject import Subject
@@ -27,7 +27,7 @@ def trained(run: Run) -> list[Precondition]:
     """Run the two controls, choose the paired seeds by what they say, and return the findings."""
     subject, fleet = run.subject, run.fleet
     with fleet.afresh():
-        found = [recipe_controls.reproduces(subject, fleet)]
+        found = [reproduction.reproduces(subject, fleet)]
     if found[0].outcome not in ("passed", "warned"):
         return found  # the next control makes 70 trainings, and nothing is measured whatever it says
     with fleet.afresh():

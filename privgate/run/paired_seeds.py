@@ -9,7 +9,7 @@ import numpy as np
 from privgate.errors import MeasurementError
 from privgate.families.refit import no_answers
 from privgate.run import changed
-from privgate.run.recipe_controls import DETERMINISTIC
+from privgate.run.reproduction import DETERMINISTIC
 from privgate.statistics.leakage import label_changes
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
 from privgate.subject.subject import Subject

@@ -1,7 +1,6 @@
-"""Two controls before any leave-one-out number counts: the recipe reproduces the model, and depends on its data."""
+"""The second control before any leave-one-out number counts: the recipe depends on its data."""
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -9,137 +8,27 @@ import numpy as np
 
 from privgate.evidence import Precondition
 from privgate.families.refit import no_answers
-from privgate.run import beyond, changed
+from privgate.run import changed, reproduction
 from privgate.run.changed import Probe
+from privgate.statistics import permutation
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer, Fit, Float, Index
+from privgate.training.fit import Answer, Fit, Index
 from privgate.training.fleet import Fleet
 
-#: probabilities of one recipe on another machine, with other threads, differ by less than this
-REPRODUCED = 1e-4
-#: a second training on one machine with the same seed differs by less than this; float32 sums are not associative
-DETERMINISTIC = 1e-6
 #: trainings on the same data that are compared; a change counts where it exceeds ``BEYOND`` times their differences
 ALIKE, BEYOND = 4, 10.0
 #: people who are left out twice, so that noise in those trainings alone is seen
 TWICE = 3
-#: probabilities are compared on at most this many training records, chosen by digest
-COMPARED = 10_000
 #: share of blocks, or of single records, without any influence from which on a recipe "ignores" data: below a half,
 #: above what is held out for early stopping. An ignored half of 100 records goes unnoticed with probability
 #: P(Bin(100, 1/2) <= 32) = 2e-4
 IGNORED = 0.325
 #: shares of the first single records ignored between which more are tried: P(Bin(40, 1/2) <= 4) = 9e-8
 CLEAR = 0.1
-#: runs of a recipe without a seed whose distance from each other says how close the registered model must be
-RUNS = 5
 #: runs on each of two sides, compared as samples: the least p-value of all C(14, 7) / 2 splits is 5.8e-4
 SIDE = 7
 #: probability that a recipe which ignores its data passes for one that uses it, in comparisons of samples
 LEVEL = 1e-3
-
-
-def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
-    """Judge whether the recipe gives the registered model again, and the same model twice.
-
-    Trains twice on everything with the recipe's seed and compares probabilities with each other and with the stored
-    model's on the training records (all, or ``COMPARED`` chosen by digest). A recipe trained with differential privacy
-    has no seed: its stored model must be as close to reruns as reruns are to each other.
-    """
-    if subject.recipe.dp is not None and subject.recipe.seed is None:
-        return _reproduces_in_distribution(subject, fleet)
-    answers = list[Answer]()
-    for repeat in range(2):  # what cannot be trained or asked says so at the first
-        answers += fleet.fits(subject, [changed.full(subject, repeat=repeat)], label="checking the recipe")
-        if problem := _problem(answers):
-            return _doubt("reproduces", no_answers(problem))
-    once, again = (subject.comparable(a.log_p) for a in answers)
-    noise = _gap(once, again)
-    detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
-    if noise > DETERMINISTIC:
-        how = (
-            "leaves random_state open; give Recipe(seed=…)"
-            if subject.recipe.seed is None
-            else f"is not deterministic given its seed {subject.recipe.seed}; hand the seed to every random generator"
-        )
-        return _doubt(
-            "reproduces", f"two trainings on the same data differ by up to {noise:.2g}: the recipe {how}", detail
-        )
-    if subject.model is None:
-        return Precondition(
-            "reproduces", "passed", "two trainings agree; there is no stored model to compare with", detail
-        )
-    rows, which = _compared(subject)
-    stored = fleet.registered(subject, rows)
-    if stored.problem:
-        return _doubt("reproduces", f"the registered model could not be asked: {stored.problem}", detail)
-    gap = _gap(subject.comparable(stored.log_p), once[rows])
-    detail |= {"from_registered_model": gap, "records_compared": len(rows)}
-    if not gap <= REPRODUCED:
-        return _doubt(
-            "reproduces",
-            f"the recipe does not reproduce the registered model: {answers_in(subject)} differ by up to {gap:.2g} on "
-            f"{which}, allowed is {REPRODUCED:g}",
-            detail,
-        )
-    if problem := _elsewhere(subject, fleet, detail):
-        return _doubt("reproduces", problem, detail)
-    return Precondition(
-        "reproduces", "passed", f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}", detail
-    )
-
-
-def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
-    """Return why the registered model is not the recipe's at questions that nobody's record is; empty if it is."""
-    wide, out = beyond.asked(subject, signable=fleet.signable)
-    if not len(out):
-        return ""
-    (once,) = fleet.fits(wide, [Fit(subject.recipe.seed, out, left_out=changed.NOBODY)], label="checking the recipe")
-    stored = fleet.registered(wide, out)
-    if problem := once.problem or stored.problem:
-        return f"recipe and registered model could not be asked about other than their own records: {problem}"
-    gaps = np.abs(subject.comparable(stored.log_p) - subject.comparable(once.log_p)).max(axis=1) / beyond.stretch(
-        subject, wide, out
-    )
-    detail |= {"from_registered_model_elsewhere": float(gaps.max()), "questions_compared": len(out)}
-    if not gaps.max() <= REPRODUCED:
-        return (
-            "the recipe reproduces the registered model on its records and not elsewhere: probabilities differ at "
-            f"{int((~(gaps <= REPRODUCED)).sum())} of {len(out)} questions within the domain that are nobody's record"
-        )
-    return ""
-
-
-def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
-    answers = fleet.fits(subject, [changed.full(subject)], label="checking the recipe")
-    if not answers[0].problem:
-        more = [changed.full(subject, repeat=r) for r in range(1, RUNS)]
-        answers += fleet.fits(subject, more, label="checking the recipe")
-    if problem := _problem(answers):
-        return _doubt("reproduces", no_answers(problem))
-    if subject.model is None:
-        return Precondition("reproduces", "passed", "there is no stored model to compare with", {"runs": RUNS})
-    rows, which = _compared(subject)
-    stored = fleet.registered(subject, rows)
-    if stored.problem:
-        return _doubt("reproduces", f"the registered model could not be asked: {stored.problem}")
-    runs = subject.comparable(np.stack([a.log_p[rows] for a in answers]))
-    among = np.abs(runs[:, None] - runs[None]).mean(axis=(2, 3)).sum(axis=1) / (RUNS - 1)
-    own = float(np.abs(runs - subject.comparable(stored.log_p)).mean())
-    detail = {"runs": RUNS, "from_registered_model": own, "between_runs": float(among.max())}
-    if not own <= 2 * among.max():
-        return _doubt(
-            "reproduces",
-            f"the registered model is {own:.2g} away from reruns of the recipe on {which}, reruns only "
-            f"{among.max():.2g} from each other",
-            detail,
-        )
-    return Precondition(
-        "reproduces",
-        "passed",
-        f"the registered model is as close to reruns as they are to each other, on {which}",
-        detail,
-    )
 
 
 def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
@@ -157,10 +46,10 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     finding that nobody's record matters (``influence.leave_one_out``) is what remains of such a store.
     """
     if len(subject.classes) < 2:
-        return _doubt("depends_on_data", "the training data has one class only; no label can be exchanged")
+        return reproduction.doubt("depends_on_data", "the training data has one class only; no label can be exchanged")
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _depends_in_distribution(subject, fleet)
-    queries, _ = _compared(subject)
+    queries, _ = reproduction.compared(subject)
     whole, one_out, blocks, singles = _probes(subject, queries)
     label = "checking that training uses its data"
     probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
@@ -169,15 +58,15 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     alike += [changed.without(subject, u, repeat=1) for u in changed.people(subject)[:TWICE]]
     plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
     first = fleet.fits(subject, [*alike, *plain.values()], label=label)
-    if problem := _problem(first[:ALIKE]):
-        return _doubt("depends_on_data", no_answers(problem))
+    if problem := reproduction.problem_in(first[:ALIKE]):
+        return reproduction.doubt("depends_on_data", no_answers(problem))
     known = dict(zip(plain, first[len(alike) :], strict=True))
     noise = max(
         *(_between(subject, first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),
         *(_between(subject, known[f.key], a) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)),
     )
-    if noise > DETERMINISTIC:
-        return _doubt(
+    if noise > reproduction.DETERMINISTIC:
+        return reproduction.doubt(
             "depends_on_data",
             f"trainings on the same data differ by up to {noise:.2g}: what moves predictions cannot be told from noise",
             {"between_two_trainings": noise},
@@ -209,24 +98,26 @@ def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, con
     # half of the data may be too little for a recipe's own validation split; other trainings show what it does
     halves = {p.fit.key for p in parts["whole"] if p.fit.left_out is not None and len(p.fit.left_out)}
     if idle := [p for p in asked.idle(parts["whole"]) if p.fit.key not in halves & asked.problems.keys()]:
-        return _doubt("depends_on_data", f"the recipe does not depend on its data: {_unmoved(asked, idle)}", detail)
+        return reproduction.doubt(
+            "depends_on_data", f"the recipe does not depend on its data: {_unmoved(asked, idle)}", detail
+        )
     # a model that looks at labels only answers the same about everybody, and features are no matter to it
     found = [p for p in asked.idle(parts["one_out"]) if p.fit.members is None]
     found += [] if constant else _idle_labels(asked, parts["one_out"])
     if found:
-        return _doubt(
+        return reproduction.doubt(
             "depends_on_data",
             f"with one person left out, the recipe does not depend on the data that is left: {_unmoved(asked, found)} "
             f"({len(found)} of {len(parts['one_out'])} such trainings)",
             detail,
         )
     if not parts["one_out"]:
-        return _doubt("depends_on_data", "nobody can be left out without a label being lost", detail)
+        return reproduction.doubt("depends_on_data", "nobody can be left out without a label being lost", detail)
     idle = asked.idle(parts["blocks"])
     if blocks >= IGNORED or singles >= IGNORED:
         where = f", among them {' and '.join(p.what for p in idle[:4])}" if idle else ", scattered over the data"
         share = max(blocks, singles)
-        return _doubt("depends_on_data", f"the recipe ignores about {share:.0%} of its data{where}", detail)
+        return reproduction.doubt("depends_on_data", f"the recipe ignores about {share:.0%} of its data{where}", detail)
     if idle:
         text = f"predictions do not depend on {' and '.join(p.what for p in idle)}"
         return Precondition("depends_on_data", "warned", text, detail)
@@ -271,7 +162,7 @@ class _Asked:
                 self.problems[key], self.moved[key] = problem, 0.0
             else:
                 shown = self.subject.comparable
-                self.moved[key] = _gap(shown(before.log_p[probe.fit.queries]), shown(answer.log_p))
+                self.moved[key] = reproduction.gap(shown(before.log_p[probe.fit.queries]), shown(answer.log_p))
 
     def idle(self, probes: list[Probe]) -> list[Probe]:
         """Return the probes that moved nothing beyond noise."""
@@ -298,7 +189,7 @@ def fits(subject: Subject) -> list[Fit]:
     twice = [changed.full(subject, repeat=r) for r in range(2)]
     if len(subject.classes) < 2:
         return twice
-    whole, one_out, blocks, singles = _probes(subject, _compared(subject)[0])
+    whole, one_out, blocks, singles = _probes(subject, reproduction.compared(subject)[0])
     probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
     people = changed.people(subject)[:TWICE]
     made = [*twice, *(changed.full(subject, repeat=r) for r in range(ALIKE))]
@@ -324,7 +215,7 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     everybody = np.arange(subject.data.n, dtype=np.int64)
     people = changed.people(subject)
     if not people:
-        return _doubt("depends_on_data", "nobody can be left out without a label being lost")
+        return reproduction.doubt("depends_on_data", "nobody can be left out without a label being lost")
     half = changed.relabelled(subject, rng.permutation(everybody)[: subject.data.n // 2], rng)
     one, other = list[Fit](), list[Fit]()
     for r in range(SIDE):
@@ -342,77 +233,29 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     detail: dict[str, Any] = {"runs": SIDE, "permutation_p": {}}
     for what, (before, after) in sides.items():
         answers = fleet.fits(subject, [*before, *after], label="checking that training uses its data")
-        if problem := _problem(answers):
-            return _doubt("depends_on_data", f"the recipe cannot be trained: {problem}", detail)
+        if problem := reproduction.problem_in(answers):
+            return reproduction.doubt("depends_on_data", f"the recipe cannot be trained: {problem}", detail)
         runs = subject.comparable(np.stack([a.log_p[: subject.data.n] for a in answers]))
-        p = permutation_p(runs.reshape(2 * SIDE, -1))
+        p = permutation.permutation_p(runs.reshape(2 * SIDE, -1))
         detail["permutation_p"][what] = p
         if p > LEVEL:
-            return _doubt("depends_on_data", f"{what} moves predictions no more than the noise does", detail)
+            return reproduction.doubt(
+                "depends_on_data", f"{what} moves predictions no more than the noise does", detail
+            )
     return Precondition(
         "depends_on_data", "passed", "relabelling half of the data moves predictions beyond the noise", detail
     )
 
 
-@cache
-def _splits(size: int) -> Float:
-    """Return all ways to split 2 m runs in halves, as signs of shape (C(2 m, m) / 2, 2 m); the first m runs first."""
-    chosen = [c for c in combinations(range(2 * size), size) if 0 in c]
-    sign = -np.ones((len(chosen), 2 * size))
-    np.put_along_axis(sign, np.array(chosen), 1.0, axis=1)
-    return sign
-
-
-def permutation_p(runs: Float) -> float:
-    """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
-
-    Parameters
-    ----------
-    runs : float64 array of shape (2 m, D)
-        m runs of one side, then m of the other.
-
-    Returns
-    -------
-    float
-        At least ``2 / C(2 m, m)``; uniform or larger where both sides are exchangeable.
-    """
-    sign = _splits(len(runs) // 2)
-    centred = runs - runs.mean(axis=0)
-    distance = np.square(sign @ centred).sum(axis=1)
-    return float(np.mean(distance >= distance[0] * (1 - 1e-12)))  # the first split is the true one
-
-
-def _compared(subject: Subject) -> tuple[Index, str]:
-    n = subject.data.n
-    if n <= COMPARED:
-        return np.arange(n, dtype=np.int64), f"all {n} training records"
-    chosen = subject.generator("compared").choice(n, COMPARED, replace=False)
-    return np.sort(chosen).astype(np.int64), f"{COMPARED} of {n} training records, chosen by digest"
-
-
 def _between(subject: Subject, one: Answer, other: Answer) -> float:
     """Return how far two trainings on the same data are apart; a failed one is compared with nothing."""
-    return 0.0 if one.problem or other.problem else _gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
+    return (
+        0.0
+        if one.problem or other.problem
+        else reproduction.gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
+    )
 
 
 def _spread(subject: Subject, answer: Answer, rows: Index) -> float:
     """Return how much answers about different records differ."""
     return float(np.ptp(subject.comparable(answer.log_p[rows]), axis=0).max())
-
-
-def _gap(p: Float, q: Float) -> float:
-    return float(np.abs(p - q).max())
-
-
-def _problem(answers: list[Answer]) -> str:
-    return next((a.problem for a in answers if a.problem), "")
-
-
-def answers_in(subject: Subject) -> str:
-    """Return what answers are compared in."""
-    return "probabilities" if subject.task == "classification" else "answers, in deviations of the targets,"
-
-
-def _doubt(name: str, message: str, detail: dict[str, Any] | None = None) -> Precondition:
-    """Return what a failed control means: nothing was shown about the model."""
-    return Precondition(name, "inconclusive", message, detail or {})

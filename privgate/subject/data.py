@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.documents import LARGE, strict_json
 from privgate.errors import SubjectError
-from privgate.subject import containers, files
+from privgate.subject import containers, files, labels
 from privgate.subject.containers import Index, content_digest, length, stack, take
 from privgate.subject.domain import Domain
 from privgate.subject.storing import load, save
@@ -37,79 +37,6 @@ def _steps_of_time(X: Any) -> str:
         if times.is_unique and not times.hasnans and pd.infer_freq(times.sort_values()) is not None:
             return name
     return ""
-
-
-def _plain(values: Any, what: str) -> NDArray[Any]:
-    """Return an array without objects: text stays text, numbers stay numbers, and nobody is given a label of "None".
-
-    Raises
-    ------
-    SubjectError
-        Something is missing, or text and numbers are mixed, which as text would be one: 1 and "1".
-    """
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy has made text of all, None and NaN too
-        array = np.array([*values, None], dtype=object)[:-1]
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.dtype == object and array.ndim == 1:
-        return _of_objects(array, what)
-    if array.dtype.kind == "f" and what != "y":
-        _refuse_missing(np.isnan(array), what)
-    if array.dtype.kind in "Mm":
-        _refuse_missing(np.isnat(array), what)
-    return array
-
-
-def _labels_like(others: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of candidates in the type of ``y`` where that changes none of them.
-
-    Raises
-    ------
-    SubjectError
-        One side is text and the other is not.
-    """
-    if (others.dtype.kind in "US") != (y.dtype.kind in "US"):
-        raise SubjectError(f"labels of candidates are {others.dtype} and those of y {y.dtype}; give both one type")
-    if others.dtype != y.dtype and y.dtype.kind in "biu" and others.dtype.kind in "biuf":
-        cast = others.astype(y.dtype)
-        return cast if np.array_equal(cast, others) else others
-    return others
-
-
-def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
-    cells = [containers.cell(v) for v in array.tolist()]
-    kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in cells]
-    _refuse_missing(np.isin(kinds, ["None", "nan", "NA", "NaTType"]), what)
-    found = sorted(set(kinds))
-    if len(found) > 1 and not set(found) <= {"int", "float"}:
-        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise SubjectError(
-            f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
-            "give all of them one type"
-        )
-    if set(found) <= {"int", "float", "bool"}:
-        return np.array(array.tolist())
-    return np.array([str(v) for v in array])
-
-
-def _refuse_missing(missing: NDArray[Any], what: str) -> None:
-    if missing.any():
-        meant = {"y": "a label", "groups": "one person", "ids": "a name"}.get(what.rpartition(" ")[2], "a value")
-        raise SubjectError(
-            f"{what} is missing (None or NaN) for {int(missing.sum())} records, first for record "
-            f"{int(missing.argmax())}; nothing is not {meant}: fill it in or remove those records"
-        )
-
-
-def scale_of(y: NDArray[Any]) -> tuple[float, float]:
-    """Return mean and standard deviation of targets; 1 for the deviation where all are the same."""
-    values = np.asarray(y, dtype=np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = float(values.mean()), float(values.std())
-    if not np.isfinite([mean, deviation]).all():
-        raise SubjectError("the targets are too large for their deviation to be a number; use another unit")
-    return mean, deviation if deviation > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +78,7 @@ class TrainingData:
         object.__setattr__(self, "X", containers.checked(self.X))
         n = length(self.X)
         self._check_shape()
-        y = _plain(self.y, "y")
+        y = labels.plain(self.y, "y")
         object.__setattr__(self, "y", y)
         if y.ndim != 1 or len(y) != n:
             raise SubjectError(f"X has {n} records but y has shape {y.shape}; pass one label a record")
@@ -162,7 +89,7 @@ class TrainingData:
         for name in ("ids", "groups"):
             value = getattr(self, name)
             if value is not None:
-                array = _plain(value, name)
+                array = labels.plain(value, name)
                 if array.shape != (n,):
                     raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
                 object.__setattr__(self, name, array)
@@ -176,12 +103,12 @@ class TrainingData:
             raise SubjectError("ids are not unique; use groups for people with several records")
         if self.candidates is not None:
             X, y_out = self.candidates
-            y_out = _plain(y_out, "candidates: y")
+            y_out = labels.plain(y_out, "candidates: y")
             if length(X) != len(y_out):
                 raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
             ours, theirs = containers.alike(self.X, containers.checked(X))
             object.__setattr__(self, "X", ours)
-            object.__setattr__(self, "candidates", (theirs, _labels_like(y_out, y)))
+            object.__setattr__(self, "candidates", (theirs, labels.like(y_out, y)))
 
     def _check_shape(self) -> None:
         """Refuse what has no one answer about one person: series in time, several labels a record."""

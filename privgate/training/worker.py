@@ -244,7 +244,7 @@ def _served(opened: Opened, queries: Index, way: str) -> Float:
 
 def _in_deviations(opened: Opened, values: Float) -> Float:
     """Return a regressor's answers about the targets' mean, in their deviations: one tolerance fits all."""
-    from privgate.subject.data import scale_of
+    from privgate.subject.labels import scale_of
 
     mean, deviation = scale_of(opened.y[: opened.n])
     return np.asarray((values - mean) / deviation)[:, None]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.errors import UsageError
-from privgate.privacy_claims.capacity import deletion_capacity, fixed_size_capacity, group_capacity, sekhari_capacity
+from privgate.privacy_claims.capacity import deletion_capacity, group_capacity
 from privgate.privacy_claims.solve import epsilon_for_capacity
 
 
@@ -120,26 +120,6 @@ def test_epsilon_for_a_capacity_is_its_inverse():
         assert deletion_capacity(epsilon + 1e-3, p, rho, delta=delta).records <= m
     with pytest.raises(UsageError, match="cannot be promised"):
         epsilon_for_capacity(100, 0.9, 0.01)
-
-
-def test_a_known_size_counts_what_is_left_of_the_pool():
-    found = fixed_size_capacity(1.0, 50, 50_000, 0.9).records
-    spent = 0.0
-    for i in range(found + 1):
-        p = 50 / (50_000 - i)
-        spent += math.log1p(math.e * p / (1 - p))
-        assert (spent <= math.log(1 / 0.9)) == (i < found)
-    with pytest.raises(UsageError):
-        fixed_size_capacity(1.0, 10, 10, 0.9)
-
-
-def test_capacity_falls_with_training_size_where_the_published_rate_grows():
-    sizes = [50, 500, 5000, 25_000]
-    ours = [deletion_capacity(1.0, n / 50_000, 0.8).records for n in sizes]
-    theirs = [sekhari_capacity(n, 100, 1.0, 1e-5) for n in sizes]
-    assert ours == sorted(ours, reverse=True)
-    assert ours[0] > 50
-    assert np.allclose(np.diff(np.log(theirs)), np.diff(np.log(sizes)))
 
 
 def test_group_privacy_capacity_has_explicit_constants():

@@ -54,18 +54,6 @@ def test_positive_accuracy_falls_with_the_false_positive_rate(epsilon, delta):
     assert all(a >= b - 1e-12 for a, b in pairwise(found))
 
 
-def test_a_bound_by_firing_rate_holds_for_the_worst_mechanism():
-    epsilon, delta, p = 1.0, 0.01, 0.3
-    curve = EpsilonDelta(epsilon, delta)
-    for f in np.linspace(0.0, 1 - delta, 400):
-        u = curve.tpr(f)
-        rate = p * u + (1 - p) * f
-        if rate > p * delta:
-            bound = curve.positive_accuracy_at_firing_rate(p, rate)
-            assert p * u / rate <= bound + 1e-12
-    assert curve.positive_accuracy_at_firing_rate(p, p * delta) == 1.0
-
-
 def test_a_composed_gaussian_has_the_curve_of_one_gaussian():
     loss = privacy_loss_distribution.from_gaussian_mechanism(10.0, value_discretization_interval=1e-4)
     composed, exact = Composed.of(loss.self_compose(100), name="100 releases"), Gaussian(1.0)

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData, log_recipe
-from privgate.run import beyond, recipe_controls, serving
+from privgate.run import beyond, reproduction, serving
 from privgate.training import asking
 
 
@@ -101,7 +101,7 @@ def test_a_model_that_is_the_recipes_on_its_records_alone_is_found(registry, sur
     fleet.signable = signable
     (found,) = serving.preconditions(subject, fleet)
     assert found.outcome == "passed", found  # both faces of the wrapper are the same
-    found = recipe_controls.reproduces(subject, fleet)
+    found = reproduction.reproduces(subject, fleet)
     assert found.outcome == "inconclusive", found
     assert "on its records and not elsewhere" in found.message
 
@@ -114,7 +114,7 @@ def test_an_honest_wrapper_is_asked_in_every_way(registry, survey, fleet):
     assert found.outcome == "passed", found
     assert found.detail["ways"] == 6  # numbers in an array are no table or matrix to be made an array
     assert found.detail["questions"] > 60
-    found = recipe_controls.reproduces(subject, fleet)
+    found = reproduction.reproduces(subject, fleet)
     assert (found.outcome, found.detail["from_registered_model_elsewhere"]) == ("passed", 0.0)
 
 
@@ -152,7 +152,7 @@ def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_per
     asked, far = wide.data.pool()[0][rows][:, 0], beyond.stretch(subject, wide, rows)
     np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, beyond.FARTHEST))
     assert set(far) == {1.0, beyond.FARTHEST}
-    assert recipe_controls.REPRODUCED * beyond.FARTHEST <= 0.01
+    assert reproduction.REPRODUCED * beyond.FARTHEST <= 0.01
 
 
 @pytest.mark.parametrize("way", [asking.WHOLE, *asking.WAYS])

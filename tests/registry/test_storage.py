@@ -21,14 +21,14 @@ from sklearn.svm import LinearSVC
 
 from privgate import Fleet, PrivgateError, Recipe, Subject, TrainingData, log_model, log_recipe
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
-from privgate.run import recipe_controls
+from privgate.run import reproduction
 
 
 @pytest.fixture(scope="module")
 def from_registered():
     """Return how far a training in a worker is from the registered model; one worker for all."""
     with Fleet(jobs=1, ledger="none") as fleet:
-        yield lambda subject: recipe_controls.reproduces(subject, fleet).detail["from_registered_model"]
+        yield lambda subject: reproduction.reproduces(subject, fleet).detail["from_registered_model"]
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from privgate.run.recipe_controls import (
     LEVEL,
     SIDE,
     depends_on_data,
-    permutation_p,
-    reproduces,
     trainings,
 )
+from privgate.run.reproduction import reproduces
+from privgate.statistics.permutation import permutation_p
 from privgate.subject.claim import Claim
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
