@@ -19,9 +19,10 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
     contradicted by one person above it, a block by nobody being above it among the riskiest.
     """
     data, recipe = subject.data, subject.recipe
-    order = np.argsort(-records["pdtp_low"].to_numpy(), kind="stable")
-    others = np.random.default_rng(5).choice(len(order), min(PEOPLE, len(order)), replace=False)
-    chosen = [*order[:PEOPLE].tolist(), *others.tolist()]
+    place = {str(name): u for u, name in enumerate(data.unit_names)}  # a run that stopped early has few rows
+    riskiest = records.sort_values("pdtp_low", ascending=False, kind="stable")["unit"].astype(str)[:PEOPLE]
+    others = np.random.default_rng(5).choice(len(place), min(PEOPLE, len(place)), replace=False)
+    chosen = [*(place[name] for name in riskiest), *others.tolist()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = recipe.train(data.X, data.y, seed=recipe.seed)
