@@ -210,8 +210,8 @@ class Recipe:
         """Return the estimator if all that it names are classes of estimators at these places; else None.
 
         A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
-        nothing of it is imported. Made in the process that asks, outside any box, so whoever wrote the recipe may name
-        such classes and nothing that their modules import.
+        nothing of it is imported. Made, and by engines fitted, in the process that asks, outside any box, so whoever
+        wrote the recipe may name such classes and nothing that their modules import, and no files.
 
         Parameters
         ----------
@@ -222,7 +222,8 @@ class Recipe:
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             named = estimators.references(self.payload["estimator"])
-        if not all(r.startswith(homes) or _is_number_type(r) for r in named):
+            files = estimators.names_files(self.payload["estimator"])
+        if files or not all(r.startswith(homes) or _is_number_type(r) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
