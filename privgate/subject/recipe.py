@@ -232,7 +232,7 @@ class Recipe:
         if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(_is_number_type(ref) or _is_class_of(homes, thing) for ref, thing in classes.items()):
+        if not all(_is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
@@ -329,7 +329,7 @@ class Recipe:
         return self._resolve(predict) if isinstance(predict, str) else predict
 
 
-def _is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
+def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
     """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
 
     A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
