@@ -66,9 +66,10 @@ def recheck(
 
     Notes
     -----
-    The units depend on the training digest only, so that an interrupted run finds its fits again in the ledger.
+    The units depend on nothing that changes, so that an interrupted run finds its fits again in the ledger. Those of a
+    function that was recognised follow from the ledger's secret: it could know who is looked at, and behave for them.
     """
-    chosen = choose(subject, made, limits)
+    chosen = choose(subject, made, limits, fleet=fleet)
     tolerance = engine.tolerance
     rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
     alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
@@ -108,7 +109,7 @@ def expected(units: int, limits: int) -> int:
 
 def observe(subject: Subject, made: Retrained, fleet: Fleet, asker: Asker, *, limits: tuple[float, ...] = ()) -> None:
     """Train without as many units as a re-check does, for the asker alone: where refits answered everything."""
-    chosen = choose(subject, made, limits)
+    chosen = choose(subject, made, limits, fleet=fleet)
     nothing = np.zeros(0, dtype=np.int64)
     _trained(subject, made, chosen, [nothing] * len(chosen), nothing, fleet, asker, "comparing certificates")
 
@@ -154,10 +155,12 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
     ]
 
 
-def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = ()) -> Index:
+def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = (), *, fleet: Fleet) -> Index:
     """Return positions in ``made.units`` to be refitted: random ones, the worst, and those nearest each limit."""
     claimed = np.flatnonzero(made.status != Status.SCREENED)  # a ranking claims nothing
     rng = digest.generator(subject.training_digest)
+    if not subject.recipe.is_estimator:
+        rng = digest.generator(fleet.ledger.drawn(b"recheck", fleet.context(subject)).hex(), digits=64)
     some = rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False)
     sure = np.isin(made.status[claimed], (Status.EXACT, Status.CONVERGED))
     live, dead = claimed[sure], claimed[~sure]

@@ -214,7 +214,25 @@ def cell(value: Any) -> Any:
     pandas = sys.modules.get("pandas")
     if pandas is not None and value is pandas.NA:
         return ["NA"]
-    return [type(value).__name__, str(value)]
+    return [type(value).__name__, _whole(value)]
+
+
+def _whole(value: Any) -> Any:
+    """Return a JSON value of all of an object: the text of an array leaves its middle out."""
+    if not _holds_array(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [cell(v) for v in value]
+    if isinstance(value, dict):
+        return [[cell(k), cell(v)] for k, v in value.items()]
+    made = value if is_pandas(value) or is_sparse(value) else np.asarray(value)
+    return str(value) if made.shape == () else content_digest(made)
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(_holds_array(v) for v in (value.values() if isinstance(value, dict) else value))
+    return getattr(value, "shape", ()) != ()
 
 
 def content_digest(X: Any) -> str:

@@ -239,6 +239,22 @@ def keeps_state(value: Any) -> bool:
     return isinstance(value, list) and any(keeps_state(v) for v in value)
 
 
+def names_files(value: Any) -> bool:
+    """Whether fitting what ``decode`` makes reads or writes files that its parameters name.
+
+    ``memory=`` of pipelines and clusterings is a folder whose pickles are loaded and written; vectorizers of
+    ``input="filename"`` take records for names of files.
+    """
+    if isinstance(value, list):
+        return any(names_files(v) for v in value)
+    if not isinstance(value, dict):
+        return False
+    given = value.get("params") if value.get("!") == "estimator" else None
+    if isinstance(given, dict) and (given.get("memory") is not None or given.get("input", "content") != "content"):
+        return True
+    return any(names_files(v) for v in value.values())
+
+
 @contextmanager
 def seeded(estimator: Any, seed: int | None) -> Iterator[None]:
     """While this lasts, torch draws from the seed: networks of skorch have no ``random_state`` and draw from torch."""

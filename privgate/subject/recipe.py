@@ -210,8 +210,8 @@ class Recipe:
         """Return the estimator if all that it names are classes of estimators at these places; else None.
 
         A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
-        nothing of it is imported. Made in the process that asks, outside any box, so whoever wrote the recipe may name
-        such classes and nothing that their modules import.
+        nothing of it is imported. Made, and by engines fitted, in the process that asks, outside any box, so whoever
+        wrote the recipe may name such classes and nothing that their modules import, and no files.
 
         Parameters
         ----------
@@ -222,7 +222,8 @@ class Recipe:
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             named = estimators.references(self.payload["estimator"])
-        if not all(r.startswith(homes) or _is_number_type(r) for r in named):
+            files = estimators.names_files(self.payload["estimator"])
+        if files or not all(r.startswith(homes) or _is_number_type(r) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
@@ -231,7 +232,7 @@ class Recipe:
         if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(_is_number_type(ref) or _is_class_of(homes, thing) for ref, thing in classes.items()):
+        if not all(_is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
@@ -328,7 +329,7 @@ class Recipe:
         return self._resolve(predict) if isinstance(predict, str) else predict
 
 
-def _is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
+def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
     """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
 
     A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.

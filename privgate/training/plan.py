@@ -139,7 +139,9 @@ def select(
 ) -> Selection:
     """Return the units that a budget allows, drawn uniformly without replacement, fixed before anything is looked at.
 
-    A larger budget keeps every unit of a smaller one, so what is remembered is used again.
+    Who trained the model must not choose them: recipes and data can be varied until their digest spares somebody, so
+    the ledger's secret draws them, always the same ones for a subject. A larger budget keeps every unit of a smaller
+    one, so what is remembered is used again.
 
     Parameters
     ----------
@@ -150,8 +152,7 @@ def select(
     budget_seconds : float, optional
         Wall time, turned into calls from a timed sample.
     sample : int, optional
-        Units that are enough. Who trained the model must not choose them: recipes and data can be varied until their
-        digest spares somebody, so the ledger's secret draws them, always the same ones for a subject.
+        Units that are enough.
 
     Raises
     ------
@@ -163,9 +164,7 @@ def select(
     docs/mathematics.md, section 9.1: below full coverage nothing can be said about the maximum.
     """
     n = len(subject.data.units)
-    rng = subject.generator("units")
-    if sample is not None:
-        rng = digest.generator(fleet.ledger.drawn(b"units", fleet.context(subject)).hex(), digits=64)
+    rng = digest.generator(fleet.ledger.drawn(b"units", fleet.context(subject)).hex(), digits=64)
     order = rng.permutation(n)
     affordable = n if sample is None else sample
     if max_retrains is not None:

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
+from privgate import Recipe, Subject
 from privgate.families import ALL, answer
 from privgate.families.recheck import choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
 from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
 
 BY_NAME = {engine.name: engine for engine in ALL}
 
@@ -105,9 +108,25 @@ def test_the_same_units_are_chosen_in_every_run_and_the_worst_are_among_them(sub
     made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
     pdtp = np.abs(made.log_with[0] - made.log_without[0]).max(axis=1)
 
-    chosen = choose(subject, made, (0.01,))
+    chosen = choose(subject, made, (0.01,), fleet=fleet)
 
-    assert chosen.tolist() == choose(subject, made, (0.01,)).tolist()
+    assert chosen.tolist() == choose(subject, made, (0.01,), fleet=fleet).tolist()
     assert set(np.argsort(-pdtp)[:5]) <= set(chosen)
     assert np.argmin(np.abs(pdtp - 0.01)) in chosen
-    assert len(choose(subject, made)) >= 59
+    assert len(choose(subject, made, fleet=fleet)) >= 59
+
+
+def named(X, y, *, seed):
+    return BernoulliNB().fit(X, y)
+
+
+def test_a_function_cannot_know_for_whom_it_is_trained_again(subject, fleet):
+    made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
+    function = Subject.local(Recipe(named), subject.data)
+    with (
+        Fleet(jobs=1, ledger=Ledger("none", secret=b"k" * 32)) as one,
+        Fleet(jobs=1, ledger=Ledger("none", secret=b"q" * 32)) as other,
+    ):
+        chosen = choose(function, made, fleet=one)
+        assert chosen.tolist() == choose(function, made, fleet=one).tolist()
+        assert chosen.tolist() != choose(function, made, fleet=other).tolist()

@@ -66,6 +66,20 @@ def test_who_is_drawn_follows_from_a_secret_and_not_from_what_its_owner_can_vary
     assert set(drawn(b"k" * 32, made, max_retrains=100).units) < set(one.tolist())
 
 
+def test_who_a_budget_reaches_follows_from_the_secret_too():
+    plain = Policy.load("pdtp-1")
+    with (
+        Fleet(jobs=1, ledger=Ledger("none", secret=b"k" * 32)) as one,
+        Fleet(jobs=1, ledger=Ledger("none", secret=b"q" * 32)) as other,
+    ):
+        drawn_by = [
+            leave_one_out.selection(gate.prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).units
+            for f in (one, one, other)
+        ]
+    np.testing.assert_array_equal(drawn_by[0], drawn_by[1])
+    assert set(drawn_by[0].tolist()) != set(drawn_by[2].tolist())
+
+
 def test_every_person_is_as_likely_to_be_drawn():
     made, counts = subject(), np.zeros(N)
     for k in range(200):

@@ -175,6 +175,21 @@ def test_a_domain_may_be_declared_in_short_forms():
         declared([3, 2, 2])
 
 
+@pytest.mark.parametrize("wrapped", [lambda a: a, lambda a: {"x": a}, lambda a: [a], pd.Series])
+def test_a_value_in_the_middle_of_a_long_record_changes_the_digest(wrapped):
+    """The text of an array of more than a thousand numbers leaves its middle out."""
+
+    def digests(middle):
+        long = [np.arange(2000.0) for _ in range(4)]
+        long[2][1000] = middle
+        records = [wrapped(a) for a in long]
+        frame = pd.DataFrame({"x": pd.Series(records, dtype=object)})
+        return [TrainingData(made, [0, 1, 0, 1]).digest for made in (records, frame)]
+
+    assert digests(1.0) == digests(1.0)
+    assert set(digests(1.0)).isdisjoint(digests(2.0))
+
+
 def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
     key = "sha256:" + "00ff" * 8 + "a1" * 16
     for part, seed in (({}, 0x00FF00FF00FF00FF), ({"start": 16, "digits": 32}, 0x00FF00FF00FF00FFA1A1A1A1A1A1A1A1)):

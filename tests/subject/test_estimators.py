@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import LogisticRegression
@@ -19,9 +20,11 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
-from privgate.families import ridge
+from privgate.families import catalogue, ridge
 from privgate.families.networks import torch_nets
+from privgate.families.pipelines import understood
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
 
@@ -122,6 +125,26 @@ def test_a_recorded_recipe_calls_nothing_in_this_process_by_a_librarys_name(tmp_
     for predict in (None, ridge.RELEASE):
         assert asked_here(recorded(outer, predict)) == (None, None, None)
     assert not made.exists()
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_no_folder_of_a_recipe_is_opened_in_the_process_that_checks(tmp_path, inner):
+    """A pipeline's ``memory`` is a folder of pickles: whoever fills it would run code outside any box."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    first = make_pipeline(StandardScaler(), memory=str(tmp_path)) if inner else StandardScaler()
+    pipeline = make_pipeline(first, LogisticRegression(), memory=None if inner else str(tmp_path))
+    recipe = recorded(estimators.encode(pipeline))
+    subject = Subject.local(recipe, TrainingData(X, (X[:, 0] > 0).astype(int)))
+    assert recipe.library_estimator is None
+    assert understood.understood(subject, None) == ()
+    assert all(e.supports(subject) for e in catalogue.ALL if e.name != "refit")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_record_is_taken_for_the_name_of_a_file_in_the_process_that_checks():
+    for reader in (CountVectorizer(input="filename"), HashingVectorizer(input="file")):
+        made = make_column_transformer((reader, "text"))
+        assert recorded(estimators.encode(make_pipeline(made, LogisticRegression()))).library_estimator is None
 
 
 @pytest.mark.parametrize("about", ["sklearn.linear_model:RidgeClassifier", torch_nets.CLASS])

@@ -30,7 +30,7 @@ def test_a_recipe_that_never_trains_has_no_cost(fleet, subject):
         plan.estimate(always, fits, fleet)
 
 
-def test_a_budget_draws_units_by_digest_and_a_larger_one_keeps_them(fleet, subject):
+def test_a_budget_draws_units_and_a_larger_one_keeps_them(fleet, subject):
     small = plan.select(subject(), fleet, (1, 2), max_retrains=11)
     large = plan.select(subject(), fleet, (1, 2), max_retrains=21)
 

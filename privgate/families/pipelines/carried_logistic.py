@@ -113,6 +113,8 @@ def _carried(subject: Subject, first: Any) -> Carried:
     data = subject.data
     if not hasattr(data.X, "shape") or len(data.X.shape) != 2 or hasattr(data.X, "nnz"):
         raise NotCarried("records are no table")
+    if why := carry.strange(first):
+        raise NotCarried(why)
     fitted = None if first is None else clone(first).fit(data.X, data.y)
     return carry.carry(fitted, carry.given(data.pool()[0], len(data.units)), Who(data.n, data.units))
 

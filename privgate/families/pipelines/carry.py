@@ -101,6 +101,16 @@ def given(X: Any, units: int) -> Carried:
     return Carried(None, X, ones, 0 * ones, 0 * ones, np.zeros((X.shape[0], d), bool), np.zeros(units, bool))
 
 
+def strange(step: Any) -> str:
+    """Return why an unfitted step will not be carried; empty if it may be. Nothing else is fitted in this process."""
+    kind = type(step).__name__
+    if step is None or isinstance(step, str) or kind in _CARRIED:
+        return ""
+    if kind in ("Pipeline", "FeatureUnion", "ColumnTransformer"):
+        return next((why for _, inner in steps.parts(step) if (why := strange(inner))), "")
+    return f"what {kind} learns is not carried along" if steps.unfixed(step) else ""
+
+
 def carry(step: Any, before: Carried, who: Who) -> Carried:
     """Return what a fitted step makes of the pool, and how that changes without each unit.
 

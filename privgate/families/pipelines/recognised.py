@@ -1,7 +1,9 @@
 """Training functions that do no more than fit an estimator: recognised by watched runs, re-checked like any engine.
 
 What a function does on all records and on two halves says nothing about what it would do without one person: that is
-what the re-check's refits, which call the function itself, are for. No theorem rests on it.
+what the re-check's refits, which call the function itself, are for. They look at some people, and a function may be
+written to treat another one differently: a run that is to be signed uses an engine only where the source shows that
+it cannot (``plain``). No theorem rests on it.
 """
 
 import weakref
@@ -9,6 +11,7 @@ from dataclasses import replace
 
 from privgate.errors import SubjectError
 from privgate.evidence import Precondition
+from privgate.families.pipelines import plain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -40,6 +43,8 @@ def recognise(subject: Subject, fleet: Fleet) -> Precondition | None:
             made, known, why = None, None, str(exc)
         if known is None:
             made, why = None, "what it fits is no estimator of scikit-learn's or ours alone"
+    if made is not None and fleet.signable and (way := plain.strange(recipe)):
+        made, why = None, f"{way}, and so may do otherwise without single people; give the estimator itself, Recipe(…)"
     if made is None:
         text = f"the training function is not recognised as the fit of one estimator ({why}); everybody is refitted"
         return Precondition("recognised", "passed", text, {"why": why})

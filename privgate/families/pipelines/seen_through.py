@@ -99,8 +99,8 @@ def _unlike(estimator: Any) -> str:
     for name, step in estimator.steps[:-1]:
         if why := steps.unfixed(step, name):
             return why
-    if estimator.memory is not None or getattr(estimator, "transform_input", None) is not None:
-        return "the pipeline keeps transformed records, or transforms more than records"
+    if getattr(estimator, "transform_input", None) is not None:
+        return "the pipeline transforms more than records"
     return "its last step is none" if estimator.steps[-1][1] in (None, "passthrough") else ""
 
 

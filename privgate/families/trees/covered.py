@@ -71,6 +71,8 @@ LIGHTGBM = frozenset((
     "bagging_seed", "num_threads", "seed", "monotone_constraints", "min_gain_to_split"
 ))
 # fmt: on
+#: which of them may be text: the library joins all others into one line, in which a blank begins the next parameter
+WORDS = frozenset(("boosting_type", "objective", "class_weight", "importance_type"))
 #: classes whose leaves are distributions that are averaged
 MEANS = (
     "RandomForestClassifier",
@@ -135,6 +137,13 @@ def reach(subject: Subject) -> Reach | str | None:
     return Reach.of(subject.data.domain, int(np.asarray(subject.data.X).shape[1]))
 
 
+def _text(value: Any) -> bool:
+    """Whether a parameter holds anything but numbers, and lists of them."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return any(_text(v) for v in np.asarray(value, dtype=object).ravel().tolist())
+    return value is not None and not isinstance(value, bool | int | float | np.number)
+
+
 def _floor(estimator: Any) -> str:
     return "" if float(estimator.floor) > 0 else f"floor is {estimator.floor!r}, and must be above 0"
 
@@ -156,6 +165,8 @@ def _parameters(estimator: Any, *, seeded: bool) -> str:
     known = LIGHTGBM if library == "lightgbm" else frozenset(type(estimator)().get_params(deep=False))
     if unknown := sorted(set(given) - known):
         return f"{name}({unknown[0]}=…) is not covered"
+    if library == "lightgbm" and (words := sorted(p for p in set(given) - WORDS if _text(given[p]))):
+        return f"{name}({words[0]}={given[words[0]]!r}) is not covered: pass numbers, not text"
     if library == "sklearn" and given.get("random_state") is None and not seeded:
         return f"{name} has no random_state and the recipe no seed: its trees are drawn anew every time"
     return ""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -238,3 +239,14 @@ def test_frequencies_that_are_shares_move_for_everybody():
     theirs = [rare(clone(fitted).fit(np.delete(column, k, axis=0))) != rare(fitted) for k in range(10)]
     np.testing.assert_array_equal(found.otherwise, theirs)
     assert 0 < found.otherwise.sum() < 10
+
+
+def test_a_step_that_is_not_carried_is_not_fitted_to_find_out(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("fitted where it is checked")
+
+    monkeypatch.setattr(PCA, "fit", never)
+    monkeypatch.setattr(PCA, "fit_transform", never)
+    X, y = frame()
+    for first in (PCA(), make_column_transformer((make_pipeline(StandardScaler(), PCA()), NUMBERS))):
+        assert view(subject_of(make_pipeline(first, EXACT), X[NUMBERS], y)) == "what PCA learns is not carried along"

@@ -276,6 +276,8 @@ def refused(model, X=None, y=None, **more):
         (LGBMClassifier(objective="multiclassova"), "multiclassova"),
         (LGBMClassifier(machines="elsewhere:1"), "machines"),
         (LGBMClassifier(forcedsplits_filename="splits.json"), "forcedsplits_filename"),
+        (LGBMClassifier(learning_rate="0.1 forcedsplits_filename=splits.json"), "learning_rate"),
+        (LGBMClassifier(monotone_constraints=[0, "0 machines=elsewhere:1"]), "monotone_constraints"),
         (LGBMClassifier(zero_as_missing=True), "zero_as_missing"),
         (XGBClassifier(booster="dart"), "dart"),
         (XGBClassifier(booster="gblinear"), "gblinear"),
