@@ -5,8 +5,9 @@ from typing import Any
 
 from privgate.errors import StatementError
 from privgate.guard import statement
+from privgate.guard.copies import Copies
 from privgate.guard.refusing import permission_denied, refusing
-from privgate.guard.rows import PROMPT_TAG, TAG, GuardedRows, is_prompt
+from privgate.guard.rows import PROMPT_TAG, TAG, is_prompt
 from privgate.guard.transaction import transaction
 from privgate.guard.trust import Row
 
@@ -23,7 +24,7 @@ def _set_meanwhile(exc: BaseException) -> bool:
     return isinstance(exc.__cause__, IntegrityError)
 
 
-class GuardedWrites(GuardedRows):
+class GuardedWrites(Copies):
     """The writes that can promote; mixed in before MLflow's store."""
 
     def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
@@ -107,6 +108,7 @@ class GuardedWrites(GuardedRows):
                 raise StatementError(
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
+            self._privgate_rests_on(session, name, None)
             for version in self._privgate_versions(name):
                 if statement.fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
@@ -132,6 +134,7 @@ class GuardedWrites(GuardedRows):
             moments = (claims.signed, statement.now())
             self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
+            self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
             return write(name, version, tag)
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
