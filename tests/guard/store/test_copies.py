@@ -124,7 +124,7 @@ def test_a_refusal_reaches_copies_that_are_released(quiet, tmp_path):
     kept.verify("models:/prod.credit@production")
     kept.refuse()
     assert kept.approvals() == set()
-    with pytest.raises(PrivgateError, match="failed, not an approval|not this version"):
+    with pytest.raises(PrivgateError, match=r"failed, not an approval|not this version"):
         kept.verify("models:/prod.credit@production")
     said = [a.text for a in examine(Guard.load(quiet.site.config), tracking_uri=quiet.address) if a.state == "wrong"]
     assert any("prod.credit" in text for text in said)
