@@ -81,10 +81,23 @@ class GuardedWrites(Copies):
                 self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
         return done
 
+    def create_registered_model(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Add a model; none whose name eyes take for a protected one's."""
+        with refusing(f"a new model {name!r}"):
+            self._privgate_plain_to_eyes(name)
+        return super().create_registered_model(name, *args, **kwargs)  # type: ignore[misc]  # mixin
+
+    def _privgate_plain_to_eyes(self, name: str) -> None:
+        if meant := self.privgate_watch.guard().model_meant(name):
+            raise StatementError(
+                f"its name may be taken for one of the protected models {meant!r}, which it is not; choose another"
+            )
+
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
         """Add a version; entering a protected model needs the statement of the version that is copied."""
         create = super().create_model_version  # type: ignore[misc]  # mixin
         with refusing(f"a new version of {name!r}"):
+            self._privgate_plain_to_eyes(name)
             protected = self.privgate_watch.guard().protects_model(name)
         if not protected:
             return create(name, source, *args, **kwargs)
@@ -103,6 +116,7 @@ class GuardedWrites(Copies):
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
                 raise StatementError("protected models are not renamed; copy a signed version instead")
+            self._privgate_plain_to_eyes(new_name)
             held = super().get_registered_model(name)  # type: ignore[misc]  # mixin
             if in_use := [a for a in held.aliases if guard.alias_meant(a)]:
                 raise StatementError(
