@@ -142,7 +142,7 @@ class Registry:
         attach_statement(signed, tracking_uri=self.address)
         return claims
 
-    def post(self, path, body, method="POST", headers=None):
+    def post(self, path, body, method="POST", headers=None, timeout=30):
         """Call the REST API itself; return (status, decoded answer)."""
         request = urllib.request.Request(
             self.address + path,
@@ -151,7 +151,7 @@ class Registry:
             headers={"Content-Type": "application/json", **(headers or {})},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as exc:
             text = exc.read()
