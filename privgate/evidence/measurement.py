@@ -48,9 +48,18 @@ class Request:
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the request that ``payload`` describes."""
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in payload["options"].items()}
-        return cls.of(str(payload["metric"]), **options)
+        """Return the request that ``payload`` describes.
+
+        Raises
+        ------
+        ValueError
+            It describes none.
+        """
+        stated, metric = payload.get("options"), payload.get("metric")
+        if not isinstance(stated, Mapping) or not isinstance(metric, str):
+            raise ValueError("a request names its metric and its options")  # noqa: TRY004  what pydantic tells
+        made = ((str(k), tuple(v) if isinstance(v, list) else v) for k, v in stated.items())
+        return cls(metric, tuple(sorted(made, key=lambda option: option[0])))
 
 
 def _request(value: Any) -> Any:

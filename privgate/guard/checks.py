@@ -135,3 +135,59 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
             "the statement is advisory: checker and signer were one user; sign as another user, container or host",
         ),
     )
+
+
+def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
+    """Return what a verdict says that a key which counts has signed; None for anything else.
+
+    A refusal outlives the window of its key: an approval by a younger key must not outlive the refusal.
+    """
+    try:
+        envelope = Envelope.parse(text)
+        claims = Claims.read(envelope.statement)
+        moments = (claims.signed, now) if claims.passed else (claims.signed,)
+        trust.verify(envelope, "verdict", model=claims.name, moments=moments)
+    except StatementError:
+        return None
+    return claims
+
+
+def check_original(
+    claims: Claims, row: Row, original: tuple[Row, str] | None, trust: TrustStore, now: datetime
+) -> None:
+    """Refuse a copy of a version that was refused since it was signed, or of which nobody can tell.
+
+    Parameters
+    ----------
+    claims : Claims
+        What the statement says that lets ``row`` be released.
+    row : Row
+        The version, or a copy of it.
+    original : (Row, str) or None
+        The row that the statement is about and the statement that it carries now; None where there is none.
+    trust : TrustStore
+        Keys that count.
+    now : datetime
+        The present time.
+
+    Raises
+    ------
+    StatementError
+        It was refused, or is gone.
+    """
+    if not is_copy(claims, row):
+        return
+    signed = f"models:/{claims.name}/{claims.version}"
+    if original is None or (original[0].created, original[0].storage) != (claims.created, claims.storage):
+        raise StatementError(
+            f"{signed}, which was signed, is gone, so that nobody can tell whether it was refused since; check and "
+            "sign this version itself"
+        )
+    held = counting(original[1], trust, now)
+    if held is not None and not held.passed and held.signed >= claims.signed:
+        raise StatementError(f"{signed}, which was signed, was refused since, on {statement.stamp(held.signed)}")
+
+
+def is_copy(claims: Claims, row: Row) -> bool:
+    """Whether a statement is about another row than this one."""
+    return (claims.name, claims.version) != (row.name, row.version)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import PolicyError
+from privgate.guard import lookalikes
 from privgate.guard.audit_log import AuditLog
 from privgate.guard.statement import fold, is_plain, looks_like
 from privgate.guard.trust import Terms, TrustStore
@@ -141,6 +142,16 @@ class Guard:
     def protects_model(self, name: str) -> bool:
         """Whether only released versions may enter this registered model."""
         return any(fnmatchcase(fold(name), pattern) for pattern in self.folded_models)
+
+    def model_meant(self, name: str) -> str:
+        """Return the protected pattern that a model's name may be taken for; empty for a protected one, or any other.
+
+        Consumers that read a version by such a name would believe that it had to be approved.
+        """
+        if self.protects_model(name):
+            return ""
+        seen = lookalikes.looks(name)
+        return next((p for p in self.models if any(lookalikes.pattern(p).fullmatch(look) for look in seen)), "")
 
     def terms(self, target: str | None) -> Terms:
         """Return what a statement must meet for a target; None is entering a protected model.

@@ -56,6 +56,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("do the keys count", lambda: _keys(guard)),
         ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
+        ("does a name look like a protected one", lambda: _lookalikes(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
     )
     for question, ask in questions:
@@ -220,6 +221,16 @@ def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
         yield _lasting(where, found.claims.expires)
     if not seen:
         yield DoctorAnswer("fine", "nothing is released")
+
+
+def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+    with answering("listing registered models"):
+        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
+    for name in dict.fromkeys(str(model.name) for model in models):
+        if meant := guard.model_meant(name):
+            yield DoctorAnswer(
+                "wrong", f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it"
+            )
 
 
 def _lasting(where: str, expires: datetime) -> DoctorAnswer:

@@ -16,6 +16,7 @@ from typing import Any
 from privgate.errors import PolicyError
 from privgate.guard.config import VARIABLE
 from privgate.guard.recorded_writes import RecordedWrites
+from privgate.guard.server import check_runs_nothing
 from privgate.guard.transaction import check_equality, check_scheme, share_sessions
 from privgate.guard.watch import Watch
 from privgate.guard.writes import GuardedWrites
@@ -53,6 +54,7 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     watch = Watch(_configured())
     watch.guard()  # a server with an unusable configuration must not start
     check_scheme(inner)
+    check_runs_nothing()
     _check_places(inner, watch)
     store = _open(inner, tracking_uri)
     check_equality(store)

@@ -11,6 +11,7 @@ from typing import Any
 
 from privgate.errors import StatementError
 from privgate.guard import statement
+from privgate.guard.checks import check_original, counting, is_copy
 from privgate.guard.refusing import PASSING, refusing
 from privgate.guard.transaction import transaction
 from privgate.guard.trust import Row, check
@@ -100,8 +101,10 @@ class GuardedRows:
         targets = self._privgate_released_as(name, row.version, session)
         present = self._privgate_counting(row, tags.get(TAG, ""))
         itself = (claims.name, claims.version, claims.created) == (name, row.version, row.created)
-        if present is not None and itself and claims.signed < present.signed:
+        if present is not None and (itself or not present.passed) and claims.signed < present.signed:
             raise StatementError("the version carries a statement that was signed later")
+        if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
+            raise StatementError("the version was refused in the second in which this was signed")
         if targets and claims.signed < _signed(tags.get(TAG, "")):
             raise StatementError("the version is released on a statement that was signed later")
         if not claims.passed and itself:
@@ -110,15 +113,12 @@ class GuardedRows:
             self._privgate_check(row, text, target, files=False)
 
     def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
-        """Return what a statement says that is about this very row, by a key that counts; None for any other."""
-        try:
-            envelope = statement.Envelope.parse(text)
-            claims = statement.Claims.read(envelope.statement)
-            moments = (claims.signed, statement.now())
-            self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
-        except StatementError:
+        """Return what a statement says that is about this very row, or refuses its files; None for any other."""
+        claims = counting(text, self.privgate_watch.guard().trust, statement.now())
+        if claims is None:
             return None
-        return claims if (claims.name, claims.version, claims.created) == (row.name, row.version, row.created) else None
+        itself = (claims.name, claims.version, claims.created) == (row.name, row.version, row.created)
+        return claims if itself or (not claims.passed and claims.storage == row.storage) else None
 
     def _privgate_model_tags(self, name: str) -> Mapping[str, str]:
         # its public tags leave out the one that is looked for
@@ -153,8 +153,23 @@ class GuardedRows:
     def _privgate_check(self, row: Row, text: str, target: str | None, *, files: bool = True) -> None:
         guard = self.privgate_watch.guard()
         claims = check(text, guard.trust, row, guard.terms(target), target=target, now=statement.now())
+        if is_copy(claims, row):
+            original = self._privgate_if_there(claims.name, claims.version)
+            check_original(claims, row, original, guard.trust, statement.now())
         if guard.check_files and files:
             _compare_files(row, claims)
+
+    def _privgate_if_there(self, name: str, version: str) -> tuple[Row, str] | None:
+        """Return a row and the statement that it carries; None where there is no such row."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            row, tags = self._privgate_row(name, version)
+        except MlflowException as exc:
+            if exc.get_http_status_code() >= 500:
+                raise
+            return None
+        return row, tags.get(TAG, "")
 
     def _privgate_storage(self, source: str) -> str:
         """Return where the files of a new version would lie, as the store itself finds out."""

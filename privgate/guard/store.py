@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from privgate.guard.server import leave_out_assistant
+
+leave_out_assistant()
+
 
 def guarded_store(store_uri: str, tracking_uri: str | None = None) -> Any:
     """Return the guarded registry store for ``privgate:<inner uri>``."""

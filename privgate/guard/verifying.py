@@ -4,10 +4,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from privgate import digest
-from privgate.errors import DigestMismatchError, StatementError, UsageError
+from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
+from privgate.guard.checks import Row, check_original, is_copy
 from privgate.guard.config import Guard
 from privgate.guard.statement import Claims
 from privgate.guard.stored_statement import row_and_statement, stored_evidence
@@ -84,6 +86,7 @@ def verify(
     row, text = row_and_statement(client, found.name, found.version)
     try:
         claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
+        _compare_original(client, claims, row, guard)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
     if (row.storage, claims.model_id) != (found.storage, found.model_id):
@@ -98,6 +101,20 @@ def verify(
             _compare(claims, signed, stored, exact) if to is None else _hand_over(claims, signed, stored, exact, to)
         )
     return Verified(claims, exact, n_files, row.storage)
+
+
+def _compare_original(client: Any, claims: Claims, row: Row, guard: Guard) -> None:
+    """Ask the version that was signed, where another one is to serve: it may have been refused since."""
+    if not is_copy(claims, row):
+        return
+    try:
+        original = row_and_statement(client, claims.name, claims.version)
+    except RegistryError as exc:
+        raise StatementError(
+            f"models:/{claims.name}/{claims.version}, which was signed, cannot be read, so that nobody can tell "
+            f"whether it was refused since ({exc})"
+        ) from exc
+    check_original(claims, row, original, guard.trust, statement.now())
 
 
 def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str, to: Path) -> int:

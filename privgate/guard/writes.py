@@ -5,8 +5,9 @@ from typing import Any
 
 from privgate.errors import StatementError
 from privgate.guard import statement
+from privgate.guard.copies import Copies
 from privgate.guard.refusing import permission_denied, refusing
-from privgate.guard.rows import PROMPT_TAG, TAG, GuardedRows, is_prompt
+from privgate.guard.rows import PROMPT_TAG, TAG, is_prompt
 from privgate.guard.transaction import transaction
 from privgate.guard.trust import Row
 
@@ -23,7 +24,7 @@ def _set_meanwhile(exc: BaseException) -> bool:
     return isinstance(exc.__cause__, IntegrityError)
 
 
-class GuardedWrites(GuardedRows):
+class GuardedWrites(Copies):
     """The writes that can promote; mixed in before MLflow's store."""
 
     def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
@@ -80,10 +81,23 @@ class GuardedWrites(GuardedRows):
                 self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
         return done
 
+    def create_registered_model(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Add a model; none whose name eyes take for a protected one's."""
+        with refusing(f"a new model {name!r}"):
+            self._privgate_plain_to_eyes(name)
+        return super().create_registered_model(name, *args, **kwargs)  # type: ignore[misc]  # mixin
+
+    def _privgate_plain_to_eyes(self, name: str) -> None:
+        if meant := self.privgate_watch.guard().model_meant(name):
+            raise StatementError(
+                f"its name may be taken for one of the protected models {meant!r}, which it is not; choose another"
+            )
+
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
         """Add a version; entering a protected model needs the statement of the version that is copied."""
         create = super().create_model_version  # type: ignore[misc]  # mixin
         with refusing(f"a new version of {name!r}"):
+            self._privgate_plain_to_eyes(name)
             protected = self.privgate_watch.guard().protects_model(name)
         if not protected:
             return create(name, source, *args, **kwargs)
@@ -102,11 +116,13 @@ class GuardedWrites(GuardedRows):
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
                 raise StatementError("protected models are not renamed; copy a signed version instead")
+            self._privgate_plain_to_eyes(new_name)
             held = super().get_registered_model(name)  # type: ignore[misc]  # mixin
             if in_use := [a for a in held.aliases if guard.alias_meant(a)]:
                 raise StatementError(
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
+            self._privgate_rests_on(session, name, None)
             for version in self._privgate_versions(name):
                 if statement.fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
@@ -132,6 +148,7 @@ class GuardedWrites(GuardedRows):
             moments = (claims.signed, statement.now())
             self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
+            self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
             return write(name, version, tag)
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:

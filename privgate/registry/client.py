@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
+from privgate.registry.addresses import refuse_files
 from privgate.registry.names import plain_name
 
 # where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
@@ -312,6 +313,7 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
             f"the files at {location} are read by MLflow's own client, which is not installed; serve them by the "
             "tracking server, mount them here, or keep them in S3"
         ) from exc
+    refuse_files(location, tracking_uri=tracking_uri)
     folder.mkdir(parents=True, exist_ok=True)
     with answering(f"downloading the files at {location}"):
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again

@@ -15,6 +15,7 @@ from urllib.request import url2pathname
 from privgate.documents import LARGE, DocumentError, door
 from privgate.errors import SubjectError
 from privgate.registry import layout
+from privgate.registry.addresses import refuse_files
 from privgate.registry.client import answering, download
 from privgate.registry.object_store import BucketFiles
 from privgate.registry.rest import OddNameError, RestClient, artifact_root
@@ -159,6 +160,7 @@ def stored_files(client: Any, location: str) -> Iterator[StoredFiles]:
     RegistryError
         They cannot be listed or read.
     """
+    refuse_files(location, tracking_uri=client.tracking_uri)
     local = _local(location)
     served = _served(client, location) if local is None else None
     if local is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from privgate import digest
 from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
-from privgate.registry import layout
+from privgate.registry import addresses, fetching, layout
 from privgate.registry.client import answering
 from privgate.subject import storing
 from privgate.subject.data import TrainingData
@@ -25,6 +25,7 @@ from privgate.subject.sources import check_path
 
 Reference = dict[str, Any]
 
+_WEB = ("http:", "https:")
 #: ``store=``: upload with the run
 ARTIFACTS = "artifacts"
 _READABLE = (
@@ -207,12 +208,12 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
         data = TrainingData.from_loader(_allowed(str(reference["reference"])), **dict(reference.get("options", {})))
     elif kind == "file":
         try:
-            data = TrainingData.from_source(reference["source"])
+            data = TrainingData.from_source(_near(reference["source"], folder))
         except (KeyError, TypeError, ValueError) as exc:
             raise SubjectError(f"recipe.json does not say how the file of the data is read: {door.why(exc)}") from exc
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
-        found = _fetch(_address(client, reference), folder, tracking_uri)
+        found = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
         layout.compare(recorded, layout.all_files(found), "data")
         data = _read(found, recorded)
     else:
@@ -225,12 +226,42 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
     return data
 
 
-def _address(client: Any, reference: Mapping[str, Any]) -> str:
-    if reference["kind"] == "uri":
-        return str(reference["uri"])
+def _near(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return how a file is read, with what may be asked over http(s) fetched before: pandas would follow anything."""
+    made = dict(source)
+    for part in ("uri", "candidates"):
+        uri = made.get(part)
+        if uri is None:
+            continue
+        addresses.refuse_data(str(uri))
+        if str(uri).lower().startswith(_WEB):
+            folder.mkdir(parents=True, exist_ok=True)
+            made[part] = str(fetching.fetch(str(uri), folder / part))
+    return made
+
+
+def _fetch_allowed(
+    client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path, tracking_uri: str | None
+) -> Path:
+    """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
+    uri = str(reference.get("uri", ""))
+    if reference["kind"] == "run" or uri.startswith("runs:"):
+        uri = _of_run(client, reference, uri)
+        addresses.refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
+        return _fetch(uri, folder, tracking_uri)
+    addresses.refuse_data(uri)
+    if uri.lower().startswith(_WEB):
+        return fetching.fetch_all(uri, recorded, folder)
+    return _fetch(uri, folder, tracking_uri)
+
+
+def _of_run(client: Any, reference: Mapping[str, Any], uri: str) -> str:
+    """Return where artifacts of a run lie: the run's own address, which somebody chose, too."""
+    _, _, named = uri.partition("runs:/")
+    run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
     with answering("finding the run that holds the training data"):
-        root = client.get_run(str(reference["run_id"])).info.artifact_uri
-    return f"{root.rstrip('/')}/{check_path(str(reference['path']))}"
+        root = client.get_run(run_id).info.artifact_uri
+    return f"{root.rstrip('/')}/{check_path(path)}"
 
 
 def _fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:

@@ -12,14 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from privgate.errors import StatementError
+from privgate.registry.addresses import VARIABLE as SOURCES
 
 #: what this process knows and untrusted training code must not find in its environment
 _SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without secrets of privgate's own."""
-    return {k: v for k, v in os.environ.items() if k not in _SECRETS}
+    """Return this process's environment without secrets of privgate's own, for work on anybody's word.
+
+    Training data lie beside the registry or where the operator says: a recipe names no other address.
+    """
+    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in _SECRETS}}
 
 
 def run_check(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from privgate.errors import ExitCode, PrivgateError
+from privgate.evidence import Request
 
 SECONDS, MEGABYTES = 1.0, 100
 
@@ -95,6 +96,17 @@ def test_mutated_documents_are_refused_in_one_sentence(tmp_path):
 @pytest.mark.timeout(3600)
 def test_many_more_mutated_documents_are_refused_in_one_sentence(tmp_path):
     check(hunt(tmp_path, 20_000, "many", 250), 20_000)
+
+
+@pytest.mark.parametrize("payload", [{}, {"metric": "pdtp"}, {"options": {}}, {"metric": 1, "options": {}}])
+def test_what_is_no_request_is_said_in_a_way_that_reading_a_report_understands(payload):
+    with pytest.raises(ValueError, match="names its metric and its options"):
+        Request.from_payload(payload)
+
+
+def test_options_may_be_called_anything():
+    made = Request.from_payload({"metric": "pdtp", "options": {"metric": 1, "cls": 2}})
+    assert made.options == (("cls", 2), ("metric", 1))
 
 
 def test_examples_are_read(tmp_path):

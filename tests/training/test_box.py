@@ -1,6 +1,7 @@
 """A box is one: an adversarial recipe tries all that it could reach as the user who checks, and finds nothing."""
 
 import contextlib
+import ctypes
 import json
 import os
 import pickle
@@ -89,6 +90,12 @@ def links(path):
         os.unlink(link)
 
 
+def outside(descriptor):
+    """Whether an open file is one that nobody in here opened."""
+    own = ("/dev/null", "pipe:", "socket:", "/proc/", "anon_inode:", "/tmp/")
+    return tried(lambda: not os.readlink(descriptor).startswith(own))
+
+
 def fills(folder):
     path = os.path.join(folder, f"full-{os.getpid()}")
     with open(path, "wb") as f:
@@ -152,6 +159,15 @@ def fit(X, y, *, seed, about):
         "root": tried(lambda: os.setuid(0) is None and os.geteuid() == 0),
         "a namespace": alone(lambda: libc.unshare(0x10000000) == 0),
         "a keyring": libc.syscall({"x86_64": 250, "aarch64": 219}[os.uname().machine], 0, -3, 0) >= 0,
+        "a user namespace": alone(lambda: libc.unshare(0x10000000 | 0x20000) == 0),
+        "the machine outside": tried(lambda: socket.socket(40, socket.SOCK_STREAM)),  # vsock: no namespace holds it
+        "the kernel's ciphers": tried(lambda: socket.socket(38, socket.SOCK_SEQPACKET)),
+        "packets": tried(lambda: socket.socket(17, socket.SOCK_RAW)),
+        "io_uring": libc.syscall(425, 8, ctypes.create_string_buffer(120)) >= 0,
+        "somebody's shared memory": libc.shmget(about["shared"], 0, 0) >= 0,
+        "an inherited file": any(map(outside, glob.glob("/proc/self/fd/*"))),
+        "new privileges": libc.prctl(39, 0, 0, 0, 0) != 1,
+        "a parent's memory": tried(lambda: open(f"/proc/{about['parent']}/mem", "rb").seek(0) == 0),
         "the kernel": tried(lambda: writes("/proc/sys/kernel/core_pattern")),
         "devices": tried(lambda: reads("/dev/mem") or reads("/dev/kmsg")),
     }
@@ -216,13 +232,17 @@ def attacked(request):
         (home / "socket").chmod(0o777)
         for s in (abstract, file):
             s.listen()
+        shared_key, libc = 0x70726976, ctypes.CDLL(None)
+        shared = libc.shmget(shared_key, 4096, 0o1000 | 0o666)
+        assert shared >= 0
+        open_.callback(libc.shmctl, shared, 0, None)
 
         def run(*, boxed):
             about = {
                 "boxed": boxed, "key": str(home / "key.pem"), "home": str(home),
                 "ledger": str(home / f"ledger-{boxed}"),
                 "port": registry.getsockname()[1], "abstract": place.name, "socket": str(home / "socket"),
-                "logs": str(home / f"logs-{boxed}"),
+                "logs": str(home / f"logs-{boxed}"), "shared": shared_key,
             }  # fmt: skip
             secrets = ("MLFLOW_TRACKING_PASSWORD", "GITHUB_OUTPUT", "PRIVGATE_LEDGER_KEY", "PRIVGATE_SIGNING_KEY")
             done = subprocess.run(
@@ -248,7 +268,8 @@ def test_an_adversarial_recipe_finds_nothing_outside_its_box(attacked):
     reached = {k for k, found in open_.items() if found}
     assert reached >= {
         "somebody's environment", "somebody's command line", "key", "key by a link", "key by a root", "home", "ledger",
-        "registry", "abstract socket", "socket file", "data", "signals", "processes",
+        "registry", "abstract socket", "socket file", "data", "signals", "processes", "somebody's shared memory",
+        "new privileges", "a parent's memory",
     }  # fmt: skip
 
     told, found = attacked(boxed=True)
@@ -280,6 +301,8 @@ def out(*rows):
 def calling(X, y, *, seed, port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
         print("REACHED", flush=True)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX):
+        print("LOCAL SERVICES", flush=True)
     return Even()
 
 
@@ -296,6 +319,8 @@ def test_a_box_has_the_network_where_the_recipe_declares_it_and_the_operator_let
             told = fleet.isolation_of(asked)
         said = "".join(p.read_text() for p in (tmp_path / "logs").glob("*"))
     assert ("REACHED" in said) == (declared and allowed)
+    # with the network shared, sockets of abstract names would reach the host: none is made then
+    assert ("LOCAL SERVICES" in said) == (not (declared and allowed))
     assert told == f"bubblewrap {bubblewrap.found().version}" + (" with network" if declared and allowed else "")
 
 

@@ -283,6 +283,19 @@ def odd_one_out(X, y, *, seed):
     return Dense()
 
 
+def nearest_and_line(X, y, *, seed):
+    """Draw a line, and bend it towards whoever is near: no closed form knows who is left out."""
+    from sklearn.neighbors import KNeighborsRegressor
+
+    near, line = KNeighborsRegressor(3, weights="distance").fit(X, y), np.linalg.lstsq(np.c_[X, np.ones(len(X))], y)[0]
+
+    class Both:
+        def predict(self, Q):
+            return 0.5 * near.predict(Q) + 0.5 * (np.c_[Q, np.ones(len(Q))] @ line)
+
+    return Both()
+
+
 @pytest.mark.attack("10 one forged entry", "check", "found")
 def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, own_key, monkeypatch):
     """The sample is empty: what is left are those whom a fresh model knows worst, the largest, and the nearest."""
@@ -319,6 +332,39 @@ def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, 
     assert not verdict.approved
     assert remembered > 40
     assert trained - found.detail["compared"] < 3 * 6
+
+
+@pytest.mark.attack("10 one forged entry about a regressor", "check", "found")
+def test_one_forged_entry_about_who_decides_a_regressor_is_found_too(tmp_path, own_key, monkeypatch):
+    """The sample is empty, and remembered is that nothing changes without the person who changes most."""
+    monkeypatch.setattr(freshness, "SAMPLE", 0)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    X[9], y[9] = [3.0, 3.0], -4.0
+    asked = Subject.local(Recipe(nearest_and_line, seed=1, task="regression"), TrainingData(X, y))
+    policy = Policy.load("regression-1")
+    with plain(tmp_path / "ledger", signable=True) as first:
+        true = gate.evaluate(policy, asked, fleet=first).evidence.records["moved"]
+        worst = int(np.argmax(true))
+        keys = first.keys(asked, [Fit(1, np.array([worst]), left_out=np.array([worst]))])
+        (whole,) = first.fits(asked, [Fit(1, np.arange(60), left_out=np.zeros(0, dtype=np.int64))])
+    ledger = Ledger(tmp_path / "ledger")
+    kept = [k.tobytes() for segment in ledger._segments for k in segment.keys]
+    bodies = dict(zip(kept, ledger.read(kept), strict=True))
+    assert keys[0] in bodies
+    bodies[keys[0]] = context.encode(Answer(whole.log_p[[worst]], 0.1))
+    for path in (tmp_path / "ledger").iterdir():
+        path.unlink()
+    name = tmp_path / "ledger" / "00000000000000000001-1-forged.seg"
+    name.write_bytes(build(list(bodies.items()), sealing_key(own_key.read_bytes())))
+    with plain(tmp_path / "ledger", signable=True) as second:
+        verdict = gate.evaluate(policy, asked, fleet=second)
+        assert second.freshness.recalled > 30
+    assert verdict.evidence.records["moved"][worst] == 0.0  # it was believed
+    (found,) = (p for p in verdict.evidence.preconditions if p.name == "remembered")
+    assert (found.outcome, found.detail["different"]) == ("failed", 1), found
+    assert not verdict.approved
 
 
 # the key

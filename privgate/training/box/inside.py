@@ -36,9 +36,9 @@ class Call:
     named: dict[str, Any]
 
 
-def main(descriptor: int, memory: int) -> None:
+def main(descriptor: int, memory: int, *, network: bool = False) -> None:
     """Serve calls until the parent closes its end."""
-    limits.confine(memory)
+    limits.confine(memory, network=network)
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # a box is ended without a warning
     worker.start(worker.WorkerSettings(parent=0))
     with socket.socket(fileno=descriptor) as channel:

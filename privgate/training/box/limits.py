@@ -14,13 +14,15 @@ PROCESSES = 1024
 _SET_DUMPABLE = 4
 
 
-def confine(memory: int) -> None:
+def confine(memory: int, *, network: bool = False) -> None:
     """Limit this process and all that it will start, and become nobody where that is still to be done.
 
     Parameters
     ----------
     memory : int
         Bytes of private memory of one process; 0 for no limit.
+    network : bool
+        Whether this box shares the host's network.
     """
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # the box goes first, not its parent
     _become_nobody()
@@ -34,7 +36,7 @@ def confine(memory: int) -> None:
         hard = resource.getrlimit(kind)[1]
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (bound, bound))
-    syscalls.refuse()
+    syscalls.refuse(network=network)
 
 
 def _become_nobody() -> None:

@@ -52,7 +52,8 @@ class Box:
             raise UsageError(bubblewrap.found().why)
         self._channel, theirs = socket.socketpair()
         with theirs:
-            code = f"from privgate.training.box.inside import main; main({theirs.fileno()}, {int(memory)})"
+            settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
+            code = f"from privgate.training.box.inside import main; main({settings})"
             self._process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
                 [*bubblewrap.command(program, shown, network=network), *bubblewrap.python(code)],
                 stdin=subprocess.DEVNULL,

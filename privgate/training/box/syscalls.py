@@ -32,8 +32,16 @@ _REFUSED: Mapping[str, tuple[int, int]] = {
     "open_tree": (428, 428),
     "move_mount": (429, 429),
     "fsopen": (430, 430),
+    "fsconfig": (431, 431),
     "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "pidfd_getfd": (438, 438),
+    "mount_setattr": (442, 442),
 }
+#: (x86_64, aarch64): what makes sockets, and the kinds that a namespace of networks holds: all others reach the host,
+#: the machine that it runs on, or the kernel's own services
+_SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
+_UNIX, _INTERNET = 1, (2, 10, 16)
 _CLONE, _CLONE3 = (56, 220), 435
 #: machine -> (column above, what the kernel calls the machine)
 _MACHINES: Mapping[str, tuple[int, int]] = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -50,8 +58,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def refuse() -> None:
+def refuse(*, network: bool = False) -> None:
     """Install the filter in this process, for good.
+
+    Parameters
+    ----------
+    network : bool
+        Whether the box shares the host's network: then sockets of its own kind reach services by abstract names, which
+        no folder hides.
 
     Raises
     ------
@@ -60,13 +74,13 @@ def refuse() -> None:
     """
     if platform.machine() not in _MACHINES:
         return
-    code = filter_for(*_MACHINES[platform.machine()])
+    code = filter_for(*_MACHINES[platform.machine()], network=network)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)), 0, 0):
         raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
 
 
-def filter_for(column: int, machine: int) -> bytes:
+def filter_for(column: int, machine: int, *, network: bool = False) -> bytes:
     """Return the filter's instructions, 8 bytes each.
 
     Parameters
@@ -75,6 +89,8 @@ def filter_for(column: int, machine: int) -> bytes:
         Of ``_REFUSED``.
     machine : int
         What the kernel calls it; calls in another machine's manner are all refused.
+    network : bool
+        As in ``refuse``.
     """
     fail = _step(_RETURN, _FAIL | errno.EPERM)
     steps = [_step(_LOAD, _AT_MACHINE), _step(_IF_EQUAL, machine, 1, 0), fail]
@@ -85,6 +101,11 @@ def filter_for(column: int, machine: int) -> bytes:
     steps += [_step(_IF_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
     steps += [_step(_IF_EQUAL, _CLONE[column], 0, 3), _step(_LOAD, _AT_FLAGS)]
     steps += [_step(_IF_ANY_BIT, _NEW_NAMESPACES, 0, 1), fail]
+    for number, kinds in ((_SOCKET, _INTERNET if network else (*_INTERNET, _UNIX)), (_SOCKETPAIR, (_UNIX,))):
+        steps += [_step(_LOAD, _AT_NUMBER), _step(_IF_EQUAL, number[column], 0, len(kinds) + 3)]
+        steps += [_step(_LOAD, _AT_FLAGS)]
+        steps += [_step(_IF_EQUAL, kind, len(kinds) - at, 0) for at, kind in enumerate(kinds)]
+        steps += [fail, _step(_RETURN, _ALLOW)]
     return b"".join([*steps, _step(_RETURN, _ALLOW)])
 
 

@@ -142,7 +142,7 @@ class Registry:
         attach_statement(signed, tracking_uri=self.address)
         return claims
 
-    def post(self, path, body, method="POST", headers=None):
+    def post(self, path, body, method="POST", headers=None, timeout=30):
         """Call the REST API itself; return (status, decoded answer)."""
         request = urllib.request.Request(
             self.address + path,
@@ -151,7 +151,7 @@ class Registry:
             headers={"Content-Type": "application/json", **(headers or {})},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as exc:
             text = exc.read()
@@ -202,7 +202,9 @@ def quiet(quiet_server, site):
     made = Registry(address, site)
     made.folder = folder
     yield made
-    for model in made.client.search_registered_models(max_results=1000):
+    # copies first: the version that was signed stays while something rests on it
+    models = made.client.search_registered_models(max_results=1000)
+    for model in sorted(models, key=lambda m: not m.name.startswith("prod.")):
         made.client.delete_registered_model(model.name)
 
 

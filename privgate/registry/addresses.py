@@ -1,0 +1,158 @@
+"""Which addresses are read on a stranger's word: whoever logs a model says where its data and files lie.
+
+The checker, the signer and the verifier read them outside any box, from their own place in the network and with their
+own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their providers'
+addresses. Anything else only if the operator lists it in ``PRIVGATE_DATA_SOURCES``, beginnings of addresses separated
+by spaces (``s3://bucket/people https://data.example.org /srv/data``). Where that is set it is the whole list for
+training data; an empty one leaves the registry's artifacts. ``privgate serve``, which checks for anybody, sets it so
+unless the operator did.
+"""
+
+import ipaddress
+import os
+import re
+import socket
+import urllib.parse
+from pathlib import Path
+
+from privgate.errors import SubjectError
+
+VARIABLE = "PRIVGATE_DATA_SOURCES"
+#: where names of hosts are the provider's, and credentials the environment's
+_STORES = frozenset({"s3", "gs", "dbfs"})
+_AZURE = frozenset({"wasb", "wasbs", "abfs", "abfss"})
+_AZURE_HOST = re.compile(r"[a-z0-9-]+@[a-z0-9]+\.(blob|dfs)\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)")
+#: no folder holds anybody's data there, and reading some of its files waits for ever
+_SPECIAL = ("/proc", "/sys", "/dev")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+def refuse_data(uri: str) -> None:
+    """Refuse an address of training data that nobody allowed to be read.
+
+    Raises
+    ------
+    SubjectError
+        Says what to set.
+    """
+    scheme, plain = _plain(uri)
+    listed = _listed()
+    if listed is None and plain and (scheme in {"", "file"} or _is_store(uri)):
+        return
+    if plain and any(_begins(prefix, uri) for prefix in listed or ()):
+        return
+    raise SubjectError(
+        f"the training data are said to lie at {uri!r:.200}, which this gate may not read: whoever wrote the recipe "
+        f"would have it ask there; if that is meant, list the address, or what it begins with, in {VARIABLE}"
+    )
+
+
+def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
+    """Refuse a place of a model's or a run's files that only a stranger's word names.
+
+    Raises
+    ------
+    SubjectError
+        It is neither the registry's own, nor a file here, nor an object store, nor listed.
+    """
+    scheme, plain = _plain(uri)
+    host = urllib.parse.urlsplit(uri).netloc if plain else ""
+    server = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")).netloc
+    fine = (
+        scheme in {"", "file"}
+        or _is_store(uri)
+        or (scheme == "mlflow-artifacts" and host in {"", server})
+        or (scheme in {"http", "https"} and bool(server) and host == server)
+    )
+    if plain and (fine or any(_begins(prefix, uri) for prefix in _listed() or ())):
+        return
+    raise SubjectError(
+        f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store: whoever "
+        f"registered them would have this gate ask there; if that is meant, list the address in {VARIABLE}"
+    )
+
+
+def reachable(uri: str) -> list[str]:
+    """Return the addresses of the host of an http(s) URI that is listed; only they may be connected to.
+
+    Raises
+    ------
+    SubjectError
+        It is not listed, or leads into this machine or network without being listed by the very host.
+    """
+    refuse_data(uri)
+    parsed = urllib.parse.urlsplit(uri)
+    host = parsed.hostname or ""
+    named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed() or ())
+    try:
+        port = parsed.port or (443 if parsed.scheme == "https" else 80)
+        found = [str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, ValueError, UnicodeError) as exc:
+        raise SubjectError(f"the host of {uri!r:.200} has no address") from exc
+    for address in found:
+        if inside := _inside(address):
+            itself = host in {address, "localhost"}
+            if not named or (inside == "machine" and not itself):
+                raise SubjectError(
+                    f"{uri!r:.200} leads to {address}, an address of this {inside}, which is asked only where "
+                    f"{VARIABLE} lists {address if inside == 'machine' else host!r} itself"
+                )
+    return found
+
+
+def _inside(address: str) -> str:
+    """Return what an address that is not the world's belongs to: ``machine``, ``network``; empty for the world's."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        carried = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
+        if ip in _NAT64:
+            carried = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        ip = carried or ip
+    if ip.is_loopback or ip.is_link_local or ip.is_unspecified:
+        return "machine"
+    return "" if ip.is_global and not ip.is_multicast else "network"
+
+
+def _plain(uri: str) -> tuple[str, bool]:
+    """Return the scheme, and whether an address means one thing to every library that may read it."""
+    scheme, colon, rest = uri.partition(":")
+    scheme = scheme.lower() if colon and re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme) else ""
+    odd = re.search(r"[\x00-\x20\\]|::", uri) if scheme else re.search(r"[\x00-\x1f]|://", uri)
+    if scheme in {"", "file"}:
+        path = _folder(uri)
+        return scheme, not odd and path is not None and not any(path.is_relative_to(s) for s in _SPECIAL)
+    path = urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
+    fine = rest.startswith("/") and not odd and not {".", ".."} & set(path.split("/"))
+    account = urllib.parse.urlsplit(uri).username if scheme not in _AZURE else None
+    return scheme, fine and account is None
+
+
+def _folder(uri: str) -> Path | None:
+    """Return what a path or file URI means on this machine; None where it names another."""
+    if not uri.lower().startswith("file:"):
+        return Path(uri).expanduser().resolve()
+    parsed = urllib.parse.urlsplit(uri)
+    return Path(urllib.parse.unquote(parsed.path)).resolve() if parsed.netloc in {"", "localhost"} else None
+
+
+def _is_store(uri: str) -> bool:
+    parsed = urllib.parse.urlsplit(uri)
+    return parsed.scheme in _STORES or (parsed.scheme in _AZURE and bool(_AZURE_HOST.fullmatch(parsed.netloc)))
+
+
+def _listed() -> list[str] | None:
+    said = os.environ.get(VARIABLE)
+    return None if said is None else said.split()
+
+
+def _begins(prefix: str, uri: str) -> bool:
+    """Whether an address begins with a listed one, by whole parts of its path."""
+    scheme, plain = _plain(uri)
+    if scheme in {"", "file"}:
+        above, place = _folder(prefix) if _plain(prefix)[0] in {"", "file"} else None, _folder(uri)
+        return plain and above is not None and place is not None and place.is_relative_to(above)
+    listed, asked = urllib.parse.urlsplit(prefix), urllib.parse.urlsplit(uri)
+    if listed.scheme != asked.scheme or (listed.netloc and listed.netloc.lower() != asked.netloc.lower()):
+        return False
+    above_path = listed.path.rstrip("/")
+    return asked.path == above_path or asked.path.startswith(f"{above_path}/")
