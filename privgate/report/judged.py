@@ -43,6 +43,10 @@ def accuracy(doc: ReportDocument) -> str:
     c = doc.context
     if c.accuracy is not None and c.accuracy_n:
         return f"The model is right about {percent(c.accuracy)} of {number(c.accuracy_n)} people outside its data."
+    if c.accuracy_between is not None and c.accuracy_n:
+        low, high = c.accuracy_between
+        span = f"{percent(low)} to {percent(high)}"
+        return f"The model is right about {span} of {number(c.accuracy_n)} people outside its data."
     why = "" if doc.subject.n_candidates else ": no people outside the data are known"
     return f"How often the model is right was not measured{why}."
 
