@@ -10,7 +10,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import boosting
-
 from privgate import Recipe, log_model, registry
 from privgate.__main__ import run
 from privgate.demo import adult

@@ -94,8 +94,8 @@ def _smooth_more(run: Run, limit: float) -> NextStep | None:
         if largest <= limit:
             return NextStep(
                 action=f"smooth more: alpha {present:g} becomes {present * factor:g}",
-                effect=f"the largest influence on any answer falls from {highest:.3g} to {largest:.3g} nats"
-                + _accuracy(run, other),
+                effect=f"the largest influence on any answer falls from {np.exp(highest):.3g}- to "
+                f"{np.exp(largest):.3g}-fold ({highest:.3g} to {largest:.3g} nats){_accuracy(run, other)}",
                 cost="one training",
             )
     return None

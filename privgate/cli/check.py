@@ -61,8 +61,11 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     from privgate import registry, report
     from privgate.check import gate
     from privgate.evaluation.context import with_context
+    from privgate.report.suppression import sentence
 
     run = options.build(uri, settings)
+    data = run.subject.data
+    totals = {len(data.y), run.subject.data.n, *([] if data.candidates is None else [len(data.candidates[1])])}
     folder = Path(settings["report_dir"]).expanduser()
     if attach and not run.subject.detail.get("model_id"):
         raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
@@ -73,7 +76,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
         limits=run.limits,
         observe=bool(settings["observe"]),
         nonce=str(settings["nonce"]),
-        announce=console.note,
+        announce=lambda text: console.note(sentence(text, totals)),  # a CI log is read by many
     )
     verdict = with_context(verdict, run.subject, run.fleet, settings)
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])

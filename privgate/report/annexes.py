@@ -10,6 +10,7 @@ from privgate.policy.rules import about
 from privgate.report import judged, words
 from privgate.report.blocks import TableBlock
 from privgate.report.schema import ReportDocument
+from privgate.report.sentences import say
 from privgate.report.text import moment, plain
 from privgate.verdict import Finding, Outcome
 
@@ -37,7 +38,7 @@ def edpb(doc: ReportDocument) -> TableBlock:
         ),
         (
             "Means reasonably likely to be used (paragraphs 43 and 46)",
-            _join(f"one query returns {judged.RELEASED[doc.subject.release.form]}", _attackers(doc)),
+            _join(f"one query returns {judged.released(doc.subject.release.form)}", _attackers(doc)),
             "other sources of knowledge about the people, and who can reach the service, are not known here",
         ),
         (
@@ -65,7 +66,7 @@ def annex_iv(doc: ReportDocument) -> TableBlock:
     c, s = doc.context, doc.subject
     recipe = s.recipe
     how = recipe and recipe.trained_by
-    data = _join(*(v for k, v in judged.facts(doc) if k in ("Data set", "Data source")))
+    data = _join(*(v for k, v in judged.facts(doc) if k in (say("fact.data"), say("fact.source"))))
     rows = [
         ("1(a) Purpose, provider, version", _join(plain(c.purpose, 200) or "purpose not stated",
          plain(c.owner, 80) or "provider not stated", f"{plain(s.name, 60)} {plain(s.version, 20)}".strip())),
@@ -98,7 +99,7 @@ def _told(doc: ReportDocument, found: Sequence[Finding], *, met: bool) -> str:
     """Return each rule that was met, or was not, with its figures; a waived or doubtful rule speaks against."""
     named = words.titles(doc)
     said = [
-        f"{named[f.rule]}: {words.measured(f)}, {words.limit(f)} allowed ({words.RESULT[f.outcome]})"
+        f"{named[f.rule]}: {words.measured(f)}, {words.limit(f)} allowed ({words.result(f.outcome)})"
         for f in found
         if (f.outcome is Outcome.PASSED) is met
     ]

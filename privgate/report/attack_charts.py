@@ -1,6 +1,7 @@
 """Charts of attacks, each with its sentence and its numbers."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from privgate import digest
@@ -60,7 +61,7 @@ def _at(curve: Curve, fprs: tuple[float, ...]) -> list[str]:
 def groups(ran: Ran, *, drawn: bool = True) -> list[Block]:
     """Return one attack's accuracy for each label and group, as a chart or as its table alone."""
     attack, found = ran
-    figures = [(plain(g.name, 40), *estimate(g)) for g in (*found.classes, *found.groups)][:_GROUPS]
+    figures = [(_named(g.name), *estimate(g)) for g in (*found.classes, *found.groups)][:_GROUPS]
     if not figures:
         return []
     name = f"Accuracy of {title(attack)} by label and group"
@@ -73,6 +74,11 @@ def groups(ran: Ran, *, drawn: bool = True) -> list[Block]:
     svg = charts.groups(ident, name, "A line a group; the dashed line is guessing.", rows=figures, xlabel="accuracy",
                         reference=0.5, reference_text="guessing")  # fmt: skip
     return [Chart(ident, name, "", f"The group at greatest risk is {worst[0]} with {percent(worst[1])}.", svg, table)]
+
+
+def _named(group: str) -> str:
+    """Return a group's name; a column that has only a number is called one."""
+    return plain(re.sub(r"^(\d+) = ", r"column \1 = ", group), 40)
 
 
 def against_pdtp(found: AgainstPdtp) -> list[Block]:

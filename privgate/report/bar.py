@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from privgate.report import words
+from privgate.report.sentences import say
 from privgate.verdict import Finding
 
 
@@ -33,7 +34,7 @@ class Bar:
     @property
     def sentence(self) -> str:
         """Return what the bar shows, for those who do not see it."""
-        return f"{self.title}: measured {self.measured}, allowed {self.allowed}."
+        return say("measured_allowed", title=self.title, measured=self.measured, allowed=self.allowed)
 
 
 def bar(findings: Iterable[Finding], title: str = "") -> Bar | None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from privgate.report.attack_data import Curve
 from privgate.report.drawing import DASHES, INK, LIMIT, PAPER, SERIES, SOFT, Drawing, label
@@ -16,28 +17,30 @@ def histogram(
     """Return a histogram with a logarithmic count axis.
 
     What has no upper limit stands in a lane of its own, right of everything finite and of the limit. A suppressed cell
-    is hatched over the full height: how large it is must not be seen, and it may be a large one.
+    is hatched over the full height: how large it is must not be seen, and it may be a large one. Bins are as wide as
+    the ranges that were joined.
     """
     with Drawing(name, title, desc) as d:
         ax = d.axes
-        width = edges[1] - edges[0]
+        widths = [0.96 * (b - a) for a, b in pairwise(edges)]
         right = max(edges[-1], limit * 1.12) if math.isfinite(limit) else edges[-1]
         lane, broad = right + 0.04 * right, 0.08 * right
         top = 2.2 * max([10, *(c for c in counts if c), unbounded or 0])
-        known = [(e, c) for e, c in zip(edges, counts, strict=False) if c]
-        hidden = [e for e, c in zip(edges, counts, strict=False) if c is None]
-        ax.bar([e for e, _ in known], [c for _, c in known], width=width * 0.92, align="edge", color=SERIES[0],
-               label="people or records")  # fmt: skip
+        known = [(e, c, w) for e, c, w in zip(edges, counts, widths, strict=False) if c]
+        hidden = [(e, w) for e, c, w in zip(edges, counts, widths, strict=False) if c is None]
+        ax.bar([e for e, _, _ in known], [c for _, c, _ in known], width=[w for _, _, w in known], align="edge",
+               color=SERIES[0], label="people or records")  # fmt: skip
         if hidden:
-            ax.bar(hidden, [top] * len(hidden), width=width * 0.92, align="edge", facecolor="none", hatch="////",
-                   edgecolor=SERIES[0], label="suppressed: 1 to 9, or hidden with such a cell",
-                   linewidth=1)  # fmt: skip
+            ax.bar([e for e, _ in hidden], [top] * len(hidden), width=[w for _, w in hidden], align="edge",
+                   facecolor="none", hatch="////", edgecolor=SERIES[0], linewidth=1,
+                   label="suppressed: how many would tell a small count")  # fmt: skip
         if unbounded is None or unbounded > 0:
             ax.axvline(right + 0.02 * right, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
             style = (
                 {"color": SERIES[1]} if unbounded else {"facecolor": "none", "edgecolor": SERIES[1], "hatch": "////"}
             )
-            ax.bar([lane], [unbounded or top], width=broad, align="edge", label="no upper limit known", **style)
+            said = "no upper limit known" + ("" if unbounded else ": suppressed")
+            ax.bar([lane], [unbounded or top], width=broad, align="edge", label=said, **style)
             right = lane + broad
         ax.set_yscale("log")
         ax.set_ylim(0.8, top)
@@ -48,7 +51,7 @@ def histogram(
         ax.grid(axis="y")
         if math.isfinite(limit):
             d.limit(limit, f"limit {number(limit)}")
-        d.legend()
+        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
     return d.svg
 
 

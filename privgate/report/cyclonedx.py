@@ -46,7 +46,7 @@ def _model(doc: ReportDocument) -> dict[str, Any]:
         "quantitativeAnalysis": {"performanceMetrics": [_metric(f, doc) for f in words.rules(doc) if f.metric]},
         "considerations": {
             **({"useCases": [plain(doc.context.purpose, 200)]} if doc.context.purpose else {}),
-            "technicalLimitations": list(words.NOT_SHOWN),
+            "technicalLimitations": words.not_shown(),
         },
     }
     verdict = {

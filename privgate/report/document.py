@@ -13,6 +13,7 @@ from privgate.report import suppressed, words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.schema import SCHEMA, read
+from privgate.report.suppression import bounds, hidden
 from privgate.report.units import summary
 from privgate.verdict import Verdict
 from privgate.version import __version__
@@ -45,8 +46,9 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
     detail = encode(verdict.detail)
-    totals = _totals(evidence.subject)
-    people, limits = totals[1], suppressed.shares([f.payload() for f in verdict.findings])
+    everybody = _totals(evidence.subject)
+    totals = suppressed.known(evidence.payload(), everybody)
+    people, limits = everybody[1], suppressed.shares([f.payload() for f in verdict.findings])
     floors = [v for v in dict((verdict.policy.get("source") or {}).get("audit") or {}).values() if isinstance(v, int)]
     doc: dict[str, Any] = {
         "schema": SCHEMA,
@@ -61,7 +63,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "next_steps": suppressed.sentences(names.scrub(list(detail.get("next_steps") or ())), totals),
         "comparison": None,
         "subject": _subject(evidence.subject),
-        "context": names.scrub(dict(detail.get("context") or {})),
+        "context": _context(names.scrub(dict(detail.get("context") or {}))),
         "policy": encode(verdict.policy),
         "findings": [
             suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)
@@ -82,6 +84,14 @@ def _totals(subject: Mapping[str, Any]) -> tuple[int, ...]:
     """Return how many people, records and candidates there are: what every report says and every reader knows."""
     records, units, outside = (int(subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
     return records, units, outside, records + outside
+
+
+def _context(context: dict[str, Any]) -> dict[str, Any]:
+    """Return the context without a share of right answers that tells how few are wrong, or right."""
+    share, n = context.get("accuracy"), int(context.get("accuracy_n") or 0)
+    if not isinstance(share, float) or not n or not hidden(round(share * n), n):
+        return context
+    return {**context, "accuracy": None, "accuracy_between": [v / n for v in bounds(round(share * n), n)]}
 
 
 def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from privgate.policy.rules import about
 from privgate.report import judged, words
 from privgate.report.bar import bar
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
+from privgate.report.sentences import say
 from privgate.report.text import clip, moment, number, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
@@ -59,14 +60,14 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "more": max(0, len(unheld) + len(rules) - ROWS),
         "held": _held(held, unheld),
         "steps": steps(doc, room["steps"])[:LINES],
-        "waivers": [waiver(w, room["waivers"]) for w in doc.waivers[:LINES]],
+        "waivers": [waiver(w, titles, room["waivers"]) for w in doc.waivers[:LINES]],
         "changes": whole(changed, room["changes"]),
         "changes_since": _since(doc),
         "not_shown": [
             *_candidates(held),
             *filter(None, [words.no_attack_limited(doc)]),
             *_not_tested(doc),
-            *words.NOT_SHOWN,
+            *words.not_shown(),
         ],
         "verify": verify(doc),
     }
@@ -85,48 +86,31 @@ def _texts(value: Any) -> Iterator[str]:
 
 def subject(s: SubjectFacts | ComparedReport) -> str:
     """Return "credit, version 3"."""
-    name = plain(s.name, 60) or "unnamed model"
-    return f"{name}, version {plain(s.version, 20)}" if s.version else name
+    name = plain(s.name, 60) or say("subject.unnamed")
+    return say("subject", name=name, version=plain(s.version, 20)) if s.version else name
 
 
 def sentence(doc: ReportDocument) -> str:
     """Return the verdict as one sentence that needs no knowledge of the field."""
     rules = words.rules(doc)
-    policy = f"“{plain(doc.policy.name, 40) or 'unnamed'}”"
-    if not rules:
-        return f"No rule of the policy {policy} was judged, so nothing was shown and the model may not be released."
     met = sum(f.outcome is Outcome.PASSED for f in rules)
-    if doc.outcome is Outcome.PASSED:
-        told = "every rule" if met > 1 else "the one rule"
-        scope = (
-            " It covers questions about a person's own record only; other questions were not bounded."
-            if words.direct_only(doc)
-            else ""
-        )
-        return f"The model may be released: {told} of the policy {policy} is met.{scope}"
-    if doc.outcome is Outcome.WARNED:
-        if met == len(rules):
-            return (
-                f"The model may be released: every rule of the policy {policy} is met. Conditions listed below deserve "
-                "attention."
-            )
-        return (
-            f"The model may be released, with {len(rules) - met} of {len(rules)} rules of the policy {policy} not met "
-            "but not enforced or waived."
-        )
-    if doc.outcome is Outcome.INCONCLUSIVE:
-        return (
-            f"The model may not be released: the evidence is not enough to show that the policy {policy} is met. "
-            "That is not proof of a leak; it counts as not passed."
-        )
     broken = sum(f.outcome is Outcome.FAILED for f in rules)
-    if not broken:
-        return "The model may not be released: a condition that must hold before any figure counts does not hold."
-    return f"The model may not be released: {broken} of {len(rules)} rules of the policy {policy} {_is(broken)} broken."
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
+    told = {"policy": plain(doc.policy.name, 40) or say("policy.unnamed"), "rules": len(rules)}
+    if not rules:
+        return say("sentence.no_rule", **told)
+    if doc.outcome is Outcome.INCONCLUSIVE:
+        return say("sentence.open", **told)
+    if doc.outcome is Outcome.FAILED:
+        if not broken:
+            return say("sentence.condition", **told)
+        key = "sentence.broken" if broken > 1 else "sentence.one_broken"
+        return say("sentence.only_broken" if len(rules) == 1 else key, broken=broken, **told)
+    if met < len(rules):
+        return say("sentence.not_enforced", broken=len(rules) - met, **told)
+    said = [say("sentence.all_met" if met > 1 else "sentence.one_met", **told)]
+    said += [say("sentence.conditions")] if doc.outcome is Outcome.WARNED else []
+    said += [say("sentence.direct")] if words.direct_only(doc) else []
+    return " ".join(said)
 
 
 def deciding(doc: ReportDocument) -> list[Finding]:
@@ -143,18 +127,19 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     """Return the reason: the finding that decided, with its numbers and what they mean for a person."""
     decided = deciding(doc)
     if not decided:
-        return "No rule was judged."
+        return say("why.none")
     f = decided[0]
-    if math.isnan(f.limit) or words.measured(f) == "not measured":
-        told = f"{words.title(f)}: {prose(f.message)}"
+    if math.isnan(f.limit) or words.measured(f) == say("not_measured"):
+        told = say("why.message", title=words.title(f), message=prose(f.message))
     else:
-        told = f"{words.titles(doc).get(f.rule, words.title(f))} is {words.measured(f)}; {words.limit(f)} is allowed"
+        title = words.titles(doc).get(f.rule, words.title(f))
+        told = say("why.figure", title=title, measured=words.measured(f), limit=words.limit(f))
     meaning = prose(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:
         n = len(decided) - 1
-        kind = "rule" if n == 1 else "rules"
-        others = f" The other {kind} {_is(n)} met as well." if doc.approved else f" {n} more {kind} below."
+        met, more = ("why.other_met", "why.one_more") if n == 1 else ("why.others_met", "why.more")
+        others = " " + say(met if doc.approved else more, count=n)
     return f"{_stop(told)}{f' {_stop(capital(meaning))}' if meaning else ''}{others}"
 
 
@@ -163,57 +148,53 @@ def how_sure(doc: ReportDocument) -> str:
     keys = {f.request for f in deciding(doc)}
     found = [m for m in doc.evidence.measurements if m.request.key in keys and not m.problem]
     if not found:
-        return "No figure decided this: something that must hold, or be measured, was missing."
+        return say("sure.none")
     levels = sorted({m.confidence for m in found if m.confidence is not None})
     told = []
     if any(m.confidence is None and m.kind in ("exact", "bound") for m in found):
-        told.append("Exact or bounded by proof, under the conditions listed in the evidence.")
+        told.append(say("sure.proof"))
     if levels:
-        told.append(f"Intervals hold at {number(100 * levels[0])} % confidence.")
+        told.append(say("sure.interval", level=number(100 * levels[0])))
     if any(m.kind == "point" for m in found):
-        told.append("Some figures are estimates without an interval; they neither approve nor block.")
+        told.append(say("sure.point"))
     least = min(found, key=lambda m: m.n / max(m.population, 1))
     if 0 < least.n < least.population:
         coverage = doc.evidence.influence and doc.evidence.influence.coverage
         claim = capital(plain(coverage.claim, 200)) if coverage else ""
-        of = f"{number(least.n)} of {number(least.population)} {_who(least)} were measured."
-        told.append(f"{of} {_stop(claim) or 'Nothing is known of the others.'}")
+        of = say("sure.some", count=number(least.n), total=number(least.population), who=_who(least))
+        told.append(f"{of} {_stop(claim) or say('sure.unknown')}")
     elif least.n > 0:
-        bounded = (
-            ", some of them only closely enough to show that they are not the largest"
-            if words.mode(doc) == "max"
-            else ""
-        )
-        told.append(f"All {number(least.n)} {_who(least)} were measured{bounded}.")
+        key = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
+        told.append(say(key, count=number(least.n), who=_who(least)))
     return " ".join(told)
 
 
 def _who(m: Measurement) -> str:
-    return "people or records" if about(m.request.metric).per_unit else "trials"
+    return say("sure.people" if about(m.request.metric).per_unit else "sure.trials")
 
 
 def row(finding: Finding, title: str | None = None) -> dict[str, str]:
     """Return one line of the rule table."""
-    precondition = words.is_condition(finding)
-    quiet = precondition or words.measured(finding) == "not measured"
+    precondition, result = words.is_condition(finding), words.result(finding.outcome)
+    quiet = precondition or words.measured(finding) == say("not_measured")
     meaning = finding.message if quiet else finding.meaning or finding.message
-    waived = f" Waived: {plain(finding.waiver, 100)}." if finding.waiver else ""
+    waived = " " + say("row.waived", waiver=plain(finding.waiver, 100)) if finding.waiver else ""
     return {
         "tone": _TONE[finding.outcome],
-        "result": words.RESULT[finding.outcome] + (" (waived)" if waived else ""),
-        "title": title or words.title(finding),
+        "result": say("result.waived", result=result) if waived else result,
+        # the title of a condition says what should be so, beside a result that says that it is not
+        "title": say("row.title", title=words.title(finding)) if precondition else title or words.title(finding),
         "measured": "—" if precondition else words.measured(finding),
-        "limit": "should hold" if precondition else words.limit(finding),
+        "limit": say("row.condition") if precondition else words.limit(finding),
         "meaning": _stop(capital(prose(meaning))) + waived,
     }
 
 
 def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:
     if not held:
-        return "No precondition was checked."
-    if not unheld:
-        return f"All {len(held)} preconditions hold; they are listed in the evidence."
-    return f"{len(held) - len(unheld)} of {len(held)} preconditions hold; the others are in the table."
+        return say("held.none")
+    key = "held.some" if unheld else "held.all"
+    return say(key, held=len(held) - len(unheld), count=len(held))
 
 
 def steps(doc: ReportDocument, room: int = 900) -> list[str]:
@@ -224,26 +205,24 @@ def steps(doc: ReportDocument, room: int = 900) -> list[str]:
     if told:
         return told
     if doc.approved:
-        until = f" before {moment(doc.expires)}, and" if doc.expires else ""
-        return [
-            f"This version may be signed and released; check again{until} whenever data, code or parameters change."
-        ]
-    return ["Read the finding above, change the training or supply what is missing, and check again."]
+        return [say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires))]
+    return [say("next.read")]
 
 
 def _step(step: NextStep, room: int) -> str:
     action, extra = capital(prose(step.action, 300)), ""
     for name, value in (("effect", step.effect), ("cost", step.cost)):
-        more = f"{extra}{'; ' if extra else ''}{name}: {prose(value, 300)}" if value else extra
+        more = f"{extra}{'; ' if extra else ''}{say(f'next.{name}', value=prose(value, 300))}" if value else extra
         extra = more if len(action) + len(more) + 4 <= room else extra
     return _stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))
 
 
-def waiver(w: WaiverRow, room: int = 600) -> str:
+def waiver(w: WaiverRow, named: Mapping[str, str], room: int = 600) -> str:
     """Return one waiver as a sentence; where there is little room, its reason is cut and nothing else."""
-    head = f"{plain(w.rule, 40)} ({plain(w.status, 40)}): "
-    tail = f", approved by {plain(w.approver, 40)}, until {moment(w.expires)}"
-    return _stop(head + clip(plain(w.reason, 300), max(30, room - len(head) - len(tail))) + tail)
+    told = {"rule": named.get(w.rule, plain(w.rule, 40)), "status": plain(w.status, 40),
+            "approver": plain(w.approver, 40), "until": moment(w.expires)}  # fmt: skip
+    left = room - len(say("waiver.told", reason="", **told))
+    return _stop(say("waiver.told", reason=clip(plain(w.reason, 300), max(30, left)), **told))
 
 
 def changes(doc: ReportDocument) -> str:
@@ -254,8 +233,8 @@ def changes(doc: ReportDocument) -> str:
 def _since(doc: ReportDocument) -> str:
     old = doc.comparison and doc.comparison.old
     if old and old.outcome.releases:
-        return "Since the last approved version"
-    return f"Since version {plain(old.version, 20) if old and old.version else 'before'}"
+        return say("since.approved")
+    return say("since.version", version=plain(old.version, 20) if old and old.version else say("since.before"))
 
 
 def _candidates(held: Sequence[Finding]) -> list[str]:
@@ -268,7 +247,7 @@ def _candidates(held: Sequence[Finding]) -> list[str]:
 def _not_tested(doc: ReportDocument) -> list[str]:
     tested = words.kinds_tested(doc)
     missing = [k for k in words.ATTACK_KINDS if k not in tested]
-    return [f"Not tested: {', '.join(missing)}."] if missing else []
+    return [say("not_tested", kinds=", ".join(words.kind(k) for k in missing))] if missing else []
 
 
 def verify(doc: ReportDocument) -> str:

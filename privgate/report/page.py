@@ -8,6 +8,7 @@ from privgate.report import comparison, front
 from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections import sections
 from privgate.report.sections.comparison import blocks
+from privgate.report.sentences import say
 from privgate.report.text import plain
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -32,6 +33,7 @@ def environment() -> Any:
         lstrip_blocks=True,
     )
     env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
+    env.globals["say"] = say
     env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, whose text matplotlib has escaped
     return env
 

@@ -145,6 +145,9 @@ class ContextFacts(EvidenceModel):
     run_by: str = Field(default="", description="User who ran the check.")
     run_on: str = Field(default="", description="Host, or the workflow run, that ran it.")
     accuracy: Number | None = Field(default=None, description="Share of right answers about other people.")
+    accuracy_between: tuple[Number, Number] | None = Field(
+        default=None, description="Its range, where the share would tell how few answers are wrong, or right."
+    )
     accuracy_n: int = Field(default=0, description="How many other people.")
 
 
@@ -207,6 +210,9 @@ class UnitsSummary(EvidenceModel):
     figures: Mapping[FigureName, FigureSummary] = Field(description="Per figure; empty unless everybody was measured.")
     above: tuple[AboveLimit, ...]
     worst: tuple[WorstUnit, ...]
+    next_worst: tuple[str, ...] = Field(
+        default=(), description="Others of the worst, in no order: their figures would tell a small count."
+    )
     close: Count = Field(default=None, description="Units measured closely, where not all were.")
     everybody: bool = Field(default=True, description="Every unit was measured closely: there is a distribution.")
 

@@ -6,8 +6,10 @@ from privgate.report import comparison, front
 from privgate.report.blocks import Chart, TableBlock, Text
 from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections.comparison import blocks
+from privgate.report.sentences import say
 from privgate.report.text import item, markdown
 
+_COLUMNS = ("result", "rule", "measured", "limit", "meaning")
 _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
 
 
@@ -21,21 +23,21 @@ def render(doc: ReportDocument | Comparison) -> str:
         "",
         f"**{markdown(page['sentence'])}**",
         "",
-        f"- **Why:** {markdown(page['why'])}",
-        f"- **How sure:** {markdown(page['how_sure'])}",
-        f"- **Accuracy:** {markdown(page['accuracy'])}",
-        *(f"- **Next:** {markdown(step)}" for step in page["steps"]),
+        f"- **{say('why')}:** {markdown(page['why'])}",
+        f"- **{say('how_sure')}:** {markdown(page['how_sure'])}",
+        f"- **{say('accuracy')}:** {markdown(page['accuracy'])}",
+        *(f"- **{say('next.one')}:** {markdown(step)}" for step in page["steps"]),
         "",
-        "| Result | Rule | Measured | Limit | What it means |",
+        f"| {' | '.join(say(f'column.{c}') for c in _COLUMNS)} |",
         "| --- | --- | --- | --- | --- |",
     ]
     lines += [_row(row) for row in page["rows"]]
-    lines += ["", *([f"*{page['more']} more rows in the report.*", ""] if page["more"] else [])]
+    lines += ["", *([f"*{say('more_rows.report', count=page['more'])}*", ""] if page["more"] else [])]
     lines += [item(page["held"]), ""]
-    lines += [f"- **Waiver:** {markdown(w)}" for w in page["waivers"]]
-    lines += [f"- **Since the last approved version:** {markdown(page['changes'])}"] if page["changes"] else []
+    lines += [f"- **{say('waiver')}:** {markdown(w)}" for w in page["waivers"]]
+    lines += [f"- **{page['changes_since']}:** {markdown(page['changes'])}"] if page["changes"] else []
     lines += [f"- **{name}:** {markdown(value)}" for name, value in page["facts"]]
-    lines += ["", "<details><summary>What this does not show</summary>", ""]
+    lines += ["", f"<details><summary>{say('not_shown')}</summary>", ""]
     lines += [f"- {item(line)}" for line in page["not_shown"]]
     lines += ["", "</details>", ""]
     return "\n".join(lines)

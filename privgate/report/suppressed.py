@@ -1,10 +1,12 @@
 """Findings and evidence as a report may hold them: every small count of people in them hidden."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
-from privgate.report.suppression import at_least, cells, hidden, kept, nested, sentence, share
+from privgate.evidence.values import SMALL_CELL
+from privgate.report.suppression import at_least, bounds, cells, hidden, kept, nested, sentence, share
 
 #: keys of evidence whose text names or measures something and counts nobody
 _OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",
@@ -82,19 +84,39 @@ def evidence(
     totals, floors = tuple(totals), tuple(floors)
     made = {part: sentences(payload[part], totals) for part in ("run", "influence", "membership", "claims")}
     if influence := made["influence"]:
-        _influence(influence)
+        _trainings(made["run"], influence)
+        _influence(influence, int((payload.get("subject") or {}).get("n_units") or 0) or None)
     if membership := made["membership"]:
+        if against := membership.get("against_pdtp"):
+            against["n"] = at_least(against["n"], totals)
         _membership(membership, [m.get("behind") or {} for m in payload["measurements"]])
     return {
         **payload,
         **made,
-        "preconditions": [_precondition(sentences(p, totals)) for p in payload["preconditions"]],
+        "preconditions": [_precondition(sentences(p, totals), totals, floors) for p in payload["preconditions"]],
         "measurements": [
-            _measurement(finding(m, totals), totals, floors)
-            | (ranged(m, m["population"], limits[key]) if (key := m["request"]["key"]) in limits else {})
-            for m in payload["measurements"]
+            _measurement(finding(m, totals), totals, floors) | _limits_told(m, limits) for m in payload["measurements"]
         ],
     }
+
+
+def known(payload: Mapping[str, Any], totals: Sequence[int]) -> tuple[int, ...]:
+    """Return the totals, and what is left of the last of them without those whose number is told.
+
+    A reader who knows how many candidates there are, and how many of them were left out for one reason, knows how many
+    were left out for another.
+    """
+    told = [
+        [kept(n) or 0 for n in ((m.get("behind") or {}).get("removed_candidates") or {}).values()]
+        for m in payload["measurements"]
+    ]
+    sums = {sum(some) for counts in told for k in range(len(counts) + 1) for some in combinations(counts, k)}
+    return tuple(dict.fromkeys([*totals, *(t - s for t in totals for s in sums if 0 < s < t)]))
+
+
+def _limits_told(given: Mapping[str, Any], limits: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    key = given["request"]["key"]
+    return ranged(given, given["population"], limits[key]) if key in limits else {}
 
 
 def _each(found: dict[str, Any] | None, *keys: str, of: int | None = None) -> None:
@@ -109,17 +131,30 @@ def _reasons(found: Mapping[str, int | None]) -> dict[str, int | None]:
     return dict(zip(found, cells(known), strict=True)) if known else {}
 
 
-def _influence(part: dict[str, Any]) -> None:
+def _trainings(run: dict[str, Any], influence: Mapping[str, Any]) -> None:
+    """Count trainings as if nine people had been retrained where a few were: each costs as many as there are seeds."""
+    few = next((e["asked"] for e in influence.get("engines") or () if e["engine"] == "refit"), 0)
+    if not hidden(few):
+        return
+    more = (SMALL_CELL - 1 - few) * max(1, (run.get("seeds") or {}).get("paired") or 0)
+    for part, keys in (("plan", ("retrains", "leave_one_out")), ("trace", ("training_calls",)),
+                       ("remembered", ("trained",))):  # fmt: skip
+        for key in keys:
+            if found := (run.get(part) or {}).get(key):
+                run[part] = {**run[part], key: found + more}
+
+
+def _influence(part: dict[str, Any], units: int | None) -> None:
     for engine in part.get("engines") or ():
         asked = engine["asked"]
         _each(engine, "answered", "handed_on", of=asked)
-        _each(engine, "asked")
+        _each(engine, "asked", of=units)
         engine["why"], engine["without_limit"] = _reasons(engine["why"]), _reasons(engine["without_limit"])
     for name in ("noise", "registered"):
-        _each(part.get(name), "units_above")
+        _each(part.get(name), "units_above", of=units)
     for note in part.get("certificates") or ():
-        _each(note, "units")
-    _each(part.get("indirect_queries"), "open_units", "searched", "raised")
+        _each(note, "units", of=units)
+    _each(part.get("indirect_queries"), "open_units", "searched", "raised", of=units)
 
 
 def _membership(part: dict[str, Any], behind: Sequence[Mapping[str, Any]]) -> None:
@@ -127,11 +162,26 @@ def _membership(part: dict[str, Any], behind: Sequence[Mapping[str, Any]]) -> No
         few = kept(against["records_above_1"], against["n"])
         if few != against["records_above_1"]:
             against |= {"records_above_1": few, "share_above_1_found": None}
-    for name in ("members", "candidates"):
-        total = max((b.get(name) or 0 for b in behind), default=0)
+    trials = [max((b.get(name) or 0 for b in behind), default=0) for name in ("members", "candidates")]
+    for attack in part.get("attacks") or ():
+        if attack["figures"] and attack.get("scope") == "model" and all(trials):
+            _found(attack["figures"], *trials)
+    for name, total in zip(("members", "candidates"), trials, strict=True):
         for attack in part.get("attacks") or ():
             for cells_ in ("classes", "groups"):
                 _rest((attack["figures"] or {}).get(cells_) or (), name, total)
+
+
+def _found(figures: dict[str, Any], members: int, others: int) -> None:
+    """Hide where an attack finds few members, or wrongly accuses few others: a rate of a known number is a count."""
+    figures["roc"] = [
+        point
+        for point in figures["roc"]
+        if not any(hidden(round(v * n), n) for v, n in zip(point, (others, members), strict=True))
+    ]
+    for rate in figures["tpr_at_fpr"]:
+        if rate["value"] is not None and hidden(round(rate["value"] * members), members):
+            rate["value"] = bounds(round(rate["value"] * members), members)[1] / members
 
 
 def _rest(shown_: Sequence[dict[str, Any]], name: str, total: int) -> None:
@@ -141,8 +191,11 @@ def _rest(shown_: Sequence[dict[str, Any]], name: str, total: int) -> None:
         min(told, key=lambda c: c[name])[name] = None
 
 
-def _precondition(given: dict[str, Any]) -> dict[str, Any]:
+def _precondition(given: dict[str, Any], totals: Sequence[int], floors: Sequence[int]) -> dict[str, Any]:
     detail = dict(given.get("detail") or {})
+    for key in ("checked", "records_compared"):
+        if isinstance(detail.get(key), int):
+            detail[key] = at_least(detail[key], totals, floors)
     for key in [k for k in detail if k not in _SETTINGS]:
         if isinstance(detail[key], int) and not isinstance(detail[key], bool) and hidden(detail[key]):
             detail[key] = None
@@ -157,9 +210,11 @@ def _measurement(given: dict[str, Any], totals: Sequence[int], floors: Sequence[
     if not isinstance(behind, dict):
         return given
     behind, total = dict(behind), given.get("population") or None
-    for name in ("members", "candidates"):
-        if behind.get(name):
-            behind[name] = at_least(behind[name], totals, floors)
+    pair = [int(behind.get(name) or 0) for name in ("members", "candidates")]
+    least = [at_least(count, totals, floors) for count in pair]
+    behind |= {name: v for name, v in zip(("members", "candidates"), least, strict=True) if behind.get(name)}
+    if sum(pair) and sum(pair) - sum(least):  # what is rounded in one place is not told by the sum of both
+        given |= {k: given[k] - sum(pair) + sum(least) for k in ("n", "population") if given[k] == sum(pair)}
     if limits := behind.get("over_limit"):
         behind["over_limit"] = dict(zip(limits, nested(list(limits.values()), total or 2**62), strict=True))
     _each(behind, "registered_above", of=total)

@@ -25,7 +25,8 @@ _ALONE = r"(?<![\w.,=-])(?<! to )(?<!-fold )"
 _PART = re.compile(rf"{_ALONE}(?P<part>{_NUMBER}) of (?P<all>(?:the |all |these )?)(?P<total>{_NUMBER})"
                    rf"(?![\w.,]*\d| (?:{_THINGS})\b| units were (?:measured|retrained))"
                    rf"(?P<noun> {_PEOPLE}\b)?(?P<share> \([\d.e+-]+ %\))?")  # fmt: skip
-_COUNT = re.compile(rf"{_ALONE}(?<!up to )(?<!at most )(?<!at least )(?<!than )(?<! of )(?<!all )(?<!these )"
+_COUNT = re.compile(rf"{_ALONE}(?<!up to )(?<!at most )(?<!at least )(?<!than )(?<!\d of )(?<!group of )"
+                    rf"(?<!all )(?<!these )"
                     rf"(?P<count>{_NUMBER})"
                     rf"(?P<noun> (?:more |other |training )?{_PEOPLE}\b(?! each))"
                     r"(?P<share> \([\d.e+-]+ %\))?")  # fmt: skip

@@ -6,20 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from privgate.report import words
 from privgate.report.schema import ReportDocument
+from privgate.report.sentences import say
 from privgate.report.suppression import shown
 from privgate.report.text import fold, prose
 from privgate.verdict import Finding, Outcome
 
-_WORDS: Mapping[str, str] = {
-    Outcome.PASSED: "APPROVED",
-    Outcome.WARNED: "APPROVED, with warnings",
-    Outcome.INCONCLUSIVE: "INCONCLUSIVE: not approved",
-    Outcome.FAILED: "BLOCKED",
-}
 _MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
 
-#: under which keyed hash the worst person stands, as messages of rules name it
-_WHERE = re.compile(r"\(record [0-9a-f]{16}\)")
+#: of whom, or by which attack, as messages of rules name it before the limit
+_WHERE = re.compile(r"\((?!exact\)|a point)[^()]*\)(?=; allowed)")
+_MORE = re.compile(r": (?:passed|warned|inconclusive|failed)(\W.*)$")
 
 
 def render(doc: ReportDocument) -> str:
@@ -30,8 +26,9 @@ def render(doc: ReportDocument) -> str:
 def headline(doc: ReportDocument) -> str:
     """Return the decision, about what, by which policy."""
     s = doc.subject
-    what = prose(f"{s.name} version {s.version}" if s.version else s.name)
-    return f"{_WORDS[doc.outcome]}  {what}  by policy {prose(doc.policy.name)}"
+    what = prose(say("terminal.subject", name=s.name, version=s.version) if s.version else s.name)
+    decision = say(f"terminal.{doc.outcome}")
+    return say("terminal.head", decision=decision, subject=what, policy=prose(doc.policy.name))
 
 
 def lines(doc: ReportDocument) -> Iterator[str]:
@@ -43,6 +40,7 @@ def lines(doc: ReportDocument) -> Iterator[str]:
         if finding.outcome is Outcome.PASSED and words.is_condition(finding):
             continue
         title = named.get(finding.rule) or words.title(finding)
+        title = say("row.title", title=title) if words.is_condition(finding) else title
         yield f"  {_MARKS[finding.outcome]} {title}: {told(finding)}"
         if finding.advice:
             yield f"      {prose(finding.advice)}"
@@ -51,13 +49,14 @@ def lines(doc: ReportDocument) -> Iterator[str]:
 
 def told(finding: Finding) -> str:
     """Return a finding in one line, in the units of the report: a factor, nats in brackets; else its own message."""
-    if words.is_condition(finding) or words.measured(finding) == "not measured" or math.isnan(finding.limit):
+    if words.is_condition(finding) or words.measured(finding) == say("not_measured") or math.isnan(finding.limit):
         return prose(finding.message)
-    waived = f" ({prose(finding.waiver)})" if finding.waiver else ""
-    result = words.RESULT[finding.outcome].lower()
+    # what a rule adds behind its figures: why a waiver does not apply, of whom nothing is known
+    more = _MORE.search(finding.message)
+    waived = f" ({prose(finding.waiver)})" if finding.waiver else prose(more[1] if more else "")
     where = _WHERE.search(finding.message)
-    whose = f" {where[0]}" if where else ""
-    return f"{words.measured(finding)}{whose}; {words.limit(finding)} is allowed: {result}{waived}"
+    return say("terminal.told", measured=words.measured(finding), whose=f" {where[0]}" if where else "",
+               limit=words.limit(finding), result=words.result(finding.outcome).lower(), waived=waived)  # fmt: skip
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:

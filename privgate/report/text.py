@@ -11,6 +11,8 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
+from privgate.report.sentences import say
+
 #: longest foreign text shown anywhere; the JSON keeps all of it
 LONGEST = 600
 
@@ -138,9 +140,9 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
     """
     x = real(value)
     if math.isnan(x):
-        return "not measured"
+        return say("not_measured")
     if math.isinf(x):
-        return "unlimited" if x > 0 else "minus infinity"
+        return say("unlimited") if x > 0 else "minus infinity"
     if x == int(x) and abs(x) < 1e15:
         return f"{int(x):,}".replace("-", "−")
     while digits < 15 and x != against and f"{x:.{digits}g}" == f"{against:.{digits}g}":
@@ -174,11 +176,22 @@ def fold(nats: Any) -> str:
     """
     x = real(nats)
     if math.isnan(x):
-        return "not measured"
+        return say("not_measured")
     if x > math.log(1e6):
-        return "unlimited" if math.isinf(x) else "over 1,000,000-fold"
-    factor = math.exp(x)
-    return f"{factor:,.0f}-fold" if factor >= 100 else f"{factor:.3g}-fold"
+        return say("unlimited" if math.isinf(x) else "fold.huge")
+    return say("fold", factor=factor(x))
+
+
+def factor(nats: float) -> str:
+    """Return e to the power of a finite number of nats, short.
+
+    Examples
+    --------
+    >>> factor(1.0)
+    '2.72'
+    """
+    times = math.exp(nats)
+    return f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
 
 
 def moment(value: Any) -> str:
@@ -207,4 +220,4 @@ def percent(fraction: Any, digits: int = 3) -> str:
     '50.3 %'
     """
     x = real(fraction)
-    return "not measured" if math.isnan(x) else f"{100 * x:.{digits}g} %"
+    return say("not_measured") if math.isnan(x) else f"{100 * x:.{digits}g} %"

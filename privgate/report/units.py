@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privgate.evidence import encode
 from privgate.evidence.values import SMALL_CELL
-from privgate.report import suppression
+from privgate.report import merging, suppression
 from privgate.report.pseudonyms import Pseudonyms
 
 #: worst units listed
@@ -47,25 +47,31 @@ def summary(
     if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
         return None  # a regressor's table is in other units, and has a section of its own
     if not everybody:
-        return _of_some(records, names)
-    edges, limits = _edges(records), tuple(limits)
+        return _of_some(records, names, limits)
+    limits = tuple(limits)
+    made = _histograms(records, limits)
+    listed, others = _worst(records, names, _decides(records, limits), [v for _, v in limits])
     return {
         "n": len(records["unit"]),
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
-        "figures": {c: _figure(np.asarray(records[c], dtype=float), edges) for c in _FIGURES if c in records},
-        "above": _above(records, edges, [(c, limit) for c, limit in limits if c in records]),
-        "worst": _worst(records, names, _decides(records, limits)),
+        "figures": {c: _figure(made[c]) for c in _FIGURES if c in made},
+        "above": [_above(c, limit, made[c]) for c, limit in dict.fromkeys(limits) if c in made],
+        "worst": listed,
+        "next_worst": others,
     }
 
 
-def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str, Any]:
+def _of_some(
+    records: Mapping[str, NDArray[Any]], names: Pseudonyms, limits: Iterable[tuple[str, float]]
+) -> dict[str, Any]:
     """Return the worst units among those measured closely, and nothing about the others but how many there are."""
     error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
     ranked = np.array([str(s) == "screened" for s in records["status"]], dtype=bool)
     top = int(np.argmax(np.where(ranked, -np.inf, np.asarray(records["dtp_lower"], dtype=float))))
     close = ~ranked & (error <= max(CLOSE, float(error[top])))
     listed = close if ranked.any() else close & _certain(records, close, top)
+    told, others = _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names, limits=[v for _, v in limits])
     return {
         "n": len(error),
         "close": suppression.kept(int(close.sum()), len(error)),
@@ -74,7 +80,8 @@ def _of_some(records: Mapping[str, NDArray[Any]], names: Pseudonyms) -> dict[str
         "small_cell": SMALL_CELL,
         "figures": {},
         "above": [],
-        "worst": _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names),
+        "worst": told,
+        "next_worst": others,
     }
 
 
@@ -93,65 +100,64 @@ def _edges(records: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
     return np.linspace(0.0, top if top > 0 else 1.0, _BINS + 1)
 
 
-def _figure(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
-    cells = suppression.cells(_counts(values, edges))
-    ranked = np.sort(np.where(np.isnan(values), np.inf, values))
-    at = [min(len(ranked) - 1, int(np.ceil(q * len(ranked))) - 1) for q in _QUANTILES]
+def _histograms(
+    records: Mapping[str, NDArray[Any]], limits: Sequence[tuple[str, float]]
+) -> Mapping[str, merging.Histogram]:
+    """Return a histogram of each figure; that of the limits first, so that the others give way."""
+    columns = {c: np.asarray(records[c], dtype=float) for c in reversed(_FIGURES) if c in records}
+    edges = _edges(records)
+    return merging.apart({
+        c: merging.histogram(values, list(edges), [limit for name, limit in limits if name == c])
+        for c, values in sorted(columns.items(), key=lambda given: not any(name == given[0] for name, _ in limits))
+    })  # fmt: skip
+
+
+def _figure(made: merging.Histogram) -> dict[str, Any]:
+    counts, unbounded = made.counts()
+    n = len(made.values)
+    ranked = np.sort(np.where(np.isnan(made.values), np.inf, made.values))
+    at = {q: min(n, int(np.ceil(q * n))) - 1 for q in _QUANTILES}
+    # beyond a quantile lie so many people: a few of them would be counted by it
+    told = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
     return {
-        "edges": [float(e) for e in edges],
-        "counts": cells[:-1],
-        "unbounded": cells[-1],
-        "quantiles": {str(q): encode(float(ranked[i])) for q, i in zip(_QUANTILES, at, strict=True)},
+        "edges": [float(e) for e in made.edges],
+        "counts": counts,
+        "unbounded": unbounded,
+        "quantiles": {str(q): encode(v) for q, v in told.items()},
     }
 
 
-def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return how many lie in each bin, and last how many have no finite figure: NaN never counts as small."""
-    finite = values[np.isfinite(values)]
-    return np.append(np.histogram(finite, bins=edges)[0], len(values) - len(finite)).astype(np.int64)
+def _above(column: str, limit: float, made: merging.Histogram) -> dict[str, Any]:
+    """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
+    count, n = made.above(limit), len(made.values)
+    shown = count if limit in made.cuts or count in (0, n) else None
+    between = suppression.bounds(count, n)
+    return {
+        "figure": column, "limit": limit, "count": shown,
+        "between": None if shown is not None or between[0] == between[1] else list(between),
+    }  # fmt: skip
 
 
-def _above(
-    records: Mapping[str, NDArray[Any]], edges: NDArray[np.float64], limits: Sequence[tuple[str, float]]
-) -> list[dict[str, Any]]:
-    """Return how many lie above each limit: only what gives no small count away, by itself or beside the others."""
-    rows = []
-    for column in dict.fromkeys(c for c, _ in limits):
-        values = np.asarray(records[column], dtype=float)
-        asked = [limit for c, limit in limits if c == column]
-        # no figure lies above every limit
-        counts = [int((~(values <= limit)).sum()) for limit in asked]
-        cells = _counts(values, edges)
-        for limit, count, told in zip(asked, counts, suppression.nested(counts, len(values)), strict=True):
-            shown = told if told in (None, 0, len(values)) or not _singles_out(cells, edges, limit) else None
-            between = suppression.bounds(count, len(values))
-            rows.append({
-                "figure": column, "limit": limit, "count": shown,
-                "between": None if shown is not None or between[0] == between[1] else list(between),
-            })  # fmt: skip
-    return rows
+def _worst(
+    records: Mapping[str, NDArray[Any]], names: Pseudonyms, by: str = "dtp_lower", limits: Iterable[float] = ()
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the worst units in the order of what is drawn, by one figure, then by the others; none is the worst.
 
-
-def _singles_out(cells: NDArray[np.int64], edges: NDArray[np.float64], limit: float) -> bool:
-    """Whether a count above the limit would leave one hidden cell of the histogram alone on a side of it."""
-    hidden = np.array([c is None for c in suppression.cells(cells)])
-    below = np.append(edges[1:] <= limit, False)
-    above = np.append(edges[:-1] >= limit, True)
-    if cells[~below & ~above].any():
-        return False  # the limit cuts a cell: how many of it lie above stays unknown
-    return bool(hidden[below].sum() == 1 or hidden[above].sum() == 1)
-
-
-def _worst(records: Mapping[str, NDArray[Any]], names: Pseudonyms, by: str = "dtp_lower") -> list[dict[str, Any]]:
-    """Return the worst units, in the order of what is drawn: by one figure, then by the others; none is the worst."""
+    Where the figures of these few would tell how many lie above a limit, or have none, only the first has figures; the
+    names of the others follow in no order.
+    """
     order = dict.fromkeys((by, "dtp_upper", "dtp_lower", "pdtp"))
     shown = [np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf, posinf=np.inf) for c in order]
     # ties by name's hash: the order must not tell the row number
     hashes = names.column(np.asarray(records["unit"]))
     ranked = np.lexsort((hashes, *(-values for values in reversed(shown))))[:WORST]
-    return [
+    rows = [
         {"unit": str(hashes[i]), **{c: encode(_scalar(records[c][i])) for c in _ROW if c in records}} for i in ranked
     ]
+    split = [(values[ranked] > limit).sum() for values in shown for limit in (*limits, np.finfo(float).max)]
+    if all(count in (0, len(ranked)) for count in split):
+        return rows, []
+    return rows[:1], sorted(str(hashes[i]) for i in ranked[1:])
 
 
 def _decides(records: Mapping[str, NDArray[Any]], limits: Sequence[tuple[str, float]]) -> str:

@@ -1,27 +1,26 @@
 """Plain words: the decision in a sentence, the glossary, and what a report never claims."""
 
 import math
-from collections.abc import Mapping
 
 from privgate.evidence import AttackResult
 from privgate.policy.rules import about
 from privgate.report.schema import ReportDocument, RuleChange, RuleFigures
-from privgate.report.text import fold, number, percent, plain
+from privgate.report.sentences import SENTENCES, say
+from privgate.report.text import factor, fold, number, percent, plain
 from privgate.verdict import Finding, Outcome
 
-RESULT: Mapping[str, str] = {
-    Outcome.PASSED: "Met",
-    Outcome.WARNED: "Warning",
-    Outcome.INCONCLUSIVE: "Not decided",
-    Outcome.FAILED: "Broken",
-}
+#: what a report never shows, whatever it finds
+_NOT_SHOWN = ("limits.attack", "limits.theorem", "limits.others", "limits.legal")
 
-NOT_SHOWN: tuple[str, ...] = (
-    "An attack that finds little is evidence against that attack at the sample size named, not against every attack.",
-    "A theorem or a privacy bound holds under its conditions only; they are listed beside it.",
-    "Other models trained on the same data, logs of the service and the data store itself were not examined.",
-    "The report does not replace legal advice or an impact assessment. It is evidence to be used in one.",
-)
+
+def result(outcome: str) -> str:
+    """Return how a rule ended, in a word or two."""
+    return say(f"result.{Outcome(outcome)}")
+
+
+def not_shown() -> list[str]:
+    """Return what no report shows, whatever it finds."""
+    return [say(key) for key in _NOT_SHOWN]
 
 
 def no_attack_limited(doc: ReportDocument) -> str:
@@ -31,11 +30,9 @@ def no_attack_limited(doc: ReportDocument) -> str:
     if any(about(f.metric).limits_attacks and f.mode != "warn" for f in doc.findings):
         return ""
     warmth = doc.subject.release.temperature
-    declared = (
-        "" if warmth == 1 else f" Dividing scores by the declared temperature {number(warmth)} stops none either."
-    )
     where = "regression-1-attacks" if doc.subject.task == "regression" else "dtp-1-attacks"
-    return f"A limit on influence stops no attack, and no rule here limits attacks; {where} does.{declared}"
+    declared = "" if warmth == 1 else " " + say("limits.temperature", temperature=number(warmth))
+    return say("limits.no_attack", policy=where) + declared
 
 
 def direct_only(doc: ReportDocument) -> bool:
@@ -68,21 +65,19 @@ def level(doc: ReportDocument) -> str:
 
 def decision(doc: ReportDocument) -> str:
     """Return the decision in a few words, lower case, such as "approved" or "blocked"."""
-    if doc.observed:
-        return f"observed only, nothing enforced (the rules would say: {_bare(doc)})"
-    return _bare(doc)
+    return say("decision.observed", decision=_bare(doc)) if doc.observed else _bare(doc)
 
 
 def _bare(doc: ReportDocument) -> str:
     if doc.outcome is Outcome.FAILED:
-        return "blocked"
+        return say("decision.blocked")
     if doc.outcome is Outcome.INCONCLUSIVE:
-        return "blocked: screened, not certified" if mode(doc) == "screen" else "blocked: not enough evidence"
-    scope = " for direct queries only" if direct_only(doc) else ""
+        return say("decision.screened" if mode(doc) == "screen" else "decision.open")
+    approved = say("decision.direct" if direct_only(doc) else "decision.approved")
     if doc.outcome is Outcome.WARNED:
         waived = any(f.waiver for f in doc.findings)
-        return f"approved{scope}, {'under a waiver' if waived else 'with warnings'}"
-    return f"approved{scope}"
+        return say("decision.waived" if waived else "decision.warned", approved=approved)
+    return approved
 
 
 def mode(doc: ReportDocument) -> str:
@@ -119,9 +114,9 @@ def figure(x: float, unit: str, *, against: float = math.nan) -> str:
     ('2.72-fold (1 nat)', '50 %', '12 records')
     """
     if math.isnan(x):
-        return "not measured"
+        return say("not_measured")
     if unit == "nats":
-        return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else "unlimited"
+        return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else say("unlimited")
     if unit == "epsilon":
         return f"epsilon {number(x, against=against)}"
     many = {"people": "person", "records": "record"}.get(unit, unit) if x == 1 else unit
@@ -134,7 +129,7 @@ def unit(finding: Finding | RuleChange) -> str:
 
 
 def _nats(x: float, against: float = math.nan) -> str:
-    return f"{number(x, against=against)} nat{'' if x == 1 else 's'}"
+    return say("nats.one") if x == 1 else say("nats", count=number(x, against=against))
 
 
 def measured(finding: Finding) -> str:
@@ -146,30 +141,32 @@ def interval(figures: Finding | RuleFigures, unit: str, direction: str) -> str:
     """Return a figure with its interval beside a limit, in one phrase."""
     value, low, high, limit = figures.value, figures.low, figures.high, figures.limit
     if math.isnan(low) or math.isnan(high):
-        return "not measured" if math.isnan(value) else f"about {figure(value, unit)}, no interval"
+        return say("not_measured") if math.isnan(value) else say("point", figure=figure(value, unit))
     if low == high or number(low, against=limit) == number(high, against=limit):
         # certain within rounding: the end nearer to breaking the limit is the one to show
         low = low if direction == "min" else high
         if math.isinf(low):
-            return "unlimited"
-        told = figure(low, unit, against=limit)
+            return say("unlimited")
         # an interval of estimates that only looks like one number is none
-        return f"{told[:-1]}, exact)" if unit == "nats" and math.isclose(value, low, rel_tol=1e-3) else told
+        if unit == "nats" and math.isclose(value, low, rel_tol=1e-3):
+            return say("exact", fold=fold(low), nats=_nats(low, limit))
+        return figure(low, unit, against=limit)
     if math.isinf(high):
         return (
-            "no limit known"
+            say("no_limit")
             if math.isinf(low) or low == 0
-            else (f"at least {figure(low, unit, against=limit)}, no upper limit known")
+            else say("at_least.open", figure=figure(low, unit, against=limit))
         )
     if math.isinf(low):
-        return f"at most {figure(high, unit, against=limit)}"
+        return say("at_most", figure=figure(high, unit, against=limit))
     if unit == "nats":
         # changes are never below 0: the lower end of an interval that reaches it says nothing
-        factors = f"up to {fold(high)}" if low <= 0 else f"{fold(low).removesuffix('-fold')}- to {fold(high)}"
-        return f"{factors} ({number(low, against=limit)} to {_nats(high, limit)})"
+        up_to = low <= 0
+        factors = say("fold.up_to" if up_to else "fold.span", low=factor(low), high=fold(high))
+        return f"{factors} ({say('span', low=number(low, against=limit), high=_nats(high, limit))})"
     words = "" if unit in ("", "fraction", "epsilon") else f" {unit}"
     before = "epsilon " if unit == "epsilon" else ""
-    return f"{before}{_short(low, unit, limit)} to {_short(high, unit, limit)}{words}"
+    return f"{before}{say('span', low=_short(low, unit, limit), high=_short(high, unit, limit))}{words}"
 
 
 def _short(x: float, unit: str, against: float) -> str:
@@ -181,9 +178,8 @@ def _short(x: float, unit: str, against: float) -> str:
 def limit(finding: Finding | RuleChange) -> str:
     """Return the limit in words: "at most 2.72-fold (1 nat)"."""
     if math.isnan(finding.limit):
-        return "none"
-    word = "at least" if finding.direction == "min" else "at most"
-    return f"{word} {figure(finding.limit, unit(finding))}"
+        return say("limit.none")
+    return say("at_least" if finding.direction == "min" else "at_most", figure=figure(finding.limit, unit(finding)))
 
 
 #: what EDPB Opinion 28/2024 expects structured testing to cover, in our words
@@ -194,6 +190,11 @@ ATTACK_KINDS = (
     "reconstruction",
     "training-data extraction",
 )
+
+
+def kind(name: str) -> str:
+    """Return a kind of attack in words."""
+    return say(f"kind.{name}")
 
 
 def attacks(doc: ReportDocument) -> tuple[AttackResult, ...]:
@@ -207,54 +208,24 @@ def kinds_tested(doc: ReportDocument) -> set[str]:
     return {a.kind for a in attacks(doc) if a.figures} | inferred
 
 
-#: names of preconditions, in words
-_CONDITIONS: Mapping[str, str] = {
-    "reproduces": "The recipe reproduces the registered model",
-    "depends_on_data": "The recipe depends on its data",
-    "recorded_seed": "The noise cannot be regenerated",
-    "environment": "Same environment as recorded",
-    "digests": "Files are those that were named",
-    "labels": "Labels are usable",
-    "targets": "Targets are numbers",
-    "task": "Labels are labels",
-    "class_of_one": "No label belongs to one person only",
-    "duplicates": "No two people have equal records",
-    "near_duplicates": "No two people have almost equal records",
-    "several_records": "Each person has one record, or is named",
-    "overlap": "People to compare with are not in the data",
-    "near_overlap": "People to compare with are not almost in the data",
-    "same_population": "People to compare with are like those in the data",
-    "served": "MLflow serves what is declared",
-    "min_rows": "Enough records",
-    "mode": "People were measured, not only ranked",
-    "dp_claim": "The privacy claim agrees with what was seen",
-    "dp_sampling": "Batches are drawn as the claim says",
-    "dp_parameters": "Noise and clipping are as the claim says",
-    "dp_doubt": "Nothing about the claim is in doubt",
-    "dp_hazard": "Nothing is known to defeat the claim",
-}
-
-
 def condition(name: str) -> str:
     """Return a precondition's name in words."""
     if name.startswith("certificate_"):
         theorem = plain(name.removeprefix("certificate_").replace("_", " "), 40)
-        return f"Real models keep within the certificate ({theorem})"
+        return say("condition.certificate", name=theorem)
     if name.startswith("recheck_"):
-        return f"Fast engine agrees with retraining ({plain(name.removeprefix('recheck_').replace('_', ' '), 40)})"
-    return capital(_CONDITIONS.get(name) or plain(name.replace("_", " "), 60))
+        return say("condition.recheck", name=plain(name.removeprefix("recheck_").replace("_", " "), 40))
+    return capital(SENTENCES.get(f"condition.{name}") or plain(name.replace("_", " "), 60))
 
 
 def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
-    return capital(plain(finding.title or finding.rule, 80) or "unnamed rule")
+    return capital(plain(finding.title or finding.rule, 80) or say("rule.unnamed"))
 
 
-#: option of a request -> what tells two rules of one metric apart
-_SCOPES = {"model": "all people together", "class": "the worst label", "group": "the worst group",
-           "record": "single records"}  # fmt: skip
+#: options of a request that may tell two rules of one metric apart
 _APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "delta", "rho", "confidence", "loss")
 
 
@@ -271,7 +242,10 @@ def titles(doc: ReportDocument) -> dict[str, str]:
         for f, given in zip(found, options, strict=True):
             value = given.get(apart)
             said = (
-                _SCOPES.get(str(value), f"{apart.replace('_', ' ')} {plain(value, 30)}") if apart else plain(f.rule, 40)
+                SENTENCES.get(f"scope.{value}")
+                or say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
+                if apart
+                else plain(f.rule, 40)
             )
             made[f.rule] = shared if len(found) == 1 else f"{shared}, {said}"
     return made

@@ -188,7 +188,7 @@ def test_conditions_that_warn_do_not_hide_the_rule_that_broke(runs):
 
     assert [r["result"] for r in broken["rows"]] == ["Broken", "Warning"]
     assert met["decision"] == "Approved, with warnings"
-    assert "every rule of the policy “dtp-1” is met. Conditions listed below deserve attention." in met["sentence"]
+    assert "the one rule of the policy “dtp-1” is met. Conditions listed below deserve attention." in met["sentence"]
     assert met["why"].startswith("Influence of one person")
 
 

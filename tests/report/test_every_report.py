@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from privgate import report
-from privgate.report import schema
+from privgate.report import schema, terminal
 from privgate.report.text import markdown, plain
+from privgate.verdict import Finding
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
@@ -63,7 +64,10 @@ def test_every_finding_is_told_with_its_message(documents, rendered, kind):
     junit = ET.fromstring(rendered(kind, "junit"))
 
     for finding in documents[kind]["findings"]:
-        assert plain(finding["message"]).replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;") in html
+        told = terminal.told(Finding.from_payload(finding))  # factors, not nats; what a rule adds stays
+        assert told.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;") in html
+        _, _, added = finding["message"].partition(f": {finding['outcome']}")
+        assert finding["waiver"] or plain(added).replace("`", "") in told
     assert [c.get("name") for c in junit.iter("testcase")] == [
         f["rule"]
         for f in sorted(documents[kind]["findings"], key=lambda f: (not f["rule"].startswith("pre"), _rank(f)))

@@ -162,13 +162,13 @@ def test_page_one_says_what_a_data_protection_officer_asks(runs):
 
     page = front.view(read(doc))
     told = dict(page["facts"])
-    assert told["Data set"] == f"Adult sample, 150 records, {doc['subject']['digests']['data'][:19]}…"
+    assert told["Data set"] == f"Adult sample, 150 records, sha256 {doc['subject']['digests']['data'][7:23]}"
     assert (told["Data source"], told["Purpose"], told["Owner"]) == (
         "UCI repository", "estimate income bands", "retail credit",
     )  # fmt: skip
     assert told["Checked by"] == "ada on runner-7; training code isolated by bubblewrap 0.8.0"
     assert told["What was judged"] == "its answers (exact probabilities of every label), not its file"
-    assert page["accuracy"] == "The model is right about 81.2 % of 1,000 people outside its data."
+    assert page["accuracy"] == "The model answers correctly about 81.2 % of 1,000 people outside its data."
     for format_ in ("html", "markdown"):
         shown = report.render(doc, format_)
         assert all(v in shown for v in ("estimate income bands", "retail credit", "81.2 %"))

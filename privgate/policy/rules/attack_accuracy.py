@@ -46,6 +46,6 @@ class AttackAccuracy(MembershipRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the accuracy as a percentage of right guesses."""
         return (
-            f"{self.who()}, {self.what()} tells members from others in at most {100 * measurement.high:.1f} % of "
+            f"{self.who()}, {self.what()} tells members from others in at most {100 * measurement.high:.3g} % of "
             "cases; tossing a coin is right in 50 %"
         )

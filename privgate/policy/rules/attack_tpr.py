@@ -48,7 +48,7 @@ class AttackTpr(MembershipRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the rate in people."""
         return (
-            f"{self.who()}, {self.what()} finds at most {100 * measurement.high:.1f} % of the members while wrongly "
+            f"{self.who()}, {self.what()} finds at most {100 * measurement.high:.3g} % of the members while wrongly "
             f"accusing {100 * self.at_fpr:g} % of everybody else"
         )
 

@@ -53,7 +53,7 @@ class DpAttackAccuracyBound(GuaranteeRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the bound in words, with its prior."""
         return (
-            f"no attack of any kind is right in more than {100 * measurement.high:.1f} % of cases, if it starts from a "
+            f"no attack of any kind is right in more than {100 * measurement.high:.3g} % of cases, if it starts from a "
             f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
             f"as training reaches its data only through {way(measurement)}"
         )

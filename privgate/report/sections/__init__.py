@@ -18,8 +18,8 @@ CATALOGUE = (
     "comparison",
     "methods",
     "frameworks",
-    "glossary",
     "trace",
+    "glossary",
 )
 
 

@@ -21,7 +21,7 @@ def section(doc: ReportDocument) -> Section | None:
         return None
     blocks = [*(_on_membership(part) if part is not None and part.attacks else []), *inferred]
     tested = words.kinds_tested(doc)
-    rows = [(k.capitalize(), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
+    rows = [(words.capital(words.kind(k)), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
     blocks.append(TableBlock("Kinds of attack", ("Kind", "In this run"), rows))
     return Section("attacks", "Attacks", blocks)
 
@@ -46,7 +46,8 @@ def _on_membership(part: MembershipPart) -> list[Block]:
 
 
 def _table(ranked: Sequence[Ran]) -> TableBlock:
-    fprs = sorted({r.fpr for _, f in ranked for r in f.tpr_at_fpr})[:3]
+    asked = sorted({r.fpr for _, f in ranked for r in f.tpr_at_fpr})[:3]
+    fprs = [p for p in asked if any(r.fpr == p and not r.problem for _, f in ranked for r in f.tpr_at_fpr)]
     rows = []
     for a, f in ranked:
         rates = {r.fpr: rate(r) for r in f.tpr_at_fpr}
@@ -54,7 +55,9 @@ def _table(ranked: Sequence[Ran]) -> TableBlock:
         rows.append((title(a), plain(a.scope, 20), number(f.auc), told(f.accuracy), *found))
     columns = ("Attack", "Against", "AUC (0.5 is guessing)", "Accuracy (50 % is guessing)",
                *(f"Found at {percent(f)} false accusations" for f in fprs))  # fmt: skip
-    return TableBlock("What each attack achieved, strongest first", columns, rows)
+    coarse = [percent(p) for p in asked if p not in fprs]
+    why = f"; too few people to resolve {' or '.join(coarse)} false accusations" if coarse else ""
+    return TableBlock(f"What each attack achieved, strongest first{why}", columns, rows)
 
 
 def _methods(attacks: Sequence[AttackResult]) -> Block:

@@ -70,7 +70,7 @@ def _short(value: str) -> str:
 def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
     if figures is None:
         return "no such rule"
-    return f"{words.RESULT[figures.outcome]}: {words.interval(figures, words.unit(rule), rule.direction)}"
+    return f"{words.result(figures.outcome)}: {words.interval(figures, words.unit(rule), rule.direction)}"
 
 
 def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:

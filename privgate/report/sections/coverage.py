@@ -3,7 +3,7 @@
 from privgate.evidence import InfluencePart, RunPart
 from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.schema import ReportDocument
-from privgate.report.text import number, plain, prose
+from privgate.report.text import fold, number, plain, prose
 
 
 def section(doc: ReportDocument) -> Section | None:
@@ -62,13 +62,13 @@ def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str
         ]
     if noise:
         told += [
-            ("Noise floor of the worst answer, nats", noise.floor),
-            ("Noise floor of half of the answers, nats", noise.median),
+            ("Noise floor of the worst answer", fold(noise.floor)),
+            ("Noise floor of half of the answers", fold(noise.median)),
             ("People above their noise floor", noise.units_above),
         ]
     if own:
         told += [
-            ("Largest change with the registered seed alone, nats; not judged", own.worst),
+            ("Largest change with the registered seed alone; not judged", fold(own.worst)),
             ("People above the limit with the registered seed alone; not judged", own.units_above),
         ]
     return [(name, plain(v, 200) if isinstance(v, str) else _told(v)) for name, v in told if v or v is None]

@@ -11,7 +11,7 @@ def section(doc: ReportDocument) -> Section | None:
     checked = doc.evidence.preconditions
     if not checked:
         return None
-    rows = [(words.condition(p.name), words.RESULT[p.outcome], prose(p.message)) for p in checked]
+    rows = [(words.condition(p.name), words.result(p.outcome), prose(p.message)) for p in checked]
     caption = "What must hold before any figure counts, in the order checked"
     table = TableBlock(caption, ("Condition", "Result", "What was found"), rows)
     return Section("data", "Data and preconditions", [table])

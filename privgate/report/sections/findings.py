@@ -1,6 +1,6 @@
 """All findings, in full words, with their ids for engineers."""
 
-from privgate.report import front, words
+from privgate.report import front, terminal, words
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock, Text
 from privgate.report.schema import ReportDocument
 from privgate.report.text import moment, number, plain, prose
@@ -12,19 +12,19 @@ def section(doc: ReportDocument) -> Section:
     rows = [
         (
             named[f.rule],
-            words.RESULT[f.outcome],
-            prose(f.message),
-            prose(f.meaning),
+            words.result(f.outcome),
+            terminal.told(f),
+            words.capital(prose(f.meaning)),
             plain(f.rule, 80),
             plain(f.mode, 20),
         )
         for f in words.rules(doc)
     ]
-    columns = ("Finding", "Result", "Message", "What it means", "Id in the policy", "Mode")
+    columns = ("Rule", "Result", "What was found", "What it means", "Id in the policy", "Mode")
     blocks: list[Block] = [TableBlock("Rules, worst first", columns, rows)] if rows else []
     if doc.waivers:
         told = [
-            (*(plain(v, 300) for v in (w.rule, w.status, w.reason)), number(w.ceiling),
+            (named.get(w.rule) or plain(w.rule, 80), plain(w.status, 40), plain(w.reason, 300), number(w.ceiling),
              *(plain(v, 300) for v in (w.requester, w.approver)), moment(w.expires))
             for w in doc.waivers
         ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Methods: which engine answered, how it was re-checked, which theorem applied, each with its source."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from privgate.evidence import (
@@ -87,17 +88,21 @@ def noise(found: SeedNoise, own: RegisteredPair | None, paired: int) -> str:
     """Return what another seed alone changes, so that nobody takes training's noise for a person's influence."""
     said = (
         f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
-        f"people by {fold(found.median)} or more, about the worst by {fold(found.floor)}; over {number(paired)} paired "
+        f"people {_by(found.median, ' or more')}, about the worst {_by(found.floor)}; over {number(paired)} paired "
         f"seeds, the influence of {_people(found.units_above)} exceeds this noise. The figures of "
         "influence are means over these seeds, not about this very model."
     )
     if own is None:
         return said
     return (
-        f"{said} With the registered seed alone, leaving out one person changes an answer about that person by up to "
-        f"{fold(own.worst)}, for {_people(own.units_above)} beyond the limit; "
+        f"{said} With the registered seed alone, leaving out one person changes an answer about that person "
+        f"{_by(own.worst, ' at most')}, for {_people(own.units_above)} beyond the limit; "
         "a single pair measures the seed as well as the person, and nothing is judged by it."
     )
+
+
+def _by(nats: float, more: str = "") -> str:
+    return f"by {fold(nats)}{more}" if math.isfinite(nats) else "without limit"
 
 
 def _people(count: Count) -> str:

@@ -1,7 +1,7 @@
 """Model and release context: what was trained, from what, and what a query returns."""
 
 from privgate.report.blocks import Block, Facts, Section, Text
-from privgate.report.judged import RELEASED
+from privgate.report.judged import released
 from privgate.report.schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
 from privgate.report.text import number, plain
 
@@ -37,7 +37,7 @@ def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:
 
 
 def _released(release: ReleaseFacts) -> list[tuple[str, str]]:
-    told = [("One query returns", RELEASED[release.form])]
+    told = [("One query returns", released(release.form))]
     if release.form in ("rounded", "binned"):
         told.append(("Step", number(release.step)))
     if release.form == "top_k":

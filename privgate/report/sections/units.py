@@ -32,7 +32,7 @@ def section(doc: ReportDocument) -> Section | None:
     # the largest change seen is often the direct one: one drawing then says both
     shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
     blocks += [_histogram(name, figures[name], units, limit) for name in shown]
-    return Section("units", "Risk of each person", [*blocks, _intervals(units.worst, limit), _names(units)])
+    return Section("units", "Risk of each person", [*blocks, *_listed(units, limit)])
 
 
 def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Block]:
@@ -42,7 +42,7 @@ def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Blo
         told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
         first = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
         shown: list[Block] = [Text(first)]
-        return [*shown, _intervals(units.worst, limit), _names(units)] if units.worst else shown
+        return [*shown, *_listed(units, limit)]
     screened = words.mode(doc) == "screen"
     close = "Some" if units.close is None else number(units.close)
     told = f"{close} of {number(units.n)} people or records were measured closely"
@@ -51,7 +51,7 @@ def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Blo
     blocks: list[Block] = [
         Text(f"{note.capitalize()}: {told[:1].lower() + told[1:]}; {rest}, so no distribution is shown.")
     ]
-    return [*blocks, _intervals(units.worst, limit), _names(units)] if units.worst else blocks
+    return [*blocks, *_listed(units, limit)]
 
 
 def _lie_above(row: AboveLimit) -> str:
@@ -59,6 +59,18 @@ def _lie_above(row: AboveLimit) -> str:
     if row.count is None:
         return "suppressed" if row.between is None else " to ".join(number(v) for v in row.between)
     return number(row.count)
+
+
+def _listed(units: UnitsSummary, limit: float) -> list[Block]:
+    """Return the worst with their figures, or the worst one and the names of the next."""
+    if not units.worst:
+        return []
+    blocks: list[Block] = [_intervals(units.worst, limit)]
+    if units.next_worst:
+        told = ", ".join(plain(name, 20) for name in units.next_worst)
+        why = "their figures would tell how few lie above a limit, or have none, so they stand in records.parquet only"
+        blocks.append(Text(f"The next {len(units.next_worst)}, in no order: {told}; {why}."))
+    return [*blocks, _names(units)]
 
 
 def _names(units: UnitsSummary) -> Text:
@@ -98,7 +110,7 @@ def _facts(units: UnitsSummary) -> list[tuple[str, str]]:
 
 
 def _few(nats: float) -> str:
-    return "unlimited" if math.isinf(nats) else f"{fold(nats)} ({number(nats)})"
+    return "unlimited" if math.isinf(nats) else f"{fold(nats)} ({number(nats)} nats)"
 
 
 def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> Chart:
@@ -114,7 +126,7 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
     svg = charts.histogram(
         f"hist-{name.replace('_', '-')}",
         title,
-        f"Histogram with a logarithmic count axis. Cells of 1 to {small - 1} are suppressed and hatched.",
+        f"Histogram with a logarithmic count axis. Ranges are joined until none holds 1 to {small - 1} people.",
         edges=edges,
         counts=counts,
         unbounded=unbounded,
@@ -153,15 +165,13 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     title = (
         f"The {len(rows)} people whose records matter most" if len(rows) > 1 else "The person whose record matters most"
     )
-    open_ended = sum(math.isinf(r.high) for r in rows)
-    noisy = [r for r in rows if r.pdtp <= r.noise]
-    said = f"The record that matters most changes a direct answer {fold(max(r.pdtp for r in rows))}"
-    said += (
-        f"; for {open_ended} of these {len(rows)} no theorem limits the change over all questions"
-        if open_ended
-        else ("; every one of these is limited over all questions by a theorem")
-    )
-    said += f"; {len(noisy)} cannot be told from the noise of training" if noisy else ""
+    most, each = max(r.pdtp for r in rows), "each of these" if len(rows) > 1 else "it"
+    changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
+    # all that are listed lie on one side of infinity: of a mixture only the first is listed
+    theorem = "no theorem limits" if math.isinf(rows[0].high) else "a theorem limits"
+    said = f"The record that matters most {changed}; for {each} {theorem} the change over all questions"
+    if all(r.pdtp <= r.noise for r in rows):
+        said += "; none of this can be told from the noise of training"
     svg = charts.intervals("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.",
                            rows=rows, limit=limit, top=top)  # fmt: skip
     columns = (

@@ -1,0 +1,98 @@
+"""A guarded MLflow server: it refuses ``@production``, and accepts it once the version was checked and signed.
+
+Run it with ``python examples/guarded-server/run.py [FOLDER]``; it starts a server on a free port of this host, and ends
+with exit code 0. Checker and signer are one user here, which the guard is told to accept (``accept_advisory``): in a
+company they are two.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import mlflow
+from sklearn.naive_bayes import CategoricalNB
+
+from privgate import Recipe, log_model
+from privgate.__main__ import run
+from privgate.demo import adult
+
+GUARD = """
+schema: privgate/guard/v1
+registry: example-registry
+trust: trust.json
+policy: dtp-1
+protected:
+  aliases: [production]
+accept_advisory: true
+"""
+
+
+def started(folder: Path) -> tuple[subprocess.Popen, str]:
+    """Start the server, wait for it, and return it with its address."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    store = f"sqlite:///{folder / 'mlflow.db'}"
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+               "--backend-store-uri", store, "--registry-store-uri", f"privgate:{store}",
+               "--artifacts-destination", str(folder / "artifacts")]  # fmt: skip
+    with (folder / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            command, env={**os.environ, "PRIVGATE_GUARD": str(folder / "guard.yaml")}, stdout=log, stderr=log
+        )
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
+            break
+        except OSError:
+            if server.poll() is not None:
+                raise SystemExit(f"the server ended: see {folder / 'server.log'}") from None
+            time.sleep(0.2)
+    return server, f"http://127.0.0.1:{port}"
+
+
+def moved(version: str) -> bool:
+    """Try what anybody would try: set the alias."""
+    try:
+        mlflow.MlflowClient().set_registered_model_alias("income", "production", version)
+    except mlflow.exceptions.MlflowException as refused:
+        print("refused:", refused.message)
+        return False
+    print("accepted: version", version, "is @production")
+    return True
+
+
+def main(folder: Path) -> int:
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    key, config, report = (str(folder / name) for name in ("signing-key.pem", "guard.yaml", "report"))
+    if code := run(["keys", "init", key, "--trust", str(folder / "trust.json")]):
+        return code
+    Path(config).write_text(GUARD, encoding="utf-8")
+    server, address = started(folder)
+    try:
+        mlflow.set_tracking_uri(address)
+        recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=list(adult.SIZES)), seed=7)
+        info = log_model(recipe, adult.load(), registered_model_name="income", store=folder / "data")
+        version = str(info.registered_model_version)
+        if moved(version):
+            return 3  # an unchecked version must never get there
+        uri, where = f"models:/income/{version}", ["--tracking-uri", address]
+        check = ["check", uri, "--policy", "dtp-1", "--jobs", "1", "--report-dir", report, *where]
+        sign = ["sign", report, "--policy", "dtp-1", "--config", config, "--key", key, *where]
+        verify = ["verify", "models:/income@production", "--config", config, "--to", str(folder / "model"), *where]
+        for command in (check, sign):
+            if code := run(command):
+                return code
+        return run(verify) if moved(version) else 1
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "out/guarded-server")))

@@ -1,0 +1,96 @@
+"""The words of page one stand in one table: in another language, nothing of ours is left in English."""
+
+import json
+import re
+from html import unescape
+
+import pytest
+
+from privgate import report
+from privgate.report import sentences
+from privgate.report.schema import read
+
+KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
+         "attacked", "private", "waived", "optional")  # fmt: skip
+#: units and names of things that are the same in every language, and the digest's
+KEPT = {"nats", "nat", "sha256", "DTP", "PDTP", "epsilon", "ln", "bubblewrap", "UTC", "privgate", "verify", "config",
+        "guard", "yaml", "models", "Long", "people", "person", "records", "record",
+        "attacks", "regression"}  # fmt: skip
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Every sentence in a language without one English letter."""
+
+    def foreign(text):
+        return "".join(p if p.startswith("{") else re.sub(r"[A-Za-z]", "ж", p) for p in re.split(r"(\{\w+\})", text))
+
+    monkeypatch.setattr(sentences, "SENTENCES", {k: foreign(v) for k, v in sentences.SENTENCES.items()})
+    for name in ("words",):
+        monkeypatch.setattr(f"privgate.report.{name}.SENTENCES", sentences.SENTENCES)
+
+
+def strings(value):
+    if isinstance(value, dict):
+        for k, v in value.items():
+            yield k
+            yield from strings(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from strings(v)
+    elif isinstance(value, str):
+        yield value
+
+
+def words_of(text):
+    return set(re.findall(r"[A-Za-z]{2,}", text))
+
+
+@pytest.mark.parametrize("format_", ["html", "markdown"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_ours_on_page_one_can_be_translated(runs, elsewhere, kind, format_):
+    doc = runs.document(kind)
+    page = report.render(doc, format_)
+
+    page = page.partition('<div id="evidence"')[0].partition("<body>")[2] if format_ == "html" else page
+    text = unescape(unescape(re.sub(r"<[^>]+>", " ", page)))
+    # what rules and recipes say comes with the report, capital or not
+    carried = {w.lower() for s in strings(json.loads(json.dumps(doc))) for w in words_of(s)}
+    left = {w for w in words_of(text) if w.lower() not in carried} - KEPT
+    assert not left, left
+    assert "жжж" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_terminal_speaks_the_table_too(runs, elsewhere, kind):
+    said = report.render(runs.document(kind), "text").splitlines()[0]
+
+    assert words_of(said) <= {w for s in strings(runs.document(kind)) for w in words_of(s)}
+
+
+def test_every_sentence_is_used_and_every_used_one_exists():
+    from pathlib import Path
+
+    folder = Path(sentences.__file__).parent
+    code = "".join(p.read_text(encoding="utf-8") for p in [*folder.rglob("*.py"), *folder.rglob("*.html")]
+                   if p.name != "sentences.py")  # fmt: skip
+    prefixes = ("condition.", "kind.", "release.", "result.", "scope.", "terminal.", "mode.", "column.", "next.",
+                "sentence.", "decision.", "why.")  # fmt: skip
+    for key in sentences.SENTENCES:
+        assert f'"{key}"' in code or f"'{key}'" in code or key.startswith(prefixes), key
+
+
+def test_a_sentence_takes_the_values_that_it_names():
+    for key, text in sentences.SENTENCES.items():
+        values = dict.fromkeys(re.findall(r"\{(\w+)\}", text), "x")
+        assert "{" not in sentences.say(key, **values)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_page_one_holds_no_ellipsis_in_any_format(runs, kind):
+    doc = runs.document(kind)
+
+    assert "…" not in report.render(doc, "html").partition('<div id="evidence"')[0]
+    assert "…" not in report.render(doc, "markdown")
+    assert "…" not in report.render(doc, "text")
+    assert read(doc).decision
