@@ -282,8 +282,9 @@ def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
 
 
 def _of_own_seed(run: Run, found: Retrained) -> Float:
-    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN for a recipe without one."""
-    if found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
+    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN where nobody knows it."""
+    unpaired = [e.name for e in families.ALL if not e.paired]
+    if np.isin(found.engine, unpaired).any() or found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
         return np.full(len(found.units), np.nan)
     one = replace(
         found, seeds=found.seeds[:1], log_with=found.log_with[:1], log_without=found.log_without[:1], changes={}
