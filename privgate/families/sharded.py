@@ -79,6 +79,9 @@ class ShardedMembers(Certificate):
         words = [
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]
+        words.append(
+            f"forgetting somebody trains {int(held.max(initial=0))} of {made.shards} members again: privgate forget"
+        )
         if self.alone(subject):
             words.append(f"{made.shards} shards are clipping: attacks stay as they were; the attack rule judges them")
         return Certified(
