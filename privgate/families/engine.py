@@ -179,6 +179,7 @@ class Engine(ABC):
     ) -> Precondition | None:
         """Return its own comparison with real training, for answers that are draws; None for ``recheck``."""
         del subject, made, fleet, limits
+        return None
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""

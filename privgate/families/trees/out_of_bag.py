@@ -248,7 +248,7 @@ def _one(work: _Work, seed: int) -> list[tuple[NDArray[np.bool_], Float]]:
     for tree, drawn, features in zip(forest.estimators_, forest.estimators_samples_, chosen, strict=True):
         held = np.zeros(len(work.X), dtype=bool)
         held[drawn] = True
-        out = ~held[work.members].any(axis=1)
+        out: NDArray[np.bool_] = np.asarray(~held[work.members].any(axis=1))
         rows = work.rows[out[work.unit]]
         seen = asked[rows] if features is None else asked[rows][:, features]
         if not len(seen):
