@@ -97,6 +97,10 @@ class CertificateBehind(Certificate):
         """Return why its bounds count only beside an attack rule; empty where they count by themselves."""
         return self.certificate.alone(seen(subject).subject)
 
+    def every_data_set(self, subject: Subject) -> float:
+        """Return what the theorem about the last step says of every data set; first steps learn nothing."""
+        return self.certificate.every_data_set(seen(subject).subject)
+
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units."""
         found = seen(about.subject)

@@ -59,15 +59,11 @@ def with_missing(ensemble: Ensemble, lost: Index, missing: NDArray[np.bool_]) ->
     d, N = len(missing), len(ensemble.feature)
     asked = np.flatnonzero((ensemble.feature >= 0) & missing[np.maximum(ensemble.feature, 0)])
     moved = N + np.arange(len(asked))
-    feature, cut, left, right = (c.copy() for c in (ensemble.feature, ensemble.cut, ensemble.left, ensemble.right))
-    again = [np.append(c, c[asked]) for c in (feature, cut, left, right)]
-    again[0][asked] += d
-    again[1][asked] = 0.0
-    again[2][asked] = moved
-    again[3][asked] = lost[asked]
+    feature, cut = np.append(ensemble.feature, ensemble.feature[asked]), np.append(ensemble.cut, ensemble.cut[asked])
+    left, right = np.append(ensemble.left, ensemble.left[asked]), np.append(ensemble.right, ensemble.right[asked])
+    feature[asked] += np.int32(d)
+    cut[asked], left[asked], right[asked] = 0.0, moved, lost[asked]
     value = np.concatenate([ensemble.value, np.zeros((len(asked), ensemble.value.shape[1]))])
-    kinds = (np.int32, np.float64, np.int32, np.int32)
-    feature, cut, left, right = (c.astype(k) for c, k in zip(again, kinds, strict=True))
     start = np.append(ensemble.start[:-1], len(feature)).astype(np.int32)
     return replace(ensemble, start=start, feature=feature, cut=cut, left=left, right=right, value=value, width=d)
 
