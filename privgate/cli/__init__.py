@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("policy", "Lint, explain, test and compare policies."),
     "advise": ("advise", "Find the cheapest change to a blocked model that passes."),
     "apply": ("advise", "Register a change that was advised as the next version."),
+    "forget": ("forget", "Register a sharded model's next version without some people, with proof."),
     "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
@@ -40,7 +41,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "list", "explain"),
     "Judge": ("check", "adopt", "promote", "report", "compare"),
     "Release and verify": ("sign", "verify", "revoke", "serve", "doctor", "keys"),
-    "Prepare and improve": ("advise", "apply", "policy", "remove-risky", "dp"),
+    "Prepare and improve": ("advise", "apply", "policy", "remove-risky", "forget", "dp"),
 }
 
 

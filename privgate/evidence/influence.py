@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -89,6 +89,13 @@ class CertificateNote(EvidenceModel):
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
+    guarantee: Literal["these data", "every data set"] = Field(
+        default="these data", description="Whether its bound holds for the given data or for any there could be."
+    )
+    epsilon: Number | None = Field(
+        default=None,
+        description="Nats that a person changes any answer by at most on every data set; null for these data only.",
+    )
 
 
 class CertificatesCompared(EvidenceModel):

@@ -9,7 +9,7 @@ from privgate.families.naive_bayes import bernoulli, categorical, complement, ga
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, carried_logistic, counted_words
-from privgate.families.trees import decision_tree, keyed_forest, refits
+from privgate.families.trees import decision_tree, keyed_forest, out_of_bag, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -30,6 +30,7 @@ ALL: tuple[Engine, ...] = (
     decision_tree.ENGINE,
     keyed_forest.ENGINE,
     refits.ENGINE,
+    out_of_bag.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,

@@ -103,6 +103,15 @@ class Certificate(ABC):
         del subject
         return ""
 
+    def every_data_set(self, subject: Subject) -> float:
+        """Return what a person changes any answer by at most whatever the data are, nats; infinite for these data only.
+
+        A value for the given data is no such number, even the largest: on another data set it may be larger. It
+        applies, so hypotheses about the recipe were checked.
+        """
+        del subject
+        return np.inf
+
     @abstractmethod
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units; it applies."""
@@ -112,6 +121,16 @@ class Certificate(ABC):
     ) -> Certified:
         """Return the bound for each of ``units``; ``Units`` has the parameters."""
         return self.certify(Units(subject, units, retrained, limit))
+
+
+def smoothed(subject: Subject, alpha: float) -> float:
+    """Return ``ln(1 + 1/alpha)``, what one record changes smoothed shares of declared labels by at most, for any data.
+
+    Infinite where labels are read off the data, or a person may have several records: how many is declared nowhere.
+    """
+    if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
+        return np.inf
+    return float(np.log1p(1 / alpha)) * (1 + 1e-12)
 
 
 def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:

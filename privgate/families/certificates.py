@@ -2,6 +2,7 @@
 
 from privgate.families.certificate import Certificate
 from privgate.families.listed import ListedQuestions
+from privgate.families.logistic.ball import BallLogisticCertificate
 from privgate.families.logistic.certificate import Newton
 from privgate.families.logistic.linear_softmax import LinearSoftmax, Lipschitz, StrongConvexity
 from privgate.families.naive_bayes.bernoulli import BernoulliCertificate
@@ -27,6 +28,7 @@ ALL: dict[str, Certificate] = {
         ContingencyTableCertificate(),
         SmoothedNeighborsCertificate(),
         RandomTreesCertificate(),
+        BallLogisticCertificate(),
         ShardedMembers(),
         TreeCells(),
         LinearSoftmax(),

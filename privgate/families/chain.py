@@ -141,7 +141,9 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
         if engine.complements:
             made, rounded = complement.as_released(made)
         if engine.name != "refit" and len(made.units):  # refits are the training function itself
-            checked = recheck(engine, subject, made, fleet, limits=limits, asker=asker)
+            checked = engine.compared(subject, made, fleet, limits) or recheck(
+                engine, subject, made, fleet, limits=limits, asker=asker
+            )
             rechecks.append(checked)
             if checked.outcome != "passed":
                 declined[engine.name] = checked.message

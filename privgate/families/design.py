@@ -19,7 +19,9 @@ def estimator_of(subject: Subject, name: str) -> Any:
     return estimator
 
 
-def refusal(subject: Subject, *, non_negative: bool = False, double: bool = False, real: bool = False) -> str:
+def refusal(
+    subject: Subject, *, non_negative: bool = False, double: bool = False, real: bool = False, missing: bool = False
+) -> str:
     """Return why the pool is no finite numeric matrix with class labels; empty if it is.
 
     Parameters
@@ -31,6 +33,8 @@ def refusal(subject: Subject, *, non_negative: bool = False, double: bool = Fals
         Whether numbers of single precision are refused, because the library then computes in it.
     real : bool
         Whether targets are real numbers, as a regression's are.
+    missing : bool
+        Whether values may be missing.
     """
     y = subject.data.y
     if not real and y.dtype.kind == "f" and not np.all(y == np.floor(y)):
@@ -41,7 +45,7 @@ def refusal(subject: Subject, *, non_negative: bool = False, double: bool = Fals
         array = _array(X)
         if array is None:
             return "records are no two-dimensional numeric array"
-        if not np.isfinite(array).all():
+        if not (np.isfinite(array) | (missing and np.isnan(array))).all():
             return "records hold NaN or infinity"
         if non_negative and array.size and array.min() < 0:
             return "records hold negative numbers"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.evidence import Precondition
 from privgate.families import design
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows
 from privgate.subject.subject import Subject
@@ -96,6 +97,8 @@ class Engine(ABC):
         Whether the model releases 1 - p as the first of two probabilities.
     tasks : tuple of str
         What kinds of models it answers for.
+    paired : bool
+        Whether a seed's models with and without a unit are those that training with this seed gives.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Engine(ABC):
     single_records: bool = False
     complements: bool = False
     tasks: tuple[str, ...] = ("classification",)
+    paired: bool = True
 
     def refusal(self, subject: Subject) -> str:
         """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
@@ -169,6 +173,13 @@ class Engine(ABC):
         """Return units whose refit the seed decides, so that seeds are compared without them."""
         del subject
         return np.zeros(0, dtype=np.int64)
+
+    def compared(
+        self, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...]
+    ) -> Precondition | None:
+        """Return its own comparison with real training, for answers that are draws; None for ``recheck``."""
+        del subject, made, fleet, limits
+        return None
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""

@@ -79,9 +79,9 @@ def recheck(
     worst, beyond, message = _with_error(made, full, everything, alive)
     wrong = ["the model with every record"] if beyond > tolerance else []
     for k, r, got in zip(chosen, rows, without, strict=True):
-        difference = _difference(made, int(k), r, got)
-        worst = max(worst, difference)
-        if difference > tolerance + np.nan_to_num(made.error[k], nan=0.0):
+        gap = difference(made, int(k), r, got)
+        worst = max(worst, gap)
+        if gap > tolerance + np.nan_to_num(made.error[k], nan=0.0):
             wrong.append(f"unit {int(made.units[k])}")
             message = message or got.problem
     detail = {
@@ -157,17 +157,26 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
 
 def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = (), *, fleet: Fleet) -> Index:
     """Return positions in ``made.units`` to be refitted: random ones, the worst, and those nearest each limit."""
-    claimed = np.flatnonzero(made.status != Status.SCREENED)  # a ranking claims nothing
-    rng = digest.generator(subject.training_digest)
-    if not subject.recipe.is_estimator:
-        rng = digest.generator(fleet.ledger.drawn(b"recheck", fleet.context(subject)).hex(), digits=64)
-    some = rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False)
+    some, claimed = at_random(subject, made, fleet=fleet), _claimed(made)
     sure = np.isin(made.status[claimed], (Status.EXACT, Status.CONVERGED))
     live, dead = claimed[sure], claimed[~sure]
     pdtp = _pdtp(made)[live]
     near = [live[np.argsort(np.abs(pdtp - limit), kind="stable")[:WORST]] for limit in limits]
     worst = live[np.argsort(-pdtp, kind="stable")[:WORST]]
     return np.unique(np.concatenate([some, worst, dead[:WORST], *near])).astype(np.int64)
+
+
+def at_random(subject: Subject, made: Retrained, *, fleet: Fleet) -> Index:
+    """Return positions in ``made.units`` drawn before anything is looked at, ``RANDOM`` at most."""
+    claimed = _claimed(made)
+    rng = digest.generator(subject.training_digest)
+    if not subject.recipe.is_estimator:  # a function could know whom its digest draws, and behave for them
+        rng = digest.generator(fleet.ledger.drawn(b"recheck", fleet.context(subject)).hex(), digits=64)
+    return np.asarray(rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False))
+
+
+def _claimed(made: Retrained) -> Index:
+    return np.flatnonzero(made.status != Status.SCREENED)  # a ranking claims nothing
 
 
 def _pdtp(made: Retrained) -> Float:
@@ -195,7 +204,7 @@ def _with_error(made: Retrained, full: Answer, queries: Index, alive: NDArray[np
     return float(gap.max(initial=0.0)), float((gap - allowed).max(initial=0.0)), ""
 
 
-def _difference(made: Retrained, k: int, rows: Index, got: Answer) -> float:
+def difference(made: Retrained, k: int, rows: Index, got: Answer) -> float:
     """Return how far the engine is from a real fit for one unit; 0 where both say that there is no value."""
     if made.status[k] in (Status.UNDEFINED, Status.FAILED):
         infinite = bool(got.problem) or bool(np.isinf(largest_change(made.log_with[0, rows], got.log_p)).any())

@@ -69,6 +69,16 @@ class ShardedMembers(Certificate):
             "an attack rule"
         )
 
+    def every_data_set(self, subject: Subject) -> float:
+        """Return the bound for somebody in one shard: who is one record, or all of whose records have one id."""
+        made = declared(subject)
+        if made is None or (subject.data.groups is not None and made.ids is None):
+            return np.inf
+        shard = shards(made, subject)
+        if any(len(np.unique(shard[rows])) > 1 for rows in subject.data.units):
+            return np.inf  # the column of ids does not name the people
+        return float(made.bound(np.array([1]))[0])
+
     def certify(self, about: Units) -> Certified:
         """Return the bound of each of the units by the number of shards that its records are in."""
         subject, units = about.subject, about.units
@@ -79,6 +89,9 @@ class ShardedMembers(Certificate):
         words = [
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]
+        words.append(
+            f"forgetting somebody trains {int(held.max(initial=0))} of {made.shards} members again: privgate forget"
+        )
         if self.alone(subject):
             words.append(f"{made.shards} shards are clipping: attacks stay as they were; the attack rule judges them")
         return Certified(

@@ -24,6 +24,7 @@ from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.engine import Asked
+from privgate.families.pipelines import behind
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
@@ -282,8 +283,9 @@ def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
 
 
 def _of_own_seed(run: Run, found: Retrained) -> Float:
-    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN for a recipe without one."""
-    if found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
+    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN where nobody knows it."""
+    unpaired = [e.name for e in families.ALL if not e.paired]
+    if np.isin(found.engine, unpaired).any() or found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
         return np.full(len(found.units), np.nan)
     one = replace(
         found, seeds=found.seeds[:1], log_with=found.log_with[:1], log_without=found.log_without[:1], changes={}
@@ -397,8 +399,10 @@ def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
     bound, by, because = run.once(_bounded)
     notes = []
+    known = behind.certificates(run.subject, certificates.ALL)
     for name, certificate in certificates.ALL.items():
         spoke = int((by == name).sum())
+        epsilon = known[name].every_data_set(run.subject) if spoke else np.inf
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(
             CertificateNote(
@@ -408,6 +412,8 @@ def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:
                 because=silent[0] if silent else "",
                 source=certificate.source,
                 assumptions=bound.assumptions if spoke else (),
+                guarantee="every data set" if np.isfinite(epsilon) else "these data",
+                epsilon=epsilon if np.isfinite(epsilon) else None,
             )
         )
     return tuple(notes)

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.models.ball_logistic import BallLogistic
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
 from privgate.models.floored import Floored
@@ -17,6 +18,7 @@ from privgate.models.keyed_forest import KeyedForest
 from privgate.models.sharded import Sharded
 
 __all__ = [
+    "BallLogistic",
     "ContingencyTable",
     "FixedOneHot",
     "FixedScaler",

@@ -10,7 +10,7 @@ import hashlib
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -142,12 +142,24 @@ class Sharded(Wrapping):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
+        return self.refit(X, y, {})
+
+    def refit(self, X: Any, y: Any, kept: Mapping[int, Any]) -> Self:
+        """Train every member but those that are kept, which were trained on the very records of their shards.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``
+            What is left, for example, when somebody has left.
+        kept : mapping of number to trained member
+            Of another ``Sharded`` with these parameters; nothing of ``X`` is looked at for them.
+        """
         self._check()
         self._labels(y)
         shard = self.shard_of(X)
         features, labels = self._features(X), np.asarray(y)
         self.members_ = [
-            self._member(m, _take(features, rows), labels[rows])
+            kept[m] if m in kept else self._member(m, _take(features, rows), labels[rows])
             for m, rows in ((m, np.flatnonzero(shard == m)) for m in range(int(self.shards)))
         ]
         return self

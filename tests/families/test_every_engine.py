@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import AdaBoostClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
@@ -225,7 +225,7 @@ def test_supports_says_why_for_what_it_does_not_cover(engine):
 
     numbers_only = [(Recipe(estimator), text), (Recipe(estimator), TrainingData(np.where(X > 0, np.nan, 0.0), y))]
     for recipe, data in [
-        (Recipe(RandomForestClassifier(3)), TrainingData(X, y)),
+        (Recipe(AdaBoostClassifier()), TrainingData(X, y)),
         (Recipe(make_pipeline(StandardScaler(), estimator)), TrainingData(X, y)),
         (Recipe(estimator, predict=own_predict), TrainingData(X, y)),
         # members may be learners of anything

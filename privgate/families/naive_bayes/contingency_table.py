@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from privgate.families import certificate
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.removal import vanishing
@@ -18,6 +19,12 @@ class ContingencyTableCertificate(Certificate):
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
         return applies.own_refusal(subject, "ContingencyTable")
+
+    def every_data_set(self, subject: Subject) -> float:
+        """Return ``ln(1 + 1/alpha)`` for declared labels and one record a person."""
+        alpha = float(applies.own_estimator(subject, "ContingencyTable").alpha)
+        error = applies.own_error(subject, alpha, 1) if alpha > 0 else 0.0
+        return certificate.smoothed(subject, alpha) + error
 
     def certify(self, about: Units) -> Certified:
         """Return the exact value for each of ``units``."""

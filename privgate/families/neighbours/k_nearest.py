@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.families import design
+from privgate.families import certificate, design
 from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined, LibraryEngine
@@ -106,6 +106,12 @@ class SmoothedNeighborsCertificate(Certificate):
         if not applies.own_estimator(subject, "SmoothedNeighbors").alpha > 0:
             return "without smoothing one vote can make a label impossible: DTP is infinite"
         return ""
+
+    def every_data_set(self, subject: Subject) -> float:
+        """Return ``ln(1 + 1/alpha)`` for declared labels and one record a person."""
+        alpha = float(applies.own_estimator(subject, "SmoothedNeighbors").alpha)
+        error = applies.own_error(subject, alpha, 1) if alpha > 0 else 0.0
+        return certificate.smoothed(subject, alpha) + error
 
     def certify(self, about: Units) -> Certified:
         """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""

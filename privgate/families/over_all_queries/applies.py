@@ -82,7 +82,7 @@ def own_refusal(subject: Subject, name: str) -> str:
         return "the features are not a dense table"
     if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
         return "features are missing"
-    alpha, K = float(estimator.alpha), len(subject.classes)
+    alpha, K = float(getattr(estimator, "alpha", 0.0)), len(subject.classes)
     if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= rounding.TINY:
         return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
     return _inexact(subject)

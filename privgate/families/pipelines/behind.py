@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.evidence import Precondition
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.over_all_queries.reach import Reach
@@ -32,6 +33,7 @@ class EngineBehind(Engine):
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
         self.modes, self.precisions, self.hands_on = engine.modes, engine.precisions, engine.hands_on
         self.single_records, self.complements = engine.single_records, engine.complements
+        self.paired = engine.paired
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -56,6 +58,12 @@ class EngineBehind(Engine):
     def drawn(self, subject: Subject) -> Index:
         """Return units whose refit the seed decides."""
         return self.engine.drawn(seen(subject).subject)
+
+    def compared(
+        self, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...]
+    ) -> Precondition | None:
+        """Return its own comparison with real training of the whole pipeline."""
+        return self.engine.compared(subject, made, fleet, limits)
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""
@@ -88,6 +96,10 @@ class CertificateBehind(Certificate):
     def alone(self, subject: Subject) -> str:
         """Return why its bounds count only beside an attack rule; empty where they count by themselves."""
         return self.certificate.alone(seen(subject).subject)
+
+    def every_data_set(self, subject: Subject) -> float:
+        """Return what the theorem about the last step says of every data set; first steps learn nothing."""
+        return self.certificate.every_data_set(seen(subject).subject)
 
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units."""

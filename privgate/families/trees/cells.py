@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.trees.ensemble import Ensemble, Float, Index, Whole
@@ -60,6 +61,11 @@ def reach_of(reach: Reach | None, n_features: int, *, cast: bool) -> tuple[Float
             low = np.minimum(low, low.astype(np.float32).astype(np.float64))
             high = np.maximum(high, high.astype(np.float32).astype(np.float64))
     return low, high, reach.whole and bool((high < 2**24).all())
+
+
+def doubled(low: Float, high: Float, missing: NDArray[np.bool_]) -> tuple[Float, Float]:
+    """Return the ends of twice the features, the second half for whether one is missing."""
+    return np.append(low, np.zeros(len(low))), np.append(high, missing.astype(np.float64))
 
 
 def grid_of(ensembles: tuple[Ensemble, ...], low: Float, high: Float, *, whole: bool) -> tuple[Grid, tuple[Whole, ...]]:

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.families import design
 from privgate.families.over_all_queries.reach import Reach
+from privgate.families.trees import reading
 from privgate.subject.subject import Subject
 
 Rule = Callable[[Any], bool]
@@ -68,7 +70,8 @@ LIGHTGBM = frozenset((
     "boost_from_average", "lambda_l1", "lambda_l2", "extra_trees", "extra_seed", "path_smooth", "sigmoid",
     "is_unbalance", "scale_pos_weight", "min_data_in_leaf", "min_sum_hessian_in_leaf", "bin_construct_sample_cnt",
     "max_delta_step", "feature_fraction", "feature_fraction_bynode", "bagging_fraction", "bagging_freq",
-    "bagging_seed", "num_threads", "seed", "monotone_constraints", "min_gain_to_split"
+    "bagging_seed", "categorical_feature", "cat_smooth", "cat_l2", "max_cat_threshold", "max_cat_to_onehot",
+    "min_data_per_group", "use_missing", "num_threads", "seed", "monotone_constraints", "min_gain_to_split"
 ))
 # fmt: on
 #: which of them may be text: the library joins all others into one line, in which a blank begins the next parameter
@@ -109,7 +112,9 @@ def refusal(subject: Subject) -> str:
         return OTHER
     if not subject.release.exact:
         return f"the release is {subject.release.form}; the bound is about probabilities"
-    if problem := _parameters(estimator, seeded=subject.recipe.seed is not None) or design.refusal(subject):
+    if problem := _parameters(estimator, seeded=subject.recipe.seed is not None) or design.refusal(
+        subject, missing=type(estimator).__name__ in reading.MISSING
+    ):
         return problem
     if len(subject.data.classes()) < 2:
         return "the training data have one class only"
@@ -132,9 +137,28 @@ def unfit(subject: Subject) -> str:
 
 def reach(subject: Subject) -> Reach | str | None:
     """Return the declared domain, None where none is declared (any question is allowed), or why it is unusable."""
-    if subject.data.domain is None:
+    domain = subject.data.domain
+    if domain is None:
         return None
-    return Reach.of(subject.data.domain, int(np.asarray(subject.data.X).shape[1]))
+    d = int(np.asarray(subject.data.X).shape[1])
+    if domain.columns is not None and not domain.is_table and not domain.categorical and len(domain.columns) == d:
+        low, high = np.array([c.ends for c in domain.columns], dtype=np.float64).T  # some of them may be missing
+        return Reach(low, high)
+    found = Reach.of(domain, d)
+    if not isinstance(found, str) and np.isnan(design.matrix(subject)).any():
+        return "records miss values that the domain does not let miss; declare columns as (low, high, None)"
+    return found
+
+
+def missing(subject: Subject) -> NDArray[np.bool_]:
+    """Return which features of a question may be missing, shape (d,): as declared, else where a record misses one."""
+    X = design.matrix(subject)
+    domain = subject.data.domain
+    if domain is not None and domain.columns is not None:
+        return np.array([c.missing for c in domain.columns], dtype=bool)
+    if domain is not None or X.dtype.kind != "f":
+        return np.zeros(X.shape[1], dtype=bool)
+    return np.asarray(np.isnan(X).any(axis=0))
 
 
 def _text(value: Any) -> bool:

@@ -43,6 +43,9 @@ class Ensemble:
         Whether sums and link are computed in single precision.
     cast : bool
         Whether questions are rounded to single precision before they are compared.
+    width : int
+        Features of a question; half of those that the trees ask about, whose second half says which are missing. 0
+        where no value may be missing.
     """
 
     link: Literal["logistic", "softmax", "mean"]
@@ -59,6 +62,7 @@ class Ensemble:
     floor: float = 0.0
     single: bool = False
     cast: bool = False
+    width: int = 0
 
     def __post_init__(self) -> None:
         inner = self.feature >= 0
@@ -91,6 +95,9 @@ class Ensemble:
     def leaf_sums(self, X: Float) -> Float:
         """Return the sums of leaves at questions (n, d), in exact order of trees: (n, G) scores, or (n, C) of means."""
         X = X.astype(np.float32).astype(np.float64) if self.cast else X
+        if self.width:
+            lost = np.isnan(X)
+            X = np.concatenate([np.where(lost, 0.0, X), lost.astype(np.float64)], axis=1)
         node = np.repeat(self.start[None, :-1].astype(np.int64), len(X), axis=0)
         row = np.arange(len(X))[:, None]
         while (inner := self.feature[node] >= 0).any():

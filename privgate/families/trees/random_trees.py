@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families import certificate
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries import applies, rounding
 from privgate.families.removal import vanishing
@@ -25,6 +26,12 @@ class RandomTreesCertificate(Certificate):
         if not applies.own_estimator(subject, "RandomTrees").alpha > 0:
             return "without smoothing a label that one record holds alone makes DTP infinite"
         return ""
+
+    def every_data_set(self, subject: Subject) -> float:
+        """Return ``ln(1 + 1/alpha)`` for declared labels and one record a person."""
+        alpha = float(applies.own_estimator(subject, "RandomTrees").alpha)
+        error = applies.own_error(subject, alpha, subject.data.n) if alpha > 0 else 0.0
+        return certificate.smoothed(subject, alpha) + error
 
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""

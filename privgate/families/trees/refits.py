@@ -47,6 +47,7 @@ class Training:
     y: NDArray[Any]
     classes: NDArray[Any]
     keep: bool
+    missing: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,8 @@ def cores() -> int:
 
 def trained(subject: Subject, calls: Sequence[Call], *, keep: bool, jobs: int) -> list[Trained]:
     """Return what came of each call; in worker processes where there is more than one job."""
-    same = Training(covered.estimator_of(subject), design.matrix(subject), subject.data.y, subject.classes, keep)
+    X, y = design.matrix(subject), subject.data.y
+    same = Training(covered.estimator_of(subject), X, y, subject.classes, keep, covered.missing(subject))
     started = time.perf_counter()
     first = _several(same, calls[:1])
     rest = calls[1:]
@@ -156,7 +158,7 @@ def _one(same: Training, call: Call) -> Trained:
     try:
         model = estimators.set_seed(clone(same.estimator), call.seed).fit(same.X[: len(same.y)][kept], same.y[kept])
         p = np.asarray(model.predict_proba(asked), dtype=np.float64)
-        trees = reading.read(model, X=same.X[:1]) if same.keep else None
+        trees = reading.read(model, X=same.X[:1], missing=same.missing) if same.keep else None
     except Exception as exc:  # noqa: BLE001  the library may refuse the records in any way; refits say how
         return Trained(np.zeros((0, len(same.classes))), problem=f"{type(exc).__name__}: {exc}")
     if p.shape[1] != len(same.classes) or not np.array_equal(np.asarray(model.classes_), same.classes):

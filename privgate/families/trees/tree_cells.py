@@ -10,7 +10,7 @@ import numpy as np
 
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.retrained import Float, Index
-from privgate.families.trees import cells, covered, refits
+from privgate.families.trees import branches, cells, covered, refits
 from privgate.families.trees.ensemble import Ensemble
 from privgate.families.trees.keyed_forest import Patched
 from privgate.families.trees.pair import Apart, Pair
@@ -72,12 +72,19 @@ class TreeCells(Certificate):
             lower,
             attained(lower, np.maximum(upper, lower)),
             (
-                "any question of finite numbers is allowed" if reach is None else reach.words(),
+                ("any question of finite numbers is allowed" if reach is None else reach.words()) + _lost(subject),
                 "training repeats itself: both ensembles are those that the library trains",
             ),
             told,
             questions,
         )
+
+
+def _lost(subject: Subject) -> str:
+    columns = np.flatnonzero(covered.missing(subject)).tolist()
+    if not columns:
+        return "; no value of a question is missing"
+    return f"; values of columns {', '.join(map(str, columns[:10]))}{'…' if len(columns) > 10 else ''} may be missing"
 
 
 Ensembles = Sequence[tuple[Ensemble, Ensemble]]
@@ -103,9 +110,12 @@ def _worst(pairs: Ensembles, subject: Subject, *, nodes: int, limit: float | Non
     found = []
     for one, other in pairs:
         low, high, whole = cells.reach_of(None if isinstance(reach, str) else reach, d, cast=one.cast)
+        if one.width:
+            low, high = cells.doubled(low, high, covered.missing(subject))
         found.append(Pair(one, other, low, high, whole=whole).apart(nodes=nodes, limit=limit, settle=settle))
     most = max(found, key=lambda f: f.attained)
-    return Apart(max(f.upper for f in found), most.attained, most.question, sum(f.nodes for f in found))
+    question = branches.single(most.question, d)
+    return Apart(max(f.upper for f in found), most.attained, question, sum(f.nodes for f in found))
 
 
 def _undecided(upper: Float, seen: Float, limit: float, pairs: dict[int, Ensembles]) -> list[int]:
@@ -126,7 +136,7 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
     inside = (
         np.ones(len(units), dtype=bool)
         if reach is None or isinstance(reach, str)
-        else reach.inside(put.astype(np.float64))
+        else reach.inside(np.where(np.isnan(put), 0.0 if reach.low is None else reach.low, put).astype(np.float64))
     )
     nobody, members = np.zeros(0, dtype=np.int64), about.members
     for seed in retrained.seeds:

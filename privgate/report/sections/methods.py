@@ -68,12 +68,14 @@ def _theorems(influence: InfluencePart) -> list[Block]:
             TableBlock("Re-check of fast engines against real retraining in this run", compared, rows, (1, 2, 3))
         )
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
+        blocks += [Text(_estimated(r)) for r in influence.recheck if "estimates" in r.notes]
     if influence.certificates:
         applied = [_certificate(c) for c in influence.certificates if c.applies]
         silent = [_certificate(c) for c in influence.certificates if not c.applies]
         if applied:
             named = ("Certificate", "Conditions checked", "Source")
             blocks.append(TableBlock("Theorems that limit DTP here", named, applied))
+        blocks += [Text(_everywhere(c)) for c in influence.certificates if c.guarantee == "every data set"]
         named = ("Certificate", "Does not apply, because", "Source")
         folded = f"{len(silent)} theorems do not apply to this model"
         blocks += [TableBlock("Theorems that do not apply", named, silent, folded=folded)] if silent else []
@@ -124,6 +126,21 @@ def _minimum(row: RecheckRow) -> str:
         f"The delivered model differs from the minimum of its own loss by at most {number(row.notes['distance'])} nats "
         f"in any answer (allowed: {number(row.notes.get('allowed'))}; largest component of its gradient: "
         f"{number(row.notes.get('gradient'))})."
+    )
+
+
+def _estimated(row: RecheckRow) -> str:
+    """Return what an engine whose answers are draws estimates."""
+    return f"The engine {_spaced(row.engine)} estimates {prose(str(row.notes['estimates']), 500)}."
+
+
+def _everywhere(c: CertificateNote) -> str:
+    """Return that a bound is a property of the training function, and what that buys."""
+    return (
+        f"The bound of {_spaced(c.name)} holds for every data set, not for these alone: whatever they are, a person "
+        f"changes the probability of any answer at most {fold(c.epsilon or 0.0)}. A release that draws one label a "
+        "query by these probabilities, with fresh secret randomness, is therefore differentially private at ε = "
+        f"{number(c.epsilon)} a query (adding or removing one person, δ = 0; q queries cost q times as much)."
     )
 
 

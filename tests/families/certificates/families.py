@@ -13,7 +13,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import ContingencyTable, Floored, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.models import BallLogistic, ContingencyTable, Floored, RandomTrees, Sharded, SmoothedNeighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +185,15 @@ def trees(rng):
     return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
+def ball_logistic(rng):
+    X = rng.normal(size=(int(rng.integers(4, 12)), 2)) * float(rng.choice([0.3, 1.0, 50.0]))
+    y = rng.integers(0, 2, len(X))
+    estimator = BallLogistic(
+        C=float(rng.choice([0.01, 0.5, 5.0])), radius=float(rng.choice([1.1, 3.0])), classes=[0, 1]
+    )
+    return Instance(Subject.local(Recipe(estimator), TrainingData(X, y)), np.concatenate([X, -X, 1e6 * X]))
+
+
 def sharded(rng):
     X, y, _, queries = _numbers(rng)
     base = [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2, splitter="random"), GaussianNB()]
@@ -228,6 +237,7 @@ FAMILIES = {
     "contingency_table": table,
     "smoothed_neighbors": neighbors,
     "random_trees": trees,
+    "ball_logistic": ball_logistic,
     "sharded": sharded,
     "tree_cells": cells,
     "newton": logistic,

@@ -129,6 +129,7 @@ def my_predict(model, X):
 
 #: theorems about every query there is, or about categories read off the data
 ANYWHERE = {
+    "ball_logistic",
     "bernoulli_nb",
     "categorical_nb",
     "contingency_table",

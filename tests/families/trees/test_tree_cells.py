@@ -5,6 +5,7 @@ import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
 from sklearn.ensemble import (
@@ -24,14 +25,14 @@ from privgate import Domain, Recipe, Release, Subject, TrainingData
 from privgate.families import certificates
 from privgate.families.certificate import Units
 from privgate.families.engine import Asked
-from privgate.families.trees import cells, covered, refits, search, tree_cells
+from privgate.families.trees import branches, cells, covered, refits, search, tree_cells
 from privgate.families.trees.pair import Pair
 from privgate.models import Floored
 
 NOBODY = np.zeros(0, dtype=np.int64)
 
 
-def library(name, rng):
+def library(name, rng, d):
     trees, depth, rate = int(rng.integers(1, 6)), int(rng.integers(1, 4)), float(rng.choice([0.1, 0.3]))
     seed = int(rng.integers(1000))
     forest = {"max_depth": depth, "random_state": seed}
@@ -55,6 +56,26 @@ def library(name, rng):
             tol=0.05,
             random_state=seed,
         ),
+        "lightgbm missing": lambda: LGBMClassifier(
+            min_child_samples=2, n_jobs=1, verbose=-1, min_data_in_bin=1, **boosted
+        ),
+        "lightgbm categories": lambda: LGBMClassifier(
+            min_child_samples=2,
+            n_jobs=1,
+            verbose=-1,
+            categorical_feature=[0],
+            min_data_per_group=1,
+            cat_smooth=1,
+            max_cat_to_onehot=int(rng.choice([1, 4])),
+            **boosted,
+        ),
+        "xgboost missing": lambda: XGBClassifier(n_jobs=1, min_child_weight=0.1, **boosted),
+        "histogram missing": lambda: HistGradientBoostingClassifier(
+            max_iter=trees, max_depth=depth, min_samples_leaf=2, learning_rate=rate, random_state=seed
+        ),
+        "histogram categories": lambda: HistGradientBoostingClassifier(
+            max_iter=trees, min_samples_leaf=2, learning_rate=rate, random_state=seed, categorical_features=[d - 1]
+        ),
         "gradient": lambda: GradientBoostingClassifier(**boosted),
         "gradient exponential": lambda: GradientBoostingClassifier(loss="exponential", init="zero", **boosted),
         "forest": lambda: Floored(RandomForestClassifier(trees, **forest), floor=0.05),
@@ -71,6 +92,11 @@ LIBRARIES = (
     "xgboost base",
     "histogram",
     "histogram early",
+    "lightgbm missing",
+    "lightgbm categories",
+    "xgboost missing",
+    "histogram missing",
+    "histogram categories",
     "gradient",
     "gradient exponential",
     "forest",
@@ -93,17 +119,32 @@ def small(name, seed):
         X = rng.normal(size=(n, d)).astype(np.float32 if kind == 1 else np.float64) * (1000 if kind == 2 else 1)
         ends = zip(X.min(axis=0).tolist(), X.max(axis=0).tolist(), strict=True)
         domain = None if kind == 3 else Domain(box=tuple((a - 1, b + 1) for a, b in ends))
+    if "categories" in name:
+        X[:, 0 if "lightgbm" in name else -1] = rng.integers(0, 6, n)  # also in a box of real numbers
+        domain = Domain(categories=(6,) * d) if kind == 0 else None
+    if "missing" in name or (kind == 3 and "categories" in name):
+        X = X.astype(np.float32 if kind == 1 else np.float64)
+        X[rng.random(X.shape) < 0.2] = np.nan
+        domain = None
+    if "missing" in name and kind in (0, 2):
+        X = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)])
+        ends = zip(np.nanmin(X, axis=0, initial=0), np.nanmax(X, axis=0, initial=0), strict=True)
+        domain = Domain.of({c: (float(a) - 1, float(b) + 1, None) for c, (a, b) in zip(X, ends, strict=True)})
     y = np.concatenate([np.arange(K), np.arange(K), rng.integers(0, K, n - 2 * K)])
-    return Subject.local(Recipe(library(name, rng), seed=1), TrainingData(X, y, domain=domain))
+    return Subject.local(Recipe(library(name, rng, d), seed=1), TrainingData(X, y, domain=domain))
 
 
 def every_cell(pair, subject):
     """A question in every cell, and whether the declared domain and the records' number type hold all of them."""
     at = np.array(list(itertools.product(*(range(c + 1) for c in pair.grid.last))))
-    made = np.array([pair.grid.question(c) for c in at])
+    d = subject.data.X.shape[1]
+    made = np.array([branches.single(pair.grid.question(c), d) for c in at])
     reach, kind = covered.reach(subject), np.asarray(subject.data.X).dtype
-    inside = np.ones(len(made), dtype=bool) if reach is None else reach.inside(made.astype(kind).astype(np.float64))
-    return made[inside], bool(inside.all() and (made.astype(kind) == made).all())
+    held = made.astype(kind).astype(np.float64)
+    inside = np.ones(len(made), dtype=bool)
+    if reach is not None:
+        inside = reach.inside(np.where(np.isnan(made), reach.low, held))
+    return made[inside], bool(inside.all() and np.array_equal(held, made, equal_nan=True))
 
 
 def enumerate_cells(name, seed):
@@ -119,6 +160,8 @@ def enumerate_cells(name, seed):
             assert not whole.problem
             assert not made.problem
             low, high, only_whole = cells.reach_of(covered.reach(subject), d, cast=made.trees.cast)
+            if whole.trees.width:
+                low, high = cells.doubled(low, high, covered.missing(subject))
             pair = Pair(whole.trees, made.trees, low, high, whole=only_whole)
             if np.prod(pair.grid.last + 1.0) > 5000:
                 continue
@@ -154,9 +197,9 @@ def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_every_cell_of_a_thousand_pairs(name):
-    close = [c for seed in range(100, 160) for c in enumerate_cells(name, seed)]
-    assert len(close) > 40
+def test_every_cell_of_a_thousand_ensembles_of_every_kind(name):
+    close = [c for seed in range(100, 460) for c in enumerate_cells(name, seed)]  # each on all records and without two
+    assert len(close) > 200
     assert min(close) >= 0
     assert max(close) < 2e-3
 
@@ -302,25 +345,54 @@ def test_what_is_not_covered_is_refused_by_name(model, word):
     assert word in said
 
 
-def test_missing_values_and_other_releases_are_refused_by_name():
+def test_missing_values_that_the_domain_or_the_library_does_not_take_are_refused_by_name():
     X, y, domain = table(40)
     X[3, 1] = np.nan
-    assert "NaN" in refused(LGBMClassifier(), X, y)
+    assert "records miss values" in refused(LGBMClassifier(), X, y)
+    assert "NaN" in refused(GradientBoostingClassifier(random_state=0), X, y)
+    assert "NaN" in refused(Floored(RandomForestClassifier(random_state=0)), X, y)
     data = TrainingData(np.nan_to_num(X), y, domain=domain)
     label = Subject.local(Recipe(LGBMClassifier()), data, release=Release("label"))
     assert "label" in certificates.ALL["tree_cells"].applies(label)
 
 
-def test_categorical_splits_of_fitted_models_are_refused_by_name():
-    X, y, _ = table(200)
-    X = np.abs(np.round(X))
-    for model in (
-        HistGradientBoostingClassifier(categorical_features=[0], random_state=0),
-        LGBMClassifier(verbose=-1),
-    ):
-        fitted = model.fit(X, y, categorical_feature=[0]) if isinstance(model, LGBMClassifier) else model.fit(X, y)
-        with pytest.raises(ValueError, match="categories"):
-            refits.reading.read(fitted, X=X)
+def test_who_alone_lets_a_value_be_missing_is_refuted_by_a_question_that_misses_it():
+    """Default directions follow who is there: answers about missing values change most, and only they."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = (X[:, 0] > 0).astype(int)
+    X[:3], y[:3] = np.nan, [1, 0, 1]
+    model = XGBClassifier(n_estimators=20, max_depth=2, n_jobs=1, min_child_weight=0, reg_lambda=0.01)
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y))
+    units = np.arange(3)
+    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
+
+    found = tree_cells.TreeCells().certify(Units(subject, units, made, 0.5))
+
+    assert np.isnan(found.questions[found.lower > 0.5]).any()
+    assert "columns 0 may be missing" in found.assumptions[0]
+
+
+def test_categories_that_are_no_numbers_are_refused_by_name():
+    X = pd.DataFrame({"a": pd.Categorical(["u", "v"] * 50), "b": np.arange(100.0)})
+    fitted = HistGradientBoostingClassifier(random_state=0).fit(X, np.arange(100) % 2)
+    with pytest.raises(ValueError, match="categories are no numbers"):
+        refits.reading.read(fitted, X=np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_chain_of_thresholds_goes_where_the_set_of_categories_says(seed):
+    rng = np.random.default_rng(seed)
+    cuts, sides = np.sort(rng.normal(size=5)), rng.integers(1, 3, 6)
+    leaves = (np.array([0, -1, -1]), np.zeros(3), np.zeros(3), np.zeros(3), np.array([0.0, 1.0, 2.0]), np.zeros(3))
+    made = branches.with_runs(leaves, [(0, 0, cuts, sides, 2)])
+    joined = refits.reading._joined([made])
+
+    for x in [*cuts, *(cuts + 1e-9), -9.0]:
+        node = 0
+        while joined["feature"][node] >= 0:
+            node = joined["left" if x <= joined["cut"][node] else "right"][node]
+        assert joined["value"][node, 0] == sides[np.searchsorted(cuts, x)]
 
 
 def test_a_released_zero_in_single_precision_is_no_bound():
