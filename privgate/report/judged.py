@@ -3,7 +3,7 @@
 from typing import Any
 
 from privgate.policy.rules import about
-from privgate.report import words
+from privgate.report import artifact, words
 from privgate.report.schema import ReportDocument, SubjectFacts
 from privgate.report.text import moment, number, percent, plain
 
@@ -26,7 +26,7 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
         ("Purpose", plain(c.purpose, 200) or "not stated"),
         ("Owner", plain(c.owner, 80) or "not stated"),
         ("Checked by", _checked_by(doc)),
-        ("What was judged", f"its answers ({RELEASED[s.release.form]}), not its file"),
+        ("What was judged", f"its answers ({RELEASED[s.release.form]}), {artifact.judged(doc)}"),
         ("Model digest", short(s.digests.get("model") or s.digests.get("recipe"))),
         ("Policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
         ("DTP level", _level(doc)),

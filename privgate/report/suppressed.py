@@ -53,6 +53,24 @@ def ranged_finding(payload: Mapping[str, Any], people: int, limits: Sequence[flo
     return {**told, "message": said, "meaning": ""}
 
 
+def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = ()) -> dict[str, Any]:
+    """Return what is told otherwise of how many records a file carries: a small count becomes its range."""
+    if not str(figures.get("request")).startswith("artifact_records("):
+        return {}
+    per = 1 if figures.get("unit") == "fraction" else max(records, 1)
+    limits = [*limits, *([float(figures["limit"])] if "limit" in figures else [])]
+    given = {k: float(figures[k]) / per for k in ("low", "high")}
+    told = {k: per * v for k, v in ranged(given, records, [v / per for v in limits]).items()}
+    if not told or "message" not in figures:
+        return told
+    span = (
+        f"between {round(told['low'] * records / per)} and {round(told['high'] * records / per)} of {records} records"
+    )
+    head = str(figures["message"]).partition(": its answers were judged, not the file; ")
+    withheld = f"{head[0]}{head[1]}" if head[1] else ""
+    return {**told, "message": f"{withheld}{span} leave traces in the file: {figures['outcome']}", "meaning": ""}
+
+
 def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:
     """Return a finding whose sentences hide small counts; where people are the unit of its figure, that stays."""
     made: dict[str, Any] = dict(payload)
@@ -85,6 +103,8 @@ def evidence(
         _influence(influence)
     if membership := made["membership"]:
         _membership(membership, [m.get("behind") or {} for m in payload["measurements"]])
+    if artifact := payload.get("artifact"):
+        made["artifact"] = _artifact(dict(artifact))
     return {
         **payload,
         **made,
@@ -92,6 +112,7 @@ def evidence(
         "measurements": [
             _measurement(finding(m, totals), totals, floors)
             | (ranged(m, m["population"], limits[key]) if (key := m["request"]["key"]) in limits else {})
+            | (of_file({**m, "request": key}, m["population"], limits.get(key, ())) if m["population"] else {})
             for m in payload["measurements"]
         ],
     }
@@ -132,6 +153,15 @@ def _membership(part: dict[str, Any], behind: Sequence[Mapping[str, Any]]) -> No
         for attack in part.get("attacks") or ():
             for cells_ in ("classes", "groups"):
                 _rest((attack["figures"] or {}).get(cells_) or (), name, total)
+
+
+def _artifact(part: dict[str, Any]) -> dict[str, Any]:
+    n = part["records"]
+    _each(part, "least", "most", of=n)
+    part["carried"] = [dict(c) for c in part["carried"]]
+    for carried in part["carried"]:
+        _each(carried, "least", "most", "beside", of=n)
+    return part
 
 
 def _rest(shown_: Sequence[dict[str, Any]], name: str, total: int) -> None:
