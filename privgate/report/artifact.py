@@ -1,9 +1,11 @@
 """What was found in the model's file, for the section on the model; and whether answers or file were judged."""
 
 from privgate.evidence import ArtifactPart
+from privgate.policy.rules import about
 from privgate.report.blocks import Block, Heading, TableBlock, Text
 from privgate.report.schema import ReportDocument
 from privgate.report.text import number, plain
+from privgate.run.needs import Need
 
 COLUMNS = ("What", "Where", "Records, at least", "Records, at most", "Beside")
 #: what the policy says of a file that nobody can get
@@ -12,7 +14,7 @@ WITHHELD = "not downloadable"
 
 def judged(doc: ReportDocument) -> str:
     """Return what of the file was judged, the end of a sentence about the answers."""
-    ruled = any(f.metric == "artifact_records" for f in doc.findings)
+    ruled = any(Need.FILE in about(f.metric).needs for f in doc.findings)
     if doc.policy.source.get("file") == WITHHELD:
         return "not its file, which the policy states cannot be downloaded"
     if not ruled:
@@ -28,7 +30,7 @@ def blocks(doc: ReportDocument) -> list[Block]:
     part = doc.evidence.artifact
     if part is None:
         return []
-    ruled = any(f.metric == "artifact_records" for f in doc.findings)
+    ruled = any(Need.FILE in about(f.metric).needs for f in doc.findings)
     made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled=ruled))]
     if part.carried:
         rows = [

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from privgate.policy.rules import about
 from privgate.report.suppression import at_least, cells, hidden, kept, nested, sentence, share
+from privgate.run.needs import Need
 
 #: keys of evidence whose text names or measures something and counts nobody
 _OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",
@@ -55,7 +57,7 @@ def ranged_finding(payload: Mapping[str, Any], people: int, limits: Sequence[flo
 
 def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = ()) -> dict[str, Any]:
     """Return what is told otherwise of how many records a file carries: a small count becomes its range."""
-    if not str(figures.get("request")).startswith("artifact_records("):
+    if Need.FILE not in about(str(figures.get("request")).partition("(")[0]).needs:
         return {}
     per = 1 if figures.get("unit") == "fraction" else max(records, 1)
     limits = [*limits, *([float(figures["limit"])] if "limit" in figures else [])]
