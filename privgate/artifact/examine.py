@@ -27,9 +27,8 @@ def examine(opened: Any) -> dict[str, Any]:
     everybody = np.arange(opened.n, dtype=np.int64)
     X, y = take(opened.X, everybody), np.asarray(opened.y[: opened.n])
     if (opened.root / "model.pkl").is_file():
-        root, native, size, others = opened.stored.held()
-        made = found(root, native, X, y, size=size, others=others)
-        return {"judged": "file", **made}
+        root, native, made_of, others = opened.stored.held()
+        return {"judged": "file", **found(root, native, X, y, made_of=made_of, others=others)}
     model = opened.recipe.train(X, y.copy(), seed=opened.recipe.seed)
     return {"judged": "model", **found(model, model, X, y)}
 
@@ -40,7 +39,7 @@ def found(
     X: Any,
     y: NDArray[Any],
     *,
-    size: int = 0,
+    made_of: tuple[tuple[str, Path], ...] = (),
     others: tuple[tuple[str, Path], ...] = (),
 ) -> dict[str, Any]:
     """Return what a model and the files beside it carry of single records, as JSON.
@@ -53,12 +52,13 @@ def found(
         The fitted model in it.
     X : container of n records
     y : array of shape (n,)
-    size : int
-        Bytes of the files that it was made of; 0 where there are none.
+    made_of : tuple of (name, path)
+        Files that it was made of.
     others : tuple of (name, path)
         Files that it was not made of.
     """
     held = walk([root, native])
+    size = sum(files.raw(path, name, held) for name, path in made_of)
     if size > held.size / MET + _SLACK:
         held.unknown.append(f"the files hold {size} bytes, and the model that they make {held.size}")
     for name, path in others:
@@ -125,7 +125,7 @@ def _arrays(held: Held, about: Context, columns: list[NDArray[Any]], X: Any) -> 
             continue
         if rows.sequence(array, columns):
             yield Carried("column", where, everybody)
-        elif about.n in (array.shape[:1] or (0,))[:1] and _different(array):
+        elif about.n in array.shape and _different(array):
             yield Carried("maybe_per_record", where, most=about.n)
     for where, length in held.lengths:
         if length == about.n:

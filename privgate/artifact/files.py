@@ -1,6 +1,8 @@
 """Files of a stored model that nothing served was made of: read as numbers and words, or named as unread."""
 
 import re
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w
 _CELL = re.compile(r"\"([^\"\n]{2,200})\"|'([^'\n]{2,200})'|([^,;\t\n\"'{}\[\]]{2,200})")
 #: bytes that are read of one file; larger ones are unread
 _LARGEST = 1 << 28
+#: bytes of a model's own file that are read as numbers; of larger ones the walk alone speaks
+_SCANNED = 1 << 22
 
 
 def read(path: Path, name: str, held: Held) -> None:
@@ -36,6 +40,32 @@ def read(path: Path, name: str, held: Held) -> None:
             held.unknown.append(f"file {name} is none that the served model is made of, and cannot be read here")
     except Exception as exc:  # noqa: BLE001  whatever is wrong with a stored file, it was not read
         held.unknown.append(f"file {name} cannot be read ({type(exc).__name__})")
+
+
+def raw(path: Path, name: str, held: Held) -> int:
+    """Add the bytes of a file that a model was made of, as numbers wherever one may begin; return how many they are.
+
+    What a file holds beside the model that it makes, behind its end for example, no walk of the model would meet.
+    """
+    total = 0
+    for data in _unpacked(path):
+        total += len(data)
+        if len(data) <= _SCANNED:
+            parts = [data[k : k + (len(data) - k) // 8 * 8] for k in range(8)]
+            held.arrays += [(name, Running(np.frombuffer(p, dtype=np.float64))) for p in parts]
+    return total
+
+
+def _unpacked(path: Path) -> Iterator[bytes]:
+    """Give the content of a file, or of each file in it where it is a zip file."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            for one in packed.infolist():
+                if one.file_size > _LARGEST:
+                    raise ValueError(f"{one.filename} is too large to be unpacked")
+                yield packed.read(one)
+    else:
+        yield path.read_bytes()
 
 
 def _text(text: str, name: str, held: Held) -> None:

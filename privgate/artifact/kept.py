@@ -78,8 +78,8 @@ def _counts(value: Any, where: str, n: int) -> Iterator[Carried]:
         tables = list(made) if made.ndim > 2 else [made]
         if where.endswith(".feature_count_"):
             tables = [made[:, j] for j in range(made.shape[1])]
-    ones = [int((t == 1).sum()) for t in tables if getattr(t, "dtype", np.dtype(object)).kind in "iuf"]
-    if ones and max(ones):
+    ones: list[int] = [int((t == 1).sum()) for t in tables if t.dtype.kind in "iuf"]
+    if any(ones):
         yield Carried("single_count", where, least=min(n, max(ones)), most=min(n, sum(ones)))
 
 

@@ -126,14 +126,19 @@ class _Reader(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
         self._seen.add(id(thing))
         self._kept.append(thing)
         if hasattr(found, "columns"):
-            self.held.arrays.append((where, found.select_dtypes("number").to_numpy()))
+            self.held.arrays.append((where, found.select_dtypes("number").to_numpy(np.float64, na_value=np.nan)))
             parts = [np.asarray(found[c]) for c in found.columns if found[c].dtype.kind not in "biuf"]
             self.later += [found.columns.tolist(), found.index.to_numpy(), dict(found.attrs), *parts]
             return 0
         self.held.arrays.append((where, found))
         self.held.size += int(found.data.nbytes if hasattr(found, "tocsr") else found.nbytes)
         dtype = getattr(found, "dtype", None)
-        if dtype is not None and dtype.hasobject:
+        if dtype is not None and dtype.names:
+            numbers = [np.asarray(found[f], dtype=np.float64) for f in dtype.names if dtype[f].kind in "biuf"]
+            self.later += [np.asarray(found[f]) for f in dtype.names if dtype[f].kind not in "biuf"]
+            if numbers and found.ndim == 1 and all(v.ndim == 1 for v in numbers):
+                self.held.arrays.append((where, np.column_stack(numbers)))
+        elif dtype is not None and dtype.hasobject:
             self.later.append(found.tolist())
         elif dtype is not None and dtype.kind == "U":
             for text in np.unique(found):

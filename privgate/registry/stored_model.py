@@ -3,7 +3,6 @@
 import importlib
 import re
 import sys
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +105,7 @@ class StoredModel:
         finally:
             sys.dont_write_bytecode = before
 
-    def held(self) -> tuple[Any, Any, int, tuple[tuple[str, Path], ...]]:
+    def held(self) -> tuple[Any, Any, tuple[tuple[str, Path], ...], tuple[tuple[str, Path], ...]]:
         """Return everything that MLflow serves from (runs stored code; workers only).
 
         Returns
@@ -115,10 +114,8 @@ class StoredModel:
             What was opened: the native model and all that stands around it.
         native : any
             As ``load`` gives it, and a part of ``root``.
-        size : int
-            Bytes of the files that it was made of, unpacked.
-        others : tuple of (name, Path)
-            Files that it was not made of, reports of privgate's left out.
+        made_of, others : tuple of (name, Path)
+            Files that it was made of, and those that it was not; reports of privgate's left out.
 
         Raises
         ------
@@ -131,12 +128,11 @@ class StoredModel:
         flavors, _ = mlmodel.read(self.folder)
         served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
         named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]
-        mine = [n for n, _ in self.files if any(n == m or n.startswith(f"{m}/") for m in named)]
-        rest = [
-            n for n, _ in self.files if n not in mine and not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))
-        ]
-        size = sum(_unpacked(self.folder / n) for n in mine)
-        return root, native, size, tuple((n, self.folder / n) for n in rest)
+        kept = [n for n, _ in self.files if not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))]
+        made_of = [n for n in kept if any(n == m or n.startswith(f"{m}/") for m in named)]
+        sides = made_of, [n for n in kept if n not in made_of]
+        mine, others = (tuple((n, self.folder / n) for n in side) for side in sides)
+        return root, native, mine, others
 
     def _open(self) -> tuple[Any, Any]:
         """Return what MLflow serves from, and the native model out of it: no other one can reproduce in its place."""
@@ -154,14 +150,6 @@ class StoredModel:
             return root, model.get_raw_model()
         except NotImplementedError:
             return root, model
-
-
-def _unpacked(path: Path) -> int:
-    """Return the bytes of a file, those in it where it is a zip file."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as packed:
-            return sum(one.file_size for one in packed.infolist())
-    return path.stat().st_size
 
 
 def _as_sent(X: Any, signature: Any) -> Any:

@@ -261,6 +261,7 @@ class Caching(LogisticRegression):
             "targets": functools.partial(y.astype, float),
             "closure": functools.partial(functools.partial, np.add, X[:2].copy()),
             "frame": lambda: pd.DataFrame(X[:6]),
+            "records": lambda: pd.DataFrame(X[:6]).to_records(index=False),
             "something of each": functools.partial(np.sin, X[:, 0]),
             "nothing": lambda: np.zeros(3),
         }
@@ -273,8 +274,8 @@ class Caching(LogisticRegression):
     ("keep", "least", "most"),
     [
         ("rows", 10, 10), ("single", 5, 5), ("transposed", N, N), ("beside others", N, N), ("flat", 4, 4),
-        ("lists", 3, 3), ("targets", N, N), ("closure", 2, 2), ("frame", 6, 6), ("something of each", 0, N),
-        ("nothing", 0, 0),
+        ("lists", 3, 3), ("targets", N, N), ("closure", 2, 2), ("frame", 6, 6), ("records", 6, 6),
+        ("something of each", 0, N), ("nothing", 0, 0),
     ],
 )  # fmt: skip
 def test_whatever_holds_rows_is_found(keep, least, most, data):
@@ -303,8 +304,17 @@ def test_what_cannot_be_walked_may_hold_everybody(hidden, data):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_files_that_hold_more_than_their_model_are_unknown(data):
-    model = LogisticRegression().fit(*data)
+def test_files_that_hold_more_than_their_model_are_found_or_unknown(data, tmp_path):
+    X, y = data
+    model = LogisticRegression().fit(X, y)
+    path = tmp_path / "model.pkl"
+    stored = pickle.dumps(model)
 
-    assert found(model, model, *data, size=1000)["most"] == 0
-    assert "the files hold" in found(model, model, *data, size=10**7)["unknown"][0]
+    def carried(content):
+        path.write_bytes(content)
+        return found(model, model, X, y, made_of=(("model.pkl", path),))
+
+    assert carried(stored)["most"] == 0
+    behind = carried(stored + b"123" + X[:3].tobytes())
+    assert (behind["least"], behind["carried"][0]["kind"]) == (3, "exact_rows")
+    assert "the files hold" in carried(stored + bytes(10**6))["unknown"][0]
