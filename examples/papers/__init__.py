@@ -21,6 +21,8 @@ EXPERIMENTS: dict[str, tuple[str, int, str]] = {
     "shokri-mitigations": ("mitigations:run", 17, "Shokri et al. (2017), Table III, synthetic data"),
     "yeom-table1": ("yeom2020:run_table_1", 2, "Yeom et al. (2020), Table 1, a small CNN on scikit-learn's digits"),
     "yeom-warfarin": ("warfarin:run", 1, "Yeom et al. (2020), Figures 2 and 5: regressors and their attributes, IWPC"),
+    "yeom-gaussian": ("gaussian:run", 1, "Yeom et al. (2020), Theorems 3 and 5 on simulated normal errors"),
+    "regressors": ("influence_on_numbers:run", 2, "Which regressors regression-1 approves, diabetes and IWPC"),
     "shared-shadows": ("shared:run", 1, "What shared shadow models cost, against one set of models a record"),
     "both-ways": ("shared:run_both_ways", 9, "Whether shared shadow models agree with one set of models a record"),
 }

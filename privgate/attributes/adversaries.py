@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 
 #: log-likelihoods are taken to be at least this, so that priors still tell equally impossible values apart
@@ -34,12 +35,21 @@ class Seen:
         or of the published mean training loss.
     residual : float64 array of shape (P, m), optional
         Of a regressor: targets less answers, in deviations of the training targets.
+    right : bool array of shape (P, m), optional
+        Of a classifier: whether the label that it names with each value is the known one.
+    confidence : float64 array of shape (P, m), optional
+        Of a classifier: log-probability of the label that it names.
+    known : float64 array of shape (P, q), optional
+        Every other feature and the target, as numbers.
     """
 
     likelihood: Float
     prior: Float
     usual: float
     residual: Float | None = None
+    right: Bool | None = None
+    confidence: Float | None = None
+    known: Float | None = None
 
 
 class Adversary(ABC):
@@ -96,8 +106,58 @@ class QueryingOracle(Adversary):
         return np.where(accepted.any(axis=1), _best(weight), -1).astype(np.int64)
 
 
-#: every adversary, strongest first
+class Confidence(Adversary):
+    """Of the values with which the model names the known label, the most confident; where none does, the least.
+
+    A model is sure of its members: where only one value gives the known label it was the member's own, and where none
+    does, the answer that it is least sure of is nearest to what it learned.
+    """
+
+    name = "confidence"
+    title = "Confidence of the label named"
+    source = "Mehnaz et al. (2022), CSMIA"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        """Return the value; of a regressor nothing."""
+        del rng
+        if seen.right is None or seen.confidence is None:
+            return np.full(len(seen.likelihood), -1, dtype=np.int64)
+        some = seen.right.any(axis=1, keepdims=True)
+        confidence = np.maximum(seen.confidence, FLOOR)
+        return _best(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence))
+
+
+class LabelOnly(Adversary):
+    """From labels alone: people for whom only one value gives the known label teach a tree, which guesses others."""
+
+    name = "label_only"
+    title = "Labels alone, taught by clear cases"
+    source = "Mehnaz et al. (2022), LOMIA"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        """Return the value; the most frequent one where no case is clear, of a regressor nothing."""
+        if seen.right is None or seen.known is None:
+            return np.full(len(seen.likelihood), -1, dtype=np.int64)
+        clear = seen.right.sum(axis=1) == 1
+        own = _best(seen.right.astype(np.float64))
+        if not clear.any():
+            return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
+        from sklearn.tree import DecisionTreeClassifier
+
+        tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
+        taught = tree.fit(seen.known[clear], own[clear]).predict(seen.known)
+        return np.asarray(np.where(clear, own, taught), dtype=np.int64)
+
+
+#: every adversary that a regressor's answers are enough for, strongest first
 ALL: tuple[Adversary, ...] = (Inversion(), QueryingOracle(), UniformOracle())
+#: those that read the labels which a classifier names
+OF_LABELS: tuple[Adversary, ...] = (Confidence(), LabelOnly())
+
+
+def of(seen: Seen) -> tuple[Adversary, ...]:
+    """Return the adversaries for which a model's answers are enough."""
+    return ALL if seen.right is None else (*ALL, *OF_LABELS)
 
 
 def normal(residual: Float, deviation: float) -> Float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.attributes import imputation
 from privgate.attributes.adversaries import Seen, normal
 from privgate.attributes.values import Attribute, put_in
 from privgate.errors import MeasurementError
@@ -72,7 +73,14 @@ def seen(run: Run, attribute: Attribute) -> Seen:
     labels = run.once(pools.of_run).labels[who.rows]
     likelihood = np.take_along_axis(answers, labels[:, None, None], axis=2)[..., 0]
     loss = -np.maximum(own[np.arange(len(own)), labels[trained]], -700.0).mean()
-    return Seen(likelihood, attribute.prior, -max(float(loss), LEAST))
+    return Seen(
+        likelihood,
+        attribute.prior,
+        -max(float(loss), LEAST),
+        right=answers.argmax(axis=2) == labels[:, None],
+        confidence=answers.max(axis=2),
+        known=imputation.known_of(subject.data, attribute.column, who.rows),
+    )
 
 
 def _noise(run: Run, size: int) -> Float:

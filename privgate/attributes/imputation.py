@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.attributes.values import Attribute
 from privgate.run.run import Run
+from privgate.subject.data import TrainingData
 
 Index = NDArray[np.int64]
 
@@ -18,14 +19,19 @@ def guesses(run: Run, attribute: Attribute, rows: Index, learn: NDArray[np.bool_
     """
     from sklearn.ensemble import RandomForestClassifier
 
-    X, y = run.subject.data.pool()
-    table = np.column_stack([*_others(X, attribute.column, rows), _codes(np.asarray(y)[rows])])
+    table = known_of(run.subject.data, attribute.column, rows)
     known = learn & (attribute.codes[rows] >= 0)
     if len(np.unique(attribute.codes[rows][known])) < 2:
         return np.full(len(rows), int(np.argmax(attribute.prior)), dtype=np.int64)
     forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0, n_jobs=1)
     forest.fit(table[known], attribute.codes[rows][known])
     return np.asarray(forest.predict(table), dtype=np.int64)
+
+
+def known_of(data: TrainingData, column: str | int, rows: Index) -> NDArray[np.float64]:
+    """Return every feature but one, categories as codes, and the target of some pool rows."""
+    X, y = data.pool()
+    return np.column_stack([*_others(X, column, rows), _codes(np.asarray(y)[rows])])
 
 
 def _others(X: Any, column: str | int, rows: Index) -> list[NDArray[np.float64]]:

@@ -109,7 +109,7 @@ def _note(run: Run, column: str | int, alpha: float) -> None:
         raise MeasurementError(f"too few people on one side have a known {column!r}")
     learn = _half_outside(run, who)
     found, counts = [], {}
-    for a in adversaries.ALL:
+    for a in adversaries.of(told):
         right = a.guess(told, run.generator(f"{a.name} {attribute.name}")) == truth
         counts[a.name] = _counted(right, asked, who.members)
         found.append(_told(a.name, a.title, a.source, counts[a.name], alpha))

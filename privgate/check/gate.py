@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import families
+from privgate.artifact import measure as artifact
 from privgate.attributes import measure as inferred
 from privgate.check import plan as planning
 from privgate.check import questions, remedies
@@ -107,6 +108,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         tell("the recipe declares that training needs the network: its code reaches whatever this host reaches")
     for why in run.cannot_conclude:
         tell(why)
+    if artifact.asked(run):
+        tell(artifact.told(run.once(artifact.walked)))
     checked = check_preconditions(run, policy)
     stopped = [p for p in checked if p.name in STOPPERS and stops(p)]
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
@@ -147,6 +150,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         membership=attacks,
         claims=about_claims,
         attributes=about_attributes,
+        artifact=run.once(artifact.walked) if artifact.asked(run) else None,
     )
 
 

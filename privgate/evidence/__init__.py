@@ -1,5 +1,6 @@
 """What was measured: requests, measurements, the per-unit table, and one typed part a question beside the run's own."""
 
+from privgate.evidence.artifact import ArtifactPart, CarriedTrace
 from privgate.evidence.attributes import AttributeGuesses, AttributeResult, AttributesPart
 from privgate.evidence.behind import Behind, BehindClaim, BehindInfluence, BehindMembership, Expectation
 from privgate.evidence.claims import (
@@ -47,6 +48,7 @@ __all__ = [
     "COLUMNS",
     "SENSITIVITY_COLUMNS",
     "AgainstPdtp",
+    "ArtifactPart",
     "AttackFigures",
     "AttackResult",
     "AttributeGuesses",
@@ -57,6 +59,7 @@ __all__ = [
     "BehindClaim",
     "BehindInfluence",
     "BehindMembership",
+    "CarriedTrace",
     "CellAccuracy",
     "CertificateNote",
     "CertificatesCompared",

@@ -7,6 +7,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from privgate.evidence.artifact import ArtifactPart
 from privgate.evidence.attributes import AttributesPart
 from privgate.evidence.claims import ClaimsPart
 from privgate.evidence.influence import InfluencePart
@@ -56,6 +57,9 @@ class EvidenceDocument(EvidenceModel):
     attributes: AttributesPart | None = Field(
         default=None, description="Absent where no rule asked, or stopped before."
     )
+    artifact: ArtifactPart | None = Field(
+        default=None, description="Absent where nothing is stored and no rule asked, or stopped before."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +78,7 @@ class Evidence:
         Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
     run : RunPart
         Mode, plan, controls, seeds, trace.
-    influence, membership, claims, attributes
+    influence, membership, claims, attributes, artifact
         What each question found out beside its numbers; None where no rule asked it, or the run ended before.
     """
 
@@ -87,12 +91,12 @@ class Evidence:
     membership: MembershipPart | None = None
     claims: ClaimsPart | None = None
     attributes: AttributesPart | None = None
+    artifact: ArtifactPart | None = None
 
     def payload(self) -> dict[str, Json]:
         """Return JSON values, without the per-unit table (that is ``records.parquet``)."""
         parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
-        if self.attributes is not None:
-            parts["attributes"] = self.attributes
+        parts |= {n: getattr(self, n) for n in ("attributes", "artifact") if getattr(self, n) is not None}
         return {
             "subject": encode(self.subject),
             "preconditions": [encode(asdict(p)) for p in self.preconditions],

@@ -16,6 +16,8 @@ from privgate.subject.subject import Subject
 RELEASE = "privgate.linear_scores:softmax_scores"
 #: share of themselves that a unit's fitted values leave over, 1 - h for one record: below, eight digits are lost
 KEPT = 1e-8
+#: 1 - h over what rounding does to h, below which fewer than five digits of a change are left
+DIGITS = 1e5
 #: share of a feature that the others leave unexplained: normal equations lose twice its digits
 ALONE = 1e-4
 
@@ -138,6 +140,7 @@ class Smoother:
     whole: bool
     intercept: float = 0.0
     ratio: float = 1.0  # of the smallest singular value of the records to the largest
+    rounding: float = 0.0  # what a hat value may be wrong by, see ``rounding_of``
 
     def hat(self, query: Index, record: Index) -> Float:
         """Return H(query, record), one by one."""
@@ -155,6 +158,7 @@ class Smoother:
 
 def change_of(smoother: Smoother, residual: Float, lost: Removal, least: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return ((I - H(T, T))^-1 (y_T - f(T)), row by row of what is lost, and which units leave enough over)."""
+    least = max(least, DIGITS * smoother.rounding)
     out, sure = residual[lost.rows], np.zeros(len(lost.lost), dtype=bool)
     for m in np.unique(lost.lost).tolist():
         some = np.flatnonzero(lost.lost == m)
@@ -184,7 +188,8 @@ def smoother_of(X: Float, n: int, Y: Float, alpha: float) -> Smoother:
             if np.diag(L).min() < 1e-7 * np.diag(L).max() or (np.diag(L) < ALONE * np.sqrt(np.diag(G))).any():
                 raise Declined("the normal equations are nearly singular")
             Z = sl.solve_triangular(L, X.T, lower=True, check_finite=False).T
-            return Smoother(Z @ (Z[:n].T @ Y), Z, whole=False, ratio=1 / float(np.linalg.cond(L)))
+            ratio = 1 / float(np.linalg.cond(L))
+            return Smoother(Z @ (Z[:n].T @ Y), Z, whole=False, ratio=ratio, rounding=rounding_of(G))
         G = T @ T.T
         G[np.diag_indices(n)] += alpha
         factor = sl.cho_factor(G, check_finite=False)
@@ -195,7 +200,18 @@ def smoother_of(X: Float, n: int, Y: Float, alpha: float) -> Smoother:
         H = sl.cho_solve(factor, T @ X.T, check_finite=False).T  # (P, n)
     except np.linalg.LinAlgError as exc:
         raise Declined("the normal equations are singular") from exc
-    return Smoother(H @ Y, H, whole=True)
+    return Smoother(H @ Y, H, whole=True, rounding=rounding_of(G))
+
+
+def rounding_of(G: Float) -> float:
+    """Return what rounding may do to a hat value made by the factor of G: its condition, rows scaled, times epsilon."""
+    import scipy.linalg as sl
+
+    sides = np.sqrt(np.diag(G))
+    scaled = G / sides[:, None] / sides
+    factor, failed = sl.lapack.dpotrf(scaled)
+    inverse, wrong = sl.lapack.dpocon(factor, np.abs(scaled).sum(axis=0).max())
+    return float(np.finfo(np.float64).eps / inverse) if inverse > 0 and not failed and not wrong else np.inf
 
 
 ENGINE = Ridge()

@@ -161,9 +161,9 @@ def measure(run: Run, request: Request) -> Measurement:
     over = run.once(over_all)
     if everywhere:
         high = records["moved_upper"]
-        if not over.why:  # attained: what was added for rounding, and what rounding takes at the corner itself
-            seen = over.upper / (1 + over_domain.MARGIN) ** 2 / run.once(unit)
-            value, low = (np.maximum(v, np.where(np.isfinite(seen), seen, 0.0)) for v in (value, low))
+        if not over.why:  # attained at a question, but for what rounding takes there
+            seen = over.seen / (1 + over_domain.MARGIN) / run.once(unit)
+            value, low = np.maximum(value, seen), np.maximum(low, seen)
     return _measured(run, request, value, low, high, over.why if everywhere else "", proven=everywhere)
 
 

@@ -89,6 +89,11 @@ class Document(Part):
     audit: Audit = Audit()
     data: Data = Data()
     valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
+    file: Literal["downloadable", "not downloadable"] = Field(
+        default="downloadable",
+        description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
+        "for. artifact_records then warns where it would block.",
+    )
     rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can block.")]
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()

@@ -47,6 +47,8 @@ def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]
             if key != "suite" and _size(getattr(mine, key)) < _size(getattr(other, key)):
                 text = f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
                 yield _problem(tree, (part, key), text)
+    if child.file != parent.file and parent.file == "downloadable":
+        yield _problem(tree, ("file",), f"{child.file!r} may not be stated here: the parent judges the file itself")
     if child.valid_days > parent.valid_days:
         text = f"{child.valid_days} may only be lowered: the parent has {parent.valid_days}"
         yield _problem(tree, ("valid_days",), text)

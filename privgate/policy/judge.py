@@ -56,7 +56,7 @@ def judge(
     powerless = policy.powerless(facts)
     for rule in policy.rules:
         measurement = _measurement(rule, evidence)
-        finding = _weighed(rule.judge(measurement), rule, facts, powerless)
+        finding = _withheld(_weighed(rule.judge(measurement), rule, facts, powerless), policy, rule)
         for waiver in policy.waivers:
             if waiver.rule == rule.name:
                 finding, became = waive.apply(
@@ -87,6 +87,16 @@ def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: 
         advice=finding.advice
         or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
     )
+
+
+def _withheld(finding: Finding, policy: Document, rule: Rule) -> Finding:
+    """Return the finding, a warning at worst where it is about a file that nobody who may ask can get."""
+    if policy.file == "downloadable" or Need.FILE not in rule.about.needs or finding.outcome.releases:
+        return finding
+    said = (
+        f"the policy states that the file is not downloadable: its answers were judged, not the file; {finding.message}"
+    )
+    return replace(finding, outcome=Outcome.WARNED, message=said)
 
 
 def _precondition(found: Precondition) -> Finding:

@@ -94,6 +94,8 @@ class Policy(Document):
         said = plain(self)
         if not self.approves:  # what says nothing changes no digest
             del said["approves"]
+        if self.file == "downloadable":
+            del said["file"]
         return {**said, "extends": list(self._source.chain), "applies_to": conditions}
 
     @cached_property

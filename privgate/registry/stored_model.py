@@ -12,6 +12,9 @@ from privgate.errors import SubjectError
 from privgate.registry import layout, mlmodel
 from privgate.subject import sources
 
+#: keys of a flavor that name the files which its model is made of
+_MADE_OF = ("model_path", "python_model", "data", "model_data", "pickled_model")
+
 
 @dataclass(frozen=True)
 class StoredModel:
@@ -44,6 +47,10 @@ class StoredModel:
         SubjectError
             The flavor's library is not installed, or the model needs a class that nobody recorded.
         """
+        return self._opened()[1]
+
+    def _opened(self) -> tuple[Any, Any]:
+        """Return what MLflow serves from, and the native model in it."""
         layout.compare(dict(self.files), layout.all_files(self.folder), "model")
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
@@ -98,20 +105,51 @@ class StoredModel:
         finally:
             sys.dont_write_bytecode = before
 
-    def _open(self) -> Any:
-        """Return the native model out of what MLflow serves, so that no other one can reproduce in its place."""
+    def held(self) -> tuple[Any, Any, tuple[tuple[str, Path], ...], tuple[tuple[str, Path], ...]]:
+        """Return everything that MLflow serves from (runs stored code; workers only).
+
+        Returns
+        -------
+        root : any
+            What was opened: the native model and all that stands around it.
+        native : any
+            As ``load`` gives it, and a part of ``root``.
+        made_of, others : tuple of (name, Path)
+            Files that it was made of, and those that it was not; reports of privgate's left out.
+
+        Raises
+        ------
+        DigestMismatchError
+            A file changed since it was verified.
+        SubjectError
+            The flavor's library is not installed, or the model needs a class that nobody recorded.
+        """
+        root, native = self._opened()
+        flavors, _ = mlmodel.read(self.folder)
+        served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
+        named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]
+        kept = [n for n, _ in self.files if not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))]
+        made_of = [n for n in kept if any(n == m or n.startswith(f"{m}/") for m in named)]
+        sides = made_of, [n for n in kept if n not in made_of]
+        mine, others = (tuple((n, self.folder / n) for n in side) for side in sides)
+        return root, native, mine, others
+
+    def _open(self) -> tuple[Any, Any]:
+        """Return what MLflow serves from, and the native model out of it: no other one can reproduce in its place."""
         if not self.servable:
-            return importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
+            native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
+            return native, native
         import mlflow.pyfunc
 
         model = mlflow.pyfunc.load_model(str(self.folder))
+        root = vars(model).get("_PyFuncModel__model_impl", model)
         if model.metadata.flavors[mlmodel.SERVED].get("loader_module") == "mlflow.pyfunc.model":
             native = getattr(model.unwrap_python_model(), "privgate_native", None)
-            return model if native is None else native
+            return root, model if native is None else native
         try:
-            return model.get_raw_model()
+            return root, model.get_raw_model()
         except NotImplementedError:
-            return model
+            return root, model
 
 
 def _as_sent(X: Any, signature: Any) -> Any:

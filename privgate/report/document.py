@@ -68,6 +68,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "findings": [
             suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)
             | (suppressed.ranged_finding(f.payload(), people, limits[f.request]) if f.request in limits else {})
+            | suppressed.of_file(f.payload(), totals[0])
             for f in verdict.findings
         ],
         "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits),
@@ -174,7 +175,7 @@ def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
         payload["membership"] = {**membership, "attacks": _thinned(membership["attacks"])}
     return {
         **{part: names.scrub(payload[part]) for part in ("run", "influence", "membership", "claims")},
-        **({"attributes": payload["attributes"]} if "attributes" in payload else {}),
+        **{part: payload[part] for part in ("attributes", "artifact") if part in payload},
         "subject": _subject(payload["subject"]),
         "preconditions": names.scrub(
             [{**p, "detail": _without_positions(p["detail"])} for p in payload["preconditions"]]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from privgate.policy.rules import about
-from privgate.report import words
+from privgate.report import artifact, words
 from privgate.report.schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, number, percent, plain
@@ -23,7 +23,7 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
         ("fact.purpose", plain(c.purpose, 200) or say("not_stated")),
         ("fact.owner", plain(c.owner, 80) or say("not_stated")),
         ("fact.checked_by", _checked_by(doc)),
-        ("fact.judged", say("answers", release=released(s.release.form))),
+        ("fact.judged", say("answers", release=released(s.release.form), file=artifact.judged(doc))),
         ("fact.model", short(s.digests.get("model") or s.digests.get("recipe"))),
         ("fact.policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
         ("fact.level", _level(doc)),

@@ -162,7 +162,7 @@ SENTENCES: Mapping[str, str] = {
     "fact.signed": "Signed by",
     "fact.measured": "Measured",
     "not_stated": "not stated",
-    "answers": "its answers ({release}), not its file",
+    "answers": "its answers ({release}), {file}",
     "release.probabilities": "exact probabilities of every label",
     "release.rounded": "probabilities rounded to a step",
     "release.binned": "probabilities in bins",

@@ -6,7 +6,9 @@ from types import MappingProxyType
 from typing import Any
 
 from privgate.evidence.values import SMALL_CELL
+from privgate.policy.rules import about
 from privgate.report.suppression import at_least, bounds, cells, hidden, kept, nested, sentence, share
+from privgate.run.needs import Need
 
 #: keys of evidence whose text names or measures something and counts nobody
 _OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",
@@ -55,6 +57,24 @@ def ranged_finding(payload: Mapping[str, Any], people: int, limits: Sequence[flo
     return {**told, "message": said, "meaning": ""}
 
 
+def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = ()) -> dict[str, Any]:
+    """Return what is told otherwise of how many records a file carries: a small count becomes its range."""
+    if Need.FILE not in about(str(figures.get("request")).partition("(")[0]).needs:
+        return {}
+    per = 1 if figures.get("unit") == "fraction" else max(records, 1)
+    limits = [*limits, *([float(figures["limit"])] if "limit" in figures else [])]
+    given = {k: float(figures[k]) / per for k in ("low", "high")}
+    told = {k: per * v for k, v in ranged(given, records, [v / per for v in limits]).items()}
+    if not told or "message" not in figures:
+        return told
+    span = (
+        f"between {round(told['low'] * records / per)} and {round(told['high'] * records / per)} of {records} records"
+    )
+    head = str(figures["message"]).partition(": its answers were judged, not the file; ")
+    withheld = f"{head[0]}{head[1]}" if head[1] else ""
+    return {**told, "message": f"{withheld}{span} leave traces in the file: {figures['outcome']}", "meaning": ""}
+
+
 def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:
     """Return a finding whose sentences hide small counts; where people are the unit of its figure, that stays."""
     made: dict[str, Any] = dict(payload)
@@ -90,6 +110,8 @@ def evidence(
         if against := membership.get("against_pdtp"):
             against["n"] = at_least(against["n"], totals)
         _membership(membership, [m.get("behind") or {} for m in payload["measurements"]])
+    if artifact := payload.get("artifact"):
+        made["artifact"] = _artifact(dict(artifact))
     return {
         **payload,
         **made,
@@ -116,7 +138,9 @@ def known(payload: Mapping[str, Any], totals: Sequence[int]) -> tuple[int, ...]:
 
 def _limits_told(given: Mapping[str, Any], limits: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     key = given["request"]["key"]
-    return ranged(given, given["population"], limits[key]) if key in limits else {}
+    people = given["population"]
+    told = ranged(given, people, limits[key]) if key in limits else {}
+    return told | (of_file({**given, "request": key}, people, limits.get(key, ())) if people else {})
 
 
 def _each(found: dict[str, Any] | None, *keys: str, of: int | None = None) -> None:
@@ -182,6 +206,15 @@ def _found(figures: dict[str, Any], members: int, others: int) -> None:
     for rate in figures["tpr_at_fpr"]:
         if rate["value"] is not None and hidden(round(rate["value"] * members), members):
             rate["value"] = bounds(round(rate["value"] * members), members)[1] / members
+
+
+def _artifact(part: dict[str, Any]) -> dict[str, Any]:
+    n = part["records"]
+    _each(part, "least", "most", of=n)
+    part["carried"] = [dict(c) for c in part["carried"]]
+    for carried in part["carried"]:
+        _each(carried, "least", "most", "beside", of=n)
+    return part
 
 
 def _rest(shown_: Sequence[dict[str, Any]], name: str, total: int) -> None:

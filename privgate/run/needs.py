@@ -22,5 +22,7 @@ class Need(StrEnum):
     CLAIM = "claim"
     #: reruns of the recipe that are watched
     RERUNS = "reruns"
+    #: the model itself, opened and walked
+    FILE = "file"
     #: many trainings with and without canaries
     AUDIT = "audit"

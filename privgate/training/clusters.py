@@ -153,6 +153,15 @@ class DaskPool:
         """Return nothing: workers of a cluster do not watch training functions."""
         del payload, seed
 
+    def examined(self, payload: Payload, by: str) -> Any:
+        """Return what is found in the opened model."""
+        from distributed import KilledWorker
+
+        try:
+            return self._client.submit(worker.examined, self._send(payload), self._limits, by, pure=False).result()
+        except KilledWorker:
+            return None
+
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
         from distributed import KilledWorker
@@ -232,6 +241,12 @@ class JoblibPool:
     def recognised(self, payload: Payload, seed: int) -> Any:
         """Return nothing: workers of a cluster do not watch training functions."""
         del payload, seed
+
+    def examined(self, payload: Payload, by: str) -> Any:
+        """Return what is found in the opened model."""
+        from joblib import delayed
+
+        return self._parallel([delayed(worker.examined)(payload.pack(), self._limits, by)])[0]
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""

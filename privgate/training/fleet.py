@@ -259,6 +259,12 @@ class Fleet:
         self.calls += recognition.TRAININGS
         return found if isinstance(found, dict) else {}
 
+    def examined(self, subject: Subject, by: str) -> dict[str, Any]:
+        """Return what ``module:function`` says of the model, opened in a worker, or ``{"problem": sentence}``."""
+        self.activity = "opening the model"
+        found = self.pool.examined(self._ship(subject), by)
+        return found if isinstance(found, dict) else {"problem": "the worker process died while it opened the model"}
+
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @property

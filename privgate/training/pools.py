@@ -2,7 +2,7 @@
 
 import queue
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -60,6 +60,10 @@ class Pool(Protocol):
 
     def recognised(self, payload: Payload, seed: int) -> Any:
         """Return what ``recognition.recognised`` says, or None where its worker died or lied."""
+        ...
+
+    def examined(self, payload: Payload, by: str) -> Any:
+        """Return what ``worker.examined`` says, or None where its worker died or lied."""
         ...
 
     def peak_memory(self) -> int:
@@ -155,11 +159,18 @@ class LokyPool:
 
     def recognised(self, payload: Payload, seed: int) -> Any:
         """Return what is recognised; a worker that dies of it says nothing."""
+        return self._said(recognition.recognised, payload, self._limits, seed)
+
+    def examined(self, payload: Payload, by: str) -> Any:
+        """Return what is found in the opened model; a worker that dies of it says nothing."""
+        return self._said(worker.examined, payload, self._limits, by)
+
+    def _said(self, function: Callable[..., Any], *arguments: Any) -> Any:
         from concurrent.futures.process import BrokenProcessPool
 
         lane = self._lane()
         try:
-            found = lane.submit(recognition.recognised, payload, self._limits, seed).result()
+            found = lane.submit(function, *arguments).result()
         except BrokenProcessPool:
             self._drop(lane)
             return None

@@ -115,6 +115,26 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
+def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
+    """Return what a question's own function says of the opened model as JSON, or ``{"problem": sentence}``.
+
+    ``by`` is its name, ``module:function``, because questions stand above the fleet.
+    """
+    module, _, name = by.partition(":")
+    if not module.startswith("privgate."):
+        raise SubjectError(f"{module} is no room of ours")
+    _check_versions(payload)
+    with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
+        try:
+            with clock.call(max(limits.seconds, LOADING_SECONDS)):
+                opened, _ = _open(payload)
+            with clock.call():
+                said: dict[str, Any] = getattr(importlib.import_module(module), name)(opened)
+        except BaseException as exc:  # noqa: BLE001  stored code runs here
+            return {"problem": _sentence("opening the model", exc)}
+    return said
+
+
 def peak_memory() -> int:
     """Return the largest resident memory of this process so far, in bytes."""
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

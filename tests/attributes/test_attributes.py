@@ -10,7 +10,15 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.attributes import adversaries, imputation, values
-from privgate.attributes.adversaries import Inversion, QueryingOracle, Seen, UniformOracle, normal
+from privgate.attributes.adversaries import (
+    Confidence,
+    Inversion,
+    LabelOnly,
+    QueryingOracle,
+    Seen,
+    UniformOracle,
+    normal,
+)
 from privgate.attributes.theorem import theorem_5
 from privgate.errors import MeasurementError
 from privgate.run.run import Run
@@ -75,6 +83,30 @@ def test_theorems_6_and_7_of_the_reductions(ratio):
     assert advantage(QueryingOracle(), sides) > advantage(UniformOracle(), sides)
 
 
+def test_labels_and_confidences_as_published():
+    right = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], dtype=bool)
+    confidence = np.log([[0.6, 0.9], [0.7, 0.8], [0.9, 0.6], [0.9, 0.6]])
+    seen = Seen(np.zeros((4, 2)), np.array([0.5, 0.5]), -1.0, right=right, confidence=confidence, known=np.eye(4))
+
+    # one value is right; the surer of two that are; the least sure of those that are not
+    assert Confidence().guess(seen, None).tolist() == [0, 1, 1, 1]
+
+
+def test_clear_cases_teach_the_others():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 400)
+    clear = rng.random(400) < 0.5
+    right = np.where(clear[:, None], np.arange(2) == truth[:, None], True)
+    known = np.column_stack([truth + 0.1 * rng.normal(size=400), rng.normal(size=400)])
+    seen = Seen(np.zeros((400, 2)), np.array([0.5, 0.5]), -1.0, right=right, confidence=np.zeros((400, 2)), known=known)
+
+    assert (LabelOnly().guess(seen, rng) == truth).mean() > 0.99
+    nobody = Seen(np.zeros((4, 2)), np.array([0.2, 0.8]), -1.0, right=np.ones((4, 2), bool), known=np.eye(4))
+    assert LabelOnly().guess(nobody, rng).tolist() == [1] * 4
+    regressor = Seen(np.zeros((4, 2)), np.array([0.2, 0.8]), -1.0)
+    assert [a.guess(regressor, rng).tolist() for a in adversaries.OF_LABELS] == [[-1] * 4] * 2
+
+
 def test_a_prior_decides_where_the_answers_do_not():
     seen = Seen(np.full((4, 3), -np.inf), np.array([0.2, 0.5, 0.3]), -0.5)
 
@@ -117,7 +149,7 @@ def test_a_tree_tells_its_members_features_and_a_ridge_does_not(tmp_path, people
     assert tree.low > 0.8
     assert ridge.high < 0.25
     assert ridge.low <= 0
-    assert {g.name for g in told.adversaries} == {a.name for a in adversaries.ALL}
+    assert [g.name for g in told.adversaries] == [a.name for a in adversaries.ALL]
     assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
     assert told.without_model.others == 150  # the other half taught it
     assert "Guessed without the model" in page
@@ -129,7 +161,12 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     X = X.assign(sex=(X.sex == "m").astype(int)).to_numpy()
     verdict, found = judged(tmp_path, DecisionTreeClassifier(), X, (y > y.median()).astype(int), sensitive=(1, 2))
 
+    first = verdict.evidence.attributes.attributes[0]
+    told = {g.name: g for g in first.adversaries}
     assert found.low > 0
+    assert set(told) == {a.name for a in (*adversaries.ALL, *adversaries.OF_LABELS)}
+    assert told["confidence"].advantage.value == told["inversion"].advantage.value  # a whole tree is sure of all
+    assert told["label_only"].inside > told["label_only"].outside
     assert [a.name for a in verdict.evidence.attributes.attributes] == ["1", "2"]
     assert verdict.evidence.attributes.attributes[0].theorem is None
 

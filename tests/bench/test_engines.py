@@ -314,6 +314,41 @@ def test_the_exact_maximum_of_logistic_regression(n, wanted):
     assert (np.delete(pdtp, top) - pdtp[top] <= 1e-9).all()
 
 
+@pytest.mark.parametrize(("n", "wanted"), [(1000, 100), (10_000, 1000)])
+def test_regressions_next_to_refits(n, wanted):
+    from sklearn.linear_model import Ridge
+
+    X, y = np.random.default_rng(0).normal(size=(n, 20)), np.random.default_rng(1).normal(size=n) * 3
+    subject = Subject.local(Recipe(Ridge()), TrainingData(X, y))
+
+    def without(i):
+        keep = np.arange(n) != i
+        return clone(Ridge()).fit(X[keep], y[keep]).predict(X[i : i + 1])[0]
+
+    with threadpool_limits(1):
+        spent, (made, _) = cpu(partial(ENGINES["least_squares"].leave_out, subject, np.arange(n), (0,), None), repeat=3)
+        some = np.random.default_rng(1).choice(n, 20, replace=False)
+        loop = cpu(lambda: [without(i) for i in some], 2)[0] / 20 * n
+    mean, deviation = subject.scale
+    error = max(abs(made.log_without[0, i, 0] - (without(i) - mean) / deviation) for i in some)
+
+    note(
+        bench="leave-one-out",
+        engine="least_squares",
+        data="numbers, Ridge",
+        n=n,
+        seconds=spent,
+        refit_seconds=loop,
+        refits_timed=20,
+        ratio=loop / spent,
+        wanted=wanted,
+        reached=bool(loop / spent >= wanted),
+        pdtp_error=error,
+        pdtp_compared=20,
+    )
+    assert error <= 1e-8
+
+
 @pytest.mark.parametrize("kind", ["RidgeClassifier", "LinearRegression"])
 @pytest.mark.parametrize(("n", "wanted"), [(1000, 500), (10_000, 3000)])
 def test_ridge_and_least_squares_next_to_refits(kind, n, wanted):

@@ -5,7 +5,7 @@ free intercept by ``sum(c) / n - mean(X) . dw``. So the change at a question x i
 largest size is ``|a + w . centre| + |w| . half width``, attained at a corner.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ class OverDomain:
     upper : float64 array of shape (U,)
         Over the whole domain; infinite where the closed form does not answer.
     where : float64 array of shape (U, d)
-        A question of the domain at which it is largest.
+        A question of the domain at which it is largest, or nearly where several constraints are stated.
+    seen : float64 array of shape (U,)
+        The change there; 0 where that question is not of the domain.
     why : str
         Why nothing is bounded; empty if something is.
     """
@@ -42,6 +44,7 @@ class OverDomain:
     upper: Float
     where: Float
     why: str = ""
+    seen: Float = field(default_factory=lambda: np.zeros(0))
 
 
 def refusal(subject: Subject) -> str:
@@ -71,7 +74,9 @@ def bound(subject: Subject, units: Index) -> OverDomain:
         return OverDomain(nothing, np.zeros((len(units), 0)), reach)
     up, down = offset + reach.maximum(weights), -offset + reach.maximum(-weights)
     where = np.where((up >= down)[:, None], reach.best(weights), reach.best(-weights))
-    return OverDomain(np.where(sure, (1 + MARGIN) * np.maximum(up, down), np.inf), where)
+    there = np.abs(offset + (weights * where).sum(axis=1))
+    seen = np.where(sure & reach.inside(where), np.minimum(there, np.maximum(up, down)), 0.0)
+    return OverDomain(np.where(sure, (1 + MARGIN) * np.maximum(up, down), np.inf), where, seen=seen)
 
 
 def changes(subject: Subject, units: Index) -> tuple[Float, Float, NDArray[np.bool_]]:

@@ -8,8 +8,13 @@ import numpy as np
 from privgate.families import design
 from privgate.families.engine import Declined
 from privgate.families.removal import Float
-from privgate.families.ridge import KEPT, Smoother, smoother_of
+from privgate.families.ridge import KEPT, Smoother, rounding_of, smoother_of
 from privgate.subject.subject import Subject
+
+#: distance from 0, in deviations, from which on eight digits are lost to rounding
+FAR = 1e7
+#: largest size of a feature, and of its inverse
+LARGEST = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,7 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
     n, (mean, deviation) = subject.data.n, subject.scale
     y = ((subject.data.y.astype(np.float64) - mean) / deviation)[:, None]
     X = design.matrix(subject).astype(np.float64, copy=False)
+    _in_range(X[:n], mean, deviation)
     if type(estimator).__name__ in ("KernelRidge", "GaussianProcessRegressor"):
         # without an intercept the targets' mean is no answer to anything: it is put back before smoothing
         shift = mean / deviation
@@ -86,6 +92,24 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
     return Smoothed(made, fitted, y - fitted[:n], max(KEPT, (2 * tolerance / made.ratio) ** 2), center)
 
 
+def _in_range(X: Float, mean: float, deviation: float) -> None:
+    """Decline numbers whose rounding, in the library's own arithmetic, is of the size of what one record changes.
+
+    Raises
+    ------
+    Declined
+        Targets or a feature lie far from 0 for their deviation, or squares leave the range of numbers.
+    """
+    if abs(mean) > FAR * deviation:
+        raise Declined("the targets lie so far from 0 for their deviation that rounding decides; subtract their mean")
+    size = np.abs(X).max(axis=0)
+    if ((size > LARGEST) | ((size > 0) & (size < 1 / LARGEST))).any():
+        raise Declined("a feature's squares leave the range of numbers; use another unit")
+    spread = X.std(axis=0)
+    if ((np.abs(X.mean(axis=0)) > FAR * spread) & (spread > 0)).any():
+        raise Declined("a feature lies so far from 0 for its deviation that rounding decides; subtract its mean")
+
+
 def _kernel(X: Float, n: int, y: Float, estimator: Any) -> Smoother:
     import scipy.linalg as sl
 
@@ -98,7 +122,7 @@ def _kernel(X: Float, n: int, y: Float, estimator: Any) -> Smoother:
     if np.diag(factor[0]).min() < 1e-6 * np.diag(factor[0]).max():
         raise Declined("the kernel matrix is nearly singular")
     H = sl.cho_solve(factor, K.T, check_finite=False).T
-    return Smoother(H @ y, H, whole=True)
+    return Smoother(H @ y, H, whole=True, rounding=rounding_of(G))
 
 
 def _grams(X: Float, n: int, estimator: Any) -> tuple[Float, Float]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from privgate.policy.rules.artifact_records import ArtifactRecords
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
 from privgate.policy.rules.attack_advantage import AttackAdvantage
 from privgate.policy.rules.attack_tpr import AttackTpr
@@ -36,6 +37,7 @@ _RULES: tuple[type[Rule], ...] = (
     Table,
     Sensitivity,
     AttributeAdvantage,
+    ArtifactRecords,
 )
 
 #: metric -> rule

@@ -1,5 +1,6 @@
 """Model and release context: what was trained, from what, and what a query returns."""
 
+from privgate.report import artifact
 from privgate.report.blocks import Block, Facts, Section, Text
 from privgate.report.judged import released
 from privgate.report.schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
@@ -23,7 +24,7 @@ def section(doc: ReportDocument) -> Section | None:
         blocks.append(
             Text("Measured, attacks included, on what is released and on exact probabilities; the worse counts.")
         )
-    return Section("model", "Model and release", blocks)
+    return Section("model", "Model and release", [*blocks, *artifact.blocks(doc)])
 
 
 def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:

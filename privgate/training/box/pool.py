@@ -151,6 +151,19 @@ class BoxPool:
         self._free.append(lane)
         return found
 
+    def examined(self, payload: Payload, by: str) -> Any:
+        """Return what is found in the opened model, as its box says, which trains nothing."""
+        lane = self._lane(f"model:{payload.digest}", payload)
+        seconds = 2 * (self._limits.seconds + worker.LOADING_SECONDS) + _BEYOND_SECONDS
+        try:
+            body = ask(lane.box, worker.examined, payload, self._limits, by, most=wire.MOST_JSON, seconds=seconds)
+            found = wire.json_value(body, lane.box.nonce)
+        except (GoneError, wire.LieError):
+            self._drop(lane)
+            return None
+        self._free.append(lane)
+        return found
+
     def peak_memory(self) -> int:
         """Return the largest resident memory of an idle worker's past, as it says."""
         found = 0

@@ -1,0 +1,88 @@
+"""Yeom et al. (2020), Theorems 3 and 5 on simulated normal errors: the gate's own adversaries beside closed forms."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from papers.table import Row, Table
+from privgate.attributes.adversaries import Inversion, Seen, normal
+from privgate.attributes.theorem import theorem_5
+from privgate.membership.attacks.base import Signals
+from privgate.membership.numbers import BY_NAME
+from privgate.statistics.roc import Decisions
+from privgate.training.fleet import Fleet
+
+Float = NDArray[np.float64]
+
+#: members, and as many others
+TRIALS = 40_000
+#: sigma_D / sigma_S, and tau in units of sigma_S
+RATIOS = (1.0, 1.05, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+INFLUENCES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+#: largest standard error of a difference of two shares
+ERROR = math.sqrt(0.5 / TRIALS)
+
+
+def run(folder: Path, fleet: Fleet | None, say: Callable[[str], None]) -> Iterator[Table]:
+    """Simulate members' errors N(0, 1) and others' N(0, r^2): advantages beside Theorems 3 and 5."""
+    del folder, fleet
+    yield Table(
+        "Yeom et al. (2020), Theorem 3, simulated normal errors",
+        [row for r in RATIOS for row in oracle(r, np.random.default_rng([3, int(100 * r)]))],
+        (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.",),
+    )
+    say("Theorem 3 is done")
+    for r in RATIOS[3:]:
+        rng = np.random.default_rng([5, int(100 * r)])
+        yield Table(
+            f"Yeom et al. (2020), Theorem 5 and Figure 1, simulated normal errors, sigma_D / sigma_S = {r:g}",
+            [inversion(tau, r, rng) for tau in INFLUENCES],
+            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.",),
+        )
+
+
+def theorem_3(r: float) -> float:
+    """Return the advantage of Adversary 2 who knows both deviations."""
+    if r == 1:
+        return 0.0
+    root = math.sqrt(math.log(r) / (r * r - 1))
+    return math.erf(r * root) - math.erf(root)
+
+
+def oracle(r: float, rng: Generator) -> list[Row]:
+    """Return Adversary 2 who knows both deviations, and who knows the members' alone."""
+    members = np.arange(2 * TRIALS) < TRIALS
+    inside = np.stack([members, ~members])
+    shadow = rng.normal(size=inside.shape) * np.where(inside, 1.0, r)
+    target = rng.normal(size=2 * TRIALS) * np.where(members, 1.0, r)
+    nobody = np.zeros(2 * TRIALS, dtype=np.int64)
+    signals = Signals(target[:, None], nobody, shadow[..., None], inside, None, training_loss=1.0)
+    due = {
+        "error_densities": theorem_3(r),
+        "error_threshold": math.erf(1 / math.sqrt(2)) - math.erf(1 / (math.sqrt(2) * r)),
+    }
+    words = {"error_densities": "both deviations known", "error_threshold": "sigma_S known"}
+    made = []
+    for name, published in due.items():
+        found = Decisions.of(BY_NAME[name].scores(signals, rng) > 0, members).advantage
+        made.append(_row(f"sigma_D / sigma_S = {r:g}, {words[name]}: advantage", published, float(found)))
+    return made
+
+
+def inversion(tau: float, r: float, rng: Generator) -> Row:
+    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau."""
+    right = []
+    for deviation in (1.0, r):
+        t = rng.integers(0, 2, TRIALS)
+        residual = deviation * rng.normal(size=(TRIALS, 1)) + tau * (t[:, None] - np.arange(2))
+        seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5, residual)
+        right.append(float((Inversion().guess(seen, rng) == t).mean()))
+    return _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1])
+
+
+def _row(what: str, due: float, found: float) -> Row:
+    return Row(what, due, found, f"{(found - due) / ERROR:+.1f} standard errors")

@@ -1,0 +1,137 @@
+"""The stored file, walked as it is served: judged by a rule, said where none asks, and withheld by a policy key."""
+
+import mlflow
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, log_model, log_recipe, report
+from privgate.artifact import measure as artifact
+from privgate.check import gate
+from privgate.evidence import ArtifactPart, Evidence, Measurement
+from privgate.run.run import Run
+
+POLICY = "schema: privgate/policy/v1\nname: f\nversion: '1'\n%srules:\n  - {metric: artifact_records, max: %s}\n"
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 3))
+    return TrainingData(X, (X[:, 0] + rng.normal(size=60) > 0).astype(int))
+
+
+def walked(uri, fleet):
+    return artifact.walked(Run(Subject.load(uri), fleet))
+
+
+def policy(folder, most=0, key=""):
+    (folder / "p.yaml").write_text(POLICY % (key, most))
+    return Policy.load(folder / "p.yaml")
+
+
+def rule(verdict):
+    return next(f for f in verdict.findings if f.rule == "artifact_records")
+
+
+def shown(verdict):
+    return report.render(report.document(verdict, hash_key=b"k" * 32))
+
+
+def test_neighbours_are_in_the_file_which_blocks_or_is_withheld(registry, tmp_path, people, fleet):
+    log_model(Recipe(KNeighborsClassifier(), seed=1), people, registered_model_name="m", store="artifacts")
+    blocked = evaluate(policy(tmp_path), Subject.load("models:/m/1"), fleet=fleet)
+    withheld = gate.judged(policy(tmp_path, key="file: not downloadable\n"), blocked.evidence, observe=False)
+
+    assert rule(blocked).outcome == "failed"
+    assert (rule(blocked).low, rule(blocked).high) == (60, 60)
+    assert "min_samples_leaf" in rule(blocked).advice
+    assert "of every label), and its file" in shown(blocked)
+    assert rule(withheld).outcome == "warned"
+    assert rule(withheld).message.startswith("the policy states that the file is not downloadable")
+    assert "which the policy states cannot be downloaded" in shown(withheld)
+
+
+def test_small_counts_are_hidden_and_their_verdict_stays(tmp_path):
+    part = ArtifactPart(judged="file", records=60, least=7, most=7)
+    wanted = policy(tmp_path, most=5)
+    request = wanted.rules[0].request()
+    measured = Measurement(request, 7, 7, 7, unit="records", n=60, population=60)
+    verdict = gate.judged(
+        wanted, Evidence({"n_records": 60, "n_units": 60}, (), {request: measured}, artifact=part), observe=False
+    )
+    document = report.document(verdict, hash_key=b"k" * 32)
+    told = next(f for f in document["findings"] if f["rule"] == "artifact_records")
+
+    assert rule(verdict).outcome == told["outcome"] == "failed"
+    assert 5 < told["low"] <= 6
+    assert told["high"] == document["evidence"]["measurements"][0]["high"] == 9
+    assert document["evidence"]["artifact"]["least"] is None
+    assert "7" not in told["message"]
+
+
+def test_a_plain_model_carries_nobody_and_no_file_beside_it_is_unread(registry, people, fleet):
+    log_model(Recipe(LogisticRegression(), seed=1), people, registered_model_name="m", store="artifacts")
+    found = walked("models:/m/1", fleet)
+
+    assert (found.judged, found.least, found.most, found.unknown, found.problem) == ("file", 0, 0, (), "")
+
+
+def beside(native, data):
+    """Return what serves a model and keeps data beside it, where the native model is not; pickled by value."""
+
+    class Beside(mlflow.pyfunc.PythonModel):
+        def __init__(self):
+            self.privgate_native, self.seen = native, data
+
+        def predict(self, context, model_input, params=None):
+            return self.privgate_native.predict_proba(model_input)
+
+    Beside.__module__ = "__main__"
+    Beside.predict.__annotations__.clear()
+    return Beside()
+
+
+def test_what_stands_beside_the_native_model_is_walked_too(registry, people, fleet):
+    fitted = LogisticRegression(random_state=1).fit(people.X, people.y)
+    with mlflow.start_run():
+        info = mlflow.pyfunc.log_model(
+            name="m", python_model=beside(fitted, people.X[:7].copy()), pip_requirements=["scikit-learn"]
+        )
+    log_recipe(info.model_uri, Recipe(LogisticRegression(), seed=1), people, store="artifacts")
+    found = walked(info.model_uri, fleet)
+
+    assert (found.least, found.most, found.problem) == (7, 7, "")
+    assert found.carried[0].kind == "exact_rows"
+
+
+def test_an_input_example_holds_records(registry, people, fleet):
+    fitted = LogisticRegression(random_state=1).fit(people.X, people.y)
+    with mlflow.start_run():
+        info = mlflow.sklearn.log_model(
+            fitted, name="m", input_example=people.X[:12], pyfunc_predict_fn="predict_proba",
+            serialization_format="cloudpickle", pip_requirements=["scikit-learn"],
+        )  # fmt: skip
+    log_recipe(info.model_uri, Recipe(LogisticRegression(), seed=1), people, store="artifacts")
+    found = walked(info.model_uri, fleet)
+
+    assert (found.least, found.most) == (12, 12)
+    assert any("example" in c.where for c in found.carried)
+
+
+class Broken:
+    """A stored model that nobody can open."""
+
+    servable = False
+
+    def load(self):
+        raise ValueError("no")
+
+
+def test_a_file_that_cannot_be_opened_is_never_nothing(people, fleet):
+    subject = Subject(Recipe(LogisticRegression(), seed=1), people, model=Broken(), digests={"model": "m"})
+    found = artifact.walked(Run(subject, fleet))
+
+    assert found.problem
+    assert (found.least, found.most) == (0, 60)
