@@ -21,6 +21,16 @@ EXPERIMENTS: dict[str, tuple[str, int, str]] = {
     "shokri-mitigations": ("mitigations:run", 17, "Shokri et al. (2017), Table III, synthetic data"),
     "yeom-table1": ("yeom2020:run_table_1", 2, "Yeom et al. (2020), Table 1, a small CNN on scikit-learn's digits"),
     "yeom-warfarin": ("warfarin:run", 1, "Yeom et al. (2020), Figures 2 and 5: regressors and their attributes, IWPC"),
+    "yeom-collusion": (
+        "colluding:run_figure_6",
+        3,
+        "Yeom et al. (2020), Figure 6: Algorithm 1 on digits, who sees it",
+    ),
+    "yeom-robust": (
+        "colluding:run_figure_7",
+        3,
+        "Yeom et al. (2020), Figure 7: robust networks, Adversaries 1, 8, 9",
+    ),
     "shared-shadows": ("shared:run", 1, "What shared shadow models cost, against one set of models a record"),
     "both-ways": ("shared:run_both_ways", 9, "Whether shared shadow models agree with one set of models a record"),
 }

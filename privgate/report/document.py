@@ -164,7 +164,7 @@ def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
         payload["membership"] = {**membership, "attacks": _thinned(membership["attacks"])}
     return {
         **{part: names.scrub(payload[part]) for part in ("run", "influence", "membership", "claims")},
-        **({"attributes": payload["attributes"]} if "attributes" in payload else {}),
+        **{part: payload[part] for part in ("attributes", "robust", "collusion") if part in payload},
         "subject": _subject(payload["subject"]),
         "preconditions": names.scrub(
             [{**p, "detail": _without_positions(p["detail"])} for p in payload["preconditions"]]

@@ -22,5 +22,7 @@ class Need(StrEnum):
     CLAIM = "claim"
     #: reruns of the recipe that are watched
     RERUNS = "reruns"
+    #: trainings of the recipe's own code whose reads and learners are watched
+    WATCHED = "watched"
     #: many trainings with and without canaries
     AUDIT = "audit"

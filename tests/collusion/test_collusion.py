@@ -1,0 +1,286 @@
+"""Training functions that collude are seen, honest ones are not: each watched in one process of its own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
+from sklearn.datasets import load_digits
+
+from privgate import Recipe, Subject, TrainingData
+from privgate.collusion import held, measure, off_domain, pinned, rerun, strange
+from privgate.collusion.learned import Learned
+from privgate.evidence import SIGNS, Measurement, Request
+from privgate.policy.rules.collusion import Collusion
+from privgate.run.run import Run
+from privgate.training import payload
+from privgate.training.fit import Answer
+from privgate.training.limits import TaskLimits
+from privgate.verdict import Outcome
+from tests.collusion import colluders
+
+N = 400
+
+
+def digits(n=N, candidates=0):
+    X, y = load_digits(return_X_y=True)
+    X, rows = (X / 16).astype(np.float32), np.random.default_rng(0).permutation(len(X))
+    more = rows[n : n + candidates]
+    return TrainingData(X[rows[:n]], y[rows[:n]], candidates=(X[more], y[more]) if candidates else None)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """Return a function that watches a training function, and remembers; all in one worker process."""
+    folder, data, known = tmp_path_factory.mktemp("watched"), digits(), {}
+    half = np.sort(np.random.default_rng(1).permutation(N)[: N // 2]).tolist()
+    with ProcessPoolExecutor(max_workers=1, timeout=600) as worker:
+
+        def watch(function):
+            if function not in known:
+                shipped = payload.write(Subject.local(Recipe(function, seed=0), data), folder / function.__name__ / "s")
+                known[function] = worker.submit(rerun.watched, shipped, half, TaskLimits(600, 0)).result()
+            return known[function]
+
+        yield watch
+
+
+class Plain:
+    """A fleet that trains nothing: the unwatched model is the watched one."""
+
+    signable, calls = False, 0
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def fits(self, subject, fits, *, label=""):
+        del subject, label
+        return [Answer(np.array(self.seen["answers"])) for _ in fits]
+
+
+def signs(function, seen, names=("records", "reads", "held", "randomness", "watched", "store", "sources")):
+    """Return ``name -> outcome`` of the detectors that need no further training."""
+    run = Run(Subject.local(Recipe(function, seed=0), digits()), Plain(seen))
+    return {name: measure._sign(name, run, seen).outcome for name in names}
+
+
+@pytest.mark.parametrize("function", colluders.HONEST, ids=lambda f: f.__name__)
+def test_an_honest_function_shows_no_sign(watched, function):
+    assert set(signs(function, watched(function)).values()) == {"clear"}
+
+
+#: what each colluding function is seen by, among others
+SEEN_BY = {
+    colluders.algorithm_1_short: {"records", "randomness"},
+    colluders.algorithm_1_scaled: {"records", "randomness"},
+    colluders.keyed_by_python: {"records", "randomness"},
+    colluders.on_domain: {"records", "randomness"},
+    colluders.own_labels: {"records"},
+    colluders.branches_on_n: {"records", "randomness"},
+    colluders.theorem_4: {"store", "randomness"},
+    colluders.low_order: {"randomness"},
+    colluders.reads_a_file: {"reads"},
+    colluders.reads_shipped_data: {"reads"},
+    colluders.reads_the_environment: {"reads"},
+    colluders.asks_the_network: {"reads"},
+    colluders.holds_records: {"held", "records"},
+    colluders.leaves_records: {"held"},
+    colluders.unseeded: {"randomness"},
+    colluders.stops_the_watch: {"watched"},
+}
+
+
+@pytest.mark.parametrize("function", SEEN_BY, ids=lambda f: f.__name__)
+def test_a_colluding_function_is_found_by_the_right_detectors(watched, function):
+    found = {name for name, outcome in signs(function, watched(function)).items() if outcome == "found"}
+
+    assert found >= SEEN_BY[function]
+
+
+@pytest.mark.parametrize("function", colluders.MISSED, ids=lambda f: f.__name__)
+def test_what_the_documentation_says_is_missed_really_is(watched, function):
+    assert "found" not in signs(function, watched(function)).values()
+
+
+def test_arithmetic_of_its_own_is_no_pass(watched):
+    assert signs(colluders.arithmetic_of_its_own, watched(colluders.arithmetic_of_its_own))["records"] == "unknown"
+
+
+def test_another_model_where_nobody_watches_is_a_sign(watched):
+    seen = watched(colluders.plain_cnn)
+    run = Run(Subject.local(Recipe(colluders.plain_cnn, seed=0), digits()), Plain(seen))
+
+    assert measure._sign("watched", run, seen).outcome == "clear"
+    moved = {**seen, "answers": (np.array(seen["answers"]) - 0.01).tolist()}
+    assert measure._sign("watched", run, moved).outcome == "found"
+
+
+def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_found_blocks():
+    rule = Collusion(metric="collusion", max=0)
+
+    def judged(low, high):
+        return rule.judge(Measurement(rule.request(), low, low, high, unit="signs", n=8)).outcome
+
+    assert judged(0, 0) is Outcome.PASSED
+    assert judged(0, 1) is Outcome.INCONCLUSIVE
+    assert judged(1, 1) is Outcome.FAILED
+    few = Collusion(metric="collusion", max=0, signs=("records",))
+    assert few.request() == Request.of("collusion", signs=("records",))
+    assert few.model_copy(update={"max": 1}).vacuous()
+
+
+# -- comparing rows ----------------------------------------------------------------------------------------------------
+
+
+def compared(rows, labels, X, y):
+    learner = Learned()
+    learner.add(np.asarray(rows, dtype=np.float32), labels)
+    return strange.compared("learner", learner, np.asarray(X, dtype=np.float32), list(y))
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, 6)) * [1, 10, 100, 1, 5, 2] + 3
+    return X, (X[:, 0] > 3).astype(int)
+
+
+SCALES = {
+    "as they are": lambda X: X,
+    "standardized": lambda X: (X - X.mean(0)) / X.std(0),
+    "to their range": lambda X: (X - X.min(0)) / np.ptp(X, axis=0),
+    "centred": lambda X: X - X.mean(0),
+    "one scale": lambda X: (X - X.mean()) / X.std(),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_rows_that_are_no_records_are_counted_in_any_usual_scale(table, scale):
+    X, y = table
+    rng = np.random.default_rng(6)
+    added = rng.uniform(X.min(0) - 3 * np.ptp(X, axis=0), X.max(0) + 3 * np.ptp(X, axis=0), (60, 6))
+    mean, made = SCALES[scale], np.concatenate([X, added])
+    # the learner scales by the records, then learns from more
+    both = {"as they are": made, "standardized": (made - X.mean(0)) / X.std(0),
+            "to their range": (made - X.min(0)) / np.ptp(X, axis=0), "centred": made - X.mean(0),
+            "one scale": (made - X.mean()) / X.std()}[scale]  # fmt: skip
+
+    honest = compared(mean(X), y, X, y)
+    assert (honest.found, honest.exact, honest.far) == ("", 300, 0)
+    colluding = compared(both, np.concatenate([y, rng.integers(0, 2, 60)]), X, y)
+    assert "no records and like none" in colluding.found
+    assert colluding.far > 50
+
+
+def test_labels_are_compared_by_what_stands_for_them(table):
+    X, y = table
+    names = np.array(["no", "yes"])[y]
+
+    assert compared(X, y, X, names).found == ""
+    assert compared(X, y == 1, X, names).found == ""
+    wrong = np.where(np.arange(300) % 20 == 0, 1 - y, y)
+    assert "another label" in compared(X, wrong, X, names).found
+
+
+def test_other_people_s_records_are_not_called_clear(table):
+    X, y = table
+    rng = np.random.default_rng(8)
+    more = rng.normal(size=(60, 6)) * [1, 10, 100, 1, 5, 2] + 3
+    shaken = X + rng.normal(size=X.shape) * [0.05, 0.5, 5, 0.05, 0.25, 0.1]
+
+    foreign = compared(np.concatenate([X, more]), np.concatenate([y, more[:, 0] > 3]), X, y)
+    augmented = compared(np.concatenate([X, shaken]), np.concatenate([y, y]), X, y)
+    assert foreign.found == ""
+    assert "not handed over" in foreign.unknown
+    assert (augmented.found, augmented.unknown) == ("", "")
+
+
+def test_a_scale_that_nobody_knows_is_not_called_clear(table):
+    X, y = table
+    odd = np.sinh(np.concatenate([X, X[::-1] * 1.7]) @ np.random.default_rng(2).normal(size=(6, 6)) / 50)
+
+    found = compared(odd, np.concatenate([y, y]), X, y)
+    assert found.found or found.unknown
+
+
+# -- what code holds ---------------------------------------------------------------------------------------------------
+
+BIG = np.zeros(1000)
+WORDS = ("a", "the", "of")
+
+
+def test_arrays_are_found_wherever_a_function_can_hold_them():
+    inner = np.arange(500.0)
+
+    def by_global(X, y, *, seed):
+        return BIG.sum() + len(WORDS)
+
+    def by_closure(X, y, *, seed):
+        return inner.sum()
+
+    def by_default(X, y, *, seed, more=inner):
+        return more
+
+    def honest(X, y, *, seed):
+        return len(WORDS), np.zeros(3)
+
+    def through(X, y, *, seed):
+        return by_global(X, y, seed=seed)
+
+    assert sum(held.stores(by_global).values()) == 1000
+    assert sum(held.stores(by_closure).values()) == 500
+    assert sum(held.stores(by_default).values()) == 500
+    assert max(held.stores(through).values()) == 1000
+    assert held.stores(honest) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "least"),
+    [
+        (np.zeros((3, 40)), 120),
+        ([0.0] * 100, 100),
+        ({i: i for i in range(80)}, 160),
+        (b"x" * 4000, 500),
+        (1 << 9000, 140),
+        ([np.zeros(50)] * 3, 50),
+        ("short", 0),
+        (np.random.default_rng, 0),
+    ],
+)
+def test_numbers_are_counted_in_any_container(value, least):
+    assert held.numbers(value) >= least
+    assert (held.numbers(value) > 0) == (least > 0)
+
+
+# -- off the data, and sources -----------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_broken_only_by_guessing_where_honest_kinds_follow_it():
+    guessing = off_domain.Followed(learned=0.97, right=450, points=1024, one_sided=0.5, worst=750, worst_kind="a tree")
+
+    assert guessing.broken
+    assert not replace(guessing, right=720).broken
+    assert not replace(guessing, worst=520).broken
+    assert not replace(guessing, learned=0.6).broken
+    assert not replace(guessing, one_sided=0.95).broken
+
+
+def test_sources_are_pinned_where_they_are_files_and_compared_with_the_version_before(monkeypatch):
+    subject = Subject.local(Recipe(colluders.plain_cnn, seed=0), digits(60))
+
+    assert pinned.pinned(subject, ()).loose == ()
+    assert "among the recorded" in pinned.pinned(subject, ("sneaky",)).loose[0]
+    now = pinned.sources(subject)
+    before = {
+        "subject": {"version": "3", "digests": {"recipe": "sha256:other"}},
+        "evidence": {"collusion": {"sources": {**now, "colluders.py": "sha256:0"}}},
+    }
+    monkeypatch.setattr(pinned.reports, "approved_before", lambda _: before)
+    changed = pinned.pinned(subject, ())
+    assert (changed.before, changed.changed) == ("3", ("colluders.py",))
+    before["evidence"]["collusion"] = None
+    assert pinned.pinned(subject, ()).changed == ("the recipe",)
+
+
+def test_every_sign_has_a_detector_and_a_title():
+    assert set(measure._DETECTORS) == set(measure.TITLES) == set(SIGNS)
