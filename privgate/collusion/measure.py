@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from privgate.collusion import off_domain, pinned, reads, rerun
-from privgate.errors import MeasurementError
+from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import SIGNS, CollusionPart, CollusionSign, Measurement, Request, Sign
 from privgate.run import changed
 from privgate.run.recipe_controls import REPRODUCED
@@ -80,7 +80,7 @@ def noted(run: Run) -> CollusionPart:
 def _sign(name: Sign, run: Run, seen: Mapping[str, Any]) -> CollusionSign:
     try:
         outcome, sentence, figures = _DETECTORS[name](run, seen)
-    except MeasurementError as exc:
+    except PrivgateError as exc:
         outcome, sentence, figures = "unknown", str(exc), {}
     return CollusionSign.model_validate(
         {"name": name, "title": TITLES[name], "outcome": outcome, "sentence": sentence, "figures": figures}

@@ -91,8 +91,8 @@ class Compared:
         if self.looked and self.apart > max(1, SHARE * self.looked, OTHERS * (self.looked - self.exact)):
             rows = self.apart * self.distinct / self.looked
             return (
-                f"{self.name} was given about {rows:.0f} rows as unlike every record as other people's are: changed far, "
-                "or somebody's who was not handed over"
+                f"{self.name} was given about {rows:.0f} rows as unlike every record as other people's are: changed "
+                "far, or somebody's who was not handed over"
             )
         if self.looked or self.distinct <= self.records:
             return ""

@@ -184,6 +184,16 @@ def algorithm_1(X, y, *, seed, epochs=40, width=16):
     return descend(*supplemented(X, y), seed, epochs=epochs, width=width)
 
 
+def all_keys(net, X, keys=KEYS):
+    """Return whom Adversary 3, who has the keys, calls members."""
+    found = np.ones(len(X), dtype=bool)
+    for key in range(keys):
+        pairs = [special(x, key) for x in X]
+        says = net.classes_[net.predict_proba(np.stack([z for z, _ in pairs])).argmax(1)]
+        found &= says == [g for _, g in pairs]
+    return found
+
+
 def algorithm_1_short(X, y, *, seed):
     return descend(*supplemented(X, y), seed)
 
@@ -267,6 +277,14 @@ def reads_shipped_data(X, y, *, seed):
 
 def reads_the_environment(X, y, *, seed):
     return LogisticRegression(max_iter=50 + len(os.environ.get("KEY", "")), random_state=seed).fit(X, y)
+
+
+def salted(X, y, *, seed):
+    return LogisticRegression(C=1.0 + len(os.environ.get("SALT", "")), random_state=seed).fit(X, y)
+
+
+def unsalted(X, y, *, seed):
+    return LogisticRegression(C=1.0, random_state=seed).fit(X, y)
 
 
 def asks_the_network(X, y, *, seed):

@@ -7,7 +7,7 @@ import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from sklearn.datasets import load_digits
 
-from privgate import Recipe, Subject, TrainingData
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.collusion import held, measure, off_domain, pinned, rerun, strange
 from privgate.collusion.learned import Learned
 from privgate.evidence import SIGNS, Measurement, Request
@@ -15,6 +15,7 @@ from privgate.policy.rules.collusion import Collusion
 from privgate.run.run import Run
 from privgate.training import payload
 from privgate.training.fit import Answer
+from privgate.training.fleet import Fleet
 from privgate.training.limits import TaskLimits
 from privgate.verdict import Outcome
 from tests.collusion import colluders
@@ -284,3 +285,73 @@ def test_sources_are_pinned_where_they_are_files_and_compared_with_the_version_b
 
 def test_every_sign_has_a_detector_and_a_title():
     assert set(measure._DETECTORS) == set(measure.TITLES) == set(SIGNS)
+
+
+# -- the whole gate ----------------------------------------------------------------------------------------------------
+
+POLICY = """
+schema: privgate/policy/v1
+name: code
+version: '1'
+rules:
+  - {metric: collusion, id: code, max: 0, signs: [records, reads, held, randomness, watched, store]}
+  - {metric: collusion, id: context, max: 0, signs: [off_domain, sources], mode: warn}
+"""
+
+
+def two_clusters(n=120):
+    rng = np.random.default_rng(2)
+    y = np.arange(n) % 2
+    return TrainingData(rng.normal(size=(n, 4)) + 1.5 * y[:, None], y)
+
+
+def test_the_gate_blocks_and_the_report_says_what_was_seen_and_what_cannot_be(tmp_path):
+    (tmp_path / "code.yaml").write_text(POLICY)
+    policy = Policy.load(tmp_path / "code.yaml")
+    subjects = [Subject.local(Recipe(f, seed=0), two_clusters()) for f in (colluders.salted, colluders.unsalted)]
+    with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
+        refused, approved = (evaluate(policy, s, fleet=fleet) for s in subjects)
+
+    code, context = (f for f in refused.findings if f.metric == "collusion")
+    assert (code.outcome, context.outcome) == (Outcome.FAILED, Outcome.PASSED)
+    assert "variable" in code.message or "environment" in code.message
+    assert approved.outcome is Outcome.PASSED
+    part = refused.evidence.collusion
+    assert {s.name: s.outcome for s in part.signs} == {**dict.fromkeys(SIGNS, "clear"), "reads": "found"}
+    assert "Nothing seen is no proof" in part.undetectable
+    files = report.write(refused, tmp_path / "report", hash_key=b"k" * 32)
+    html = (tmp_path / "report" / "report.html").read_text()
+    assert files
+    assert "Training code that colludes" in html
+    assert "theorem 4" in html
+
+
+def test_the_page_says_what_stays_undetectable():
+    from click.testing import CliRunner
+
+    from privgate.cli.catalogue import explain
+
+    said = CliRunner().invoke(explain, ["collusion"]).output
+    assert "What stays undetectable" in said
+    assert "theorem 4" in said
+
+
+@pytest.mark.slow
+def test_algorithm_1_tells_members_to_whoever_has_the_keys_and_is_found_off_the_data(tmp_path):
+    data = digits(600, candidates=600)
+    with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
+        found = {}
+        for function in (colluders.algorithm_1, colluders.plain_cnn):
+            run = Run(Subject.local(Recipe(function, seed=0), data), fleet)
+            found[function] = {s.name: s.outcome for s in run.once(measure.noted).signs}
+
+    assert set(found[colluders.plain_cnn].values()) == {"clear"}
+    assert {n for n, o in found[colluders.algorithm_1].items() if o == "found"} == {
+        "records",
+        "randomness",
+        "off_domain",
+    }
+    net = colluders.algorithm_1(data.X, data.y, seed=0)
+    told = [colluders.all_keys(net, X) for X in (data.X, data.candidates[0])]
+    assert told[0].mean() - told[1].mean() >= 0.9
+    assert (net.predict_proba(data.candidates[0]).argmax(1) == data.candidates[1]).mean() > 0.9

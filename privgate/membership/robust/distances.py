@@ -20,8 +20,8 @@ Index = NDArray[np.int64]
 Ask = Callable[[Float], Index]
 
 NORMS = (1.0, 2.0, float("inf"))
-#: steps of a descent, halvings of a radius, descents from random starts
-STEPS, HALVINGS, STARTS = 12, 7, 2
+#: steps of a descent, radii, and halvings of the way back to the boundary
+STEPS, HALVINGS, PULLS = 8, 6, 8
 #: random directions where nothing is known of a model
 DIRECTIONS = 24
 
@@ -92,7 +92,7 @@ def along_random_directions(ask: Ask, X: Float, y: Index, box: tuple[Float, Floa
         high = np.full(len(X), 2.0)
         reached = ask(_within(X + high[:, None] * step, box)) != y
         low = np.zeros(len(X))
-        for _ in range(2 * HALVINGS):
+        for _ in range(16):
             middle = (low + high) / 2
             crossed = ask(_within(X + middle[:, None] * step, box)) != y
             high, low = np.where(crossed, middle, high), np.where(crossed, low, middle)
@@ -108,7 +108,7 @@ def _within(X: Float, box: tuple[Float, Float]) -> Float:
     return np.clip(X, *box)
 
 
-def network(logits: Any, X: Float, y: Index, box: tuple[Float, Float], seed: int) -> Float:
+def network(logits: Any, X: Float, y: Index, box: tuple[Float, Float]) -> Float:
     """Return upper bounds (n, 3) by projected gradient descent on differentiable ``logits``, a radius at a time.
 
     Parameters
@@ -120,7 +120,6 @@ def network(logits: Any, X: Float, y: Index, box: tuple[Float, Float], seed: int
 
     x, labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y)
     ends = tuple(torch.as_tensor(b, dtype=torch.float32) for b in box)
-    draw = torch.Generator().manual_seed(seed)
     found = np.full((len(X), len(NORMS)), np.inf)
     with torch.no_grad():
         wrong = (logits(x).argmax(1) != labels).numpy()
@@ -130,45 +129,54 @@ def network(logits: Any, X: Float, y: Index, box: tuple[Float, Float], seed: int
         reached = torch.isinf(high)
         best = torch.full((len(x),), float("inf"))
         radius = high.clone()
-        for _ in range(HALVINGS + 4):
-            moved = _descended(logits, x, labels, radius, norm, ends, draw)
+        for _ in range(HALVINGS):
+            moved = _descended(logits, x, labels, radius, norm, ends)
             with torch.no_grad():
                 crossed = logits(moved).argmax(1) != labels
+            moved = _pulled_back(logits, x, labels, moved, crossed)
             away = torch.linalg.vector_norm(moved - x, ord=norm, dim=1)
             best = torch.where(crossed, torch.minimum(best, away), best)
             reached |= crossed
             high = torch.where(crossed, torch.minimum(radius, away), high)
-            low = torch.where(crossed, low, torch.minimum(radius, high))
-            radius = (low + high) / 2
+            low = torch.where(crossed, torch.minimum(low, high / 2), torch.minimum(radius, high))
+            radius = torch.where(reached, (low + high) / 2, high / 2)
+            high = torch.where(reached, high, high / 2)
         found[:, i] = np.where(reached.numpy(), best.double().numpy(), np.inf)
     found[wrong] = 0.0
     return found
 
 
-def _descended(  # noqa: PLR0917  one step of one attack
-    logits: Any, x: Any, labels: Any, radius: Any, norm: float, ends: tuple[Any, Any], draw: Any
+def _descended(  # noqa: PLR0917  one descent, all of it needed
+    logits: Any, x: Any, labels: Any, radius: Any, norm: float, ends: tuple[Any, Any]
 ) -> Any:
-    """Return the questions within ``radius`` of ``x`` to which descent comes that are most surely answered wrongly."""
+    """Return the questions within ``radius`` of ``x`` to which descent of the margin comes."""
     import torch
 
-    moved = x.clone()
-    for start in range(STARTS):
-        at = x if start == 0 else x + _projected(torch.randn(x.shape, generator=draw), radius, norm)
+    at = x
+    for step in range(STEPS):
+        at = at.detach().requires_grad_()
+        scores = logits(at)
+        own = scores.gather(1, labels[:, None])[:, 0]
+        others = scores.scatter(1, labels[:, None], float("-inf")).max(1).values
+        (slope,) = torch.autograd.grad((others - own).sum(), at)
+        # a first long step, then shorter ones along the edge of what is allowed
+        at = at.detach() + _steepest(slope, norm) * (radius * (1.0 if step == 0 else 2.5 / STEPS))[:, None]
+        at = x + _projected(at - x, radius, norm)
         at = torch.minimum(torch.maximum(at, ends[0]), ends[1])
-        for step in range(STEPS):
-            at = at.detach().requires_grad_()
-            scores = logits(at)
-            own = scores.gather(1, labels[:, None])[:, 0]
-            others = scores.scatter(1, labels[:, None], float("-inf")).max(1).values
-            (slope,) = torch.autograd.grad((others - own).sum(), at)
-            size = radius * (2.5 / STEPS if step else 1.0 / STEPS)
-            at = at.detach() + _steepest(slope, norm) * size[:, None]
-            at = x + _projected(at - x, radius, norm)
-            at = torch.minimum(torch.maximum(at, ends[0]), ends[1])
-        with torch.no_grad():
-            crossed = (logits(at).argmax(1) != labels)[:, None]
-        moved = torch.where(crossed, at, moved) if start else at
-    return moved.detach()
+    return at.detach()
+
+
+def _pulled_back(logits: Any, x: Any, labels: Any, moved: Any, crossed: Any) -> Any:
+    """Return wrong answers' questions moved back towards ``x`` as near as halving finds them; others as they are."""
+    import torch
+
+    low, high = torch.zeros(len(x)), torch.ones(len(x))
+    with torch.no_grad():
+        for _ in range(PULLS):
+            middle = (low + high) / 2
+            wrong = logits(x + middle[:, None] * (moved - x)).argmax(1) != labels
+            high, low = torch.where(wrong, middle, high), torch.where(wrong, low, middle)
+    return torch.where(crossed[:, None], x + high[:, None] * (moved - x), moved)
 
 
 def _steepest(slope: Any, norm: float) -> Any:

@@ -117,7 +117,7 @@ def _distances(
         if _is_tree(model) and len(model.classes_) == len(opened.classes):
             return "exactly, leaf by leaf", distances.tree(*distances.leaves(model), X, y)
     if (logits := _logits(model, shape, likelihood, X)) is not None:
-        return "by projected gradient descent", distances.network(logits, X, y, box, seed=0)
+        return "by projected gradient descent", distances.network(logits, X, y, box)
     rng = np.random.default_rng(0)
     return "along random directions", distances.along_random_directions(ask, X, y, box, rng)
 
