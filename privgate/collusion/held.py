@@ -1,11 +1,13 @@
 """In a worker: data that training code has of its own, and what of its records a trained object keeps beside a learner.
 
-A function may hold arrays in globals, closures, defaults, parameters and constants; whoever holds an array has read
+A function may hold arrays in globals, closures, defaults, attributes and constants; parameters are arguments, which
+the report shows. Whoever holds an array has read
 something else than its arguments, and an array that a training leaves behind reaches the next one.
 """
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -22,7 +24,7 @@ _WIDE = 20_000
 
 
 def stores(*things: Any) -> dict[str, int]:
-    """Return ``where -> numbers`` of all data held by functions, the functions and modules they use, and parameters."""
+    """Return ``where -> numbers`` of all data held by functions, and by the functions and modules that they use."""
     found: dict[str, int] = {}
     for where, thing in _held(things):
         size = numbers(thing)
@@ -38,7 +40,9 @@ def _held(things: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
         if id(thing) in seen:
             continue
         seen.add(id(thing))
-        if isinstance(thing, MethodType):
+        if isinstance(thing, partial):
+            todo.append(thing.func)
+        elif isinstance(thing, MethodType):
             todo += [thing.__func__]
             yield f"the object of {thing.__name__}", vars(thing.__self__) if hasattr(thing.__self__, "__dict__") else 0
         elif isinstance(thing, FunctionType):

@@ -21,6 +21,8 @@ Float = NDArray[np.float64]
 
 #: different rows that are kept; of more, the number alone
 MOST_ROWS = 50_000
+#: numbers in a table that is still looked at
+MOST_NUMBERS = 2e8
 _FITS = ("fit", "fit_transform", "fit_predict", "partial_fit", "fit_resample")
 _RECORDS = ("X", "x", "data", "X_train", "features", "exog", "inputs")
 _LABELS = ("y", "Y", "label", "y_train", "target", "targets", "endog", "labels")
@@ -38,7 +40,7 @@ class Learned:
     Parameters
     ----------
     rows : list of float32 arrays
-        Different rows in the order of their first use, at most ``MOST_ROWS``.
+        Different rows in the order of their first use; of more than ``MOST_ROWS`` a random sample.
     labels : list
         The label that came with each first use; None where none did.
     distinct, given : int
@@ -51,6 +53,8 @@ class Learned:
     given: int = 0
     _known: dict[Any, int] = field(default_factory=dict)
     _last: list[int] = field(default_factory=list)
+    _keys: list[bytes] = field(default_factory=list)
+    _chance: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def add(self, table: NDArray[np.float32], labels: Any) -> None:
         """Note a batch; ``labels`` may be None, and come later by ``label``."""
@@ -61,15 +65,24 @@ class Learned:
             at = self._known.get(key)
             if at is None:
                 self.distinct += 1
-                at = -1
-                if len(self.rows) < MOST_ROWS:
-                    at = len(self.rows)
-                    self.rows.append(row)
-                    self.labels.append(None)
-                self._known[key] = at
+                at = self._known[key] = self._kept(key, row)
             self._last.append(at)
         if labels is not None:
             self.label(labels)
+
+    def _kept(self, key: bytes, row: NDArray[np.float32]) -> int:
+        """Keep a new row, or a random sample of them all where they are many; return where, -1 for nowhere."""
+        if len(self.rows) < MOST_ROWS:
+            self.rows.append(row)
+            self.labels.append(None)
+            self._keys.append(key)
+            return len(self.rows) - 1
+        at = int(self._chance.integers(self.distinct))
+        if at >= MOST_ROWS:
+            return -1
+        self._known[self._keys[at]] = -1
+        self.rows[at], self.labels[at], self._keys[at] = row, None, key
+        return at
 
     def label(self, labels: Any) -> None:
         """Take the labels of the last batch."""
@@ -137,6 +150,8 @@ def as_rows(records: Any) -> NDArray[np.float32] | None:
             records = records.detach().cpu().numpy()
         except (RuntimeError, TypeError):  # inside of a transform of torch, tensors have no values
             return None
+    if np.prod(getattr(records, "shape", (0,)), dtype=np.float64) > MOST_NUMBERS:
+        return None
     if hasattr(records, "toarray"):
         records = records.toarray()
     if hasattr(records, "columns"):

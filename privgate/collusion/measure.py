@@ -126,7 +126,7 @@ def _held(run: Run, seen: Mapping[str, Any]) -> Seen:
     if seen["left_behind"]:
         where, size = max(seen["left_behind"].items(), key=lambda kv: int(kv[1]))
         return "found", f"training leaves data behind for the next one: {where}, {size} numbers", figures
-    return "clear", "no arrays in globals, closures, defaults, attributes, parameters or constants", figures
+    return "clear", "no arrays in globals, closures, defaults, attributes or constants", figures
 
 
 def _randomness(run: Run, seen: Mapping[str, Any]) -> Seen:
@@ -146,7 +146,7 @@ def _watched(run: Run, seen: Mapping[str, Any]) -> Seen:
     if pried := seen["reads"].get("prying"):
         return "found", f"training code {next(iter(pried))}", {}
     if run.subject.recipe.seed is None:
-        return "clear", "without a seed no two trainings agree, so that a watched one cannot be compared", {}
+        raise MeasurementError("without a seed no two trainings agree, so that a watched one cannot be compared")
     (plain,) = run.fleet.fits(run.subject, [changed.full(run.subject)], label="training unwatched")
     if plain.problem:
         raise MeasurementError(f"the recipe cannot be trained: {plain.problem}")

@@ -36,8 +36,6 @@ _PRYING = {
     "ctypes.dlsym/handle": "calls C code past Python",
     "exec": "runs text as code, which no source file shows",
 }
-#: rooms of ours that no recipe has anything to do with
-_ROOMS = ("privgate.collusion", "privgate.training", "privgate.run", "privgate.check")
 #: what libraries may open below where they are installed, and what tells of the machine
 _CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dylib", ".dll", ".pth", ".cfg", ".ini", ".toml")
 _FACTS = ("METADATA", "RECORD", "entry_points.txt", "top_level.txt", "PKG-INFO", "direct_url.json")
@@ -181,16 +179,9 @@ def _pried(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | No
         seen.note("prying", _PRYING[event])
 
 
-def _imported(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
-    del event
-    if args and str(args[0]).startswith(_ROOMS) and asker(frame) == "own":
-        seen.note("prying", "imports the gate's own modules")
-
-
 def _handler(event: str) -> Handler:
-    plain: dict[str, Handler] = {"open": _opened, "sqlite3.connect": _opened, "import": _imported}
-    if event in plain:
-        return plain[event]
+    if event in ("open", "sqlite3.connect"):
+        return _opened
     if event in _PRYING:
         return _pried
     groups = ((_NETWORK, _networked), (_PROCESSES, _started), (_FOLDERS, _listed))

@@ -132,7 +132,7 @@ def _functions(opened: Opened) -> list[Any]:
     recipe = opened.recipe
     if recipe.recorded is None:
         things = [recipe.training, recipe.predict]
-        return [*things, *(type(t) for t in things if t is not None), *recipe.params.values()]
+        return [*things, *(type(t) for t in things if t is not None)]
     names = [recipe.recorded.get("fit"), recipe.recorded["predict"]]
     return [recipe._resolve(n) for n in names if n]  # noqa: SLF001  in the worker, where sources are run
 
@@ -151,8 +151,10 @@ def _answers(opened: Opened, model: Any, rows: NDArray[np.int64]) -> NDArray[np.
 def _compared(watch: learned.Watch, opened: Opened, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
     X, y = _copied(opened, rows)
     table, labels = learned.as_rows(X), y.tolist()
+    kinds = [d.kind for d in X.dtypes] if hasattr(X, "dtypes") else [getattr(getattr(X, "dtype", None), "kind", "O")]
+    numeric = set(kinds) <= set("biuf")
     return [
-        strange.compared(name.rpartition(" of ")[0], seen, table, labels).payload()
+        strange.compared(name.rpartition(" of ")[0], seen, table, labels, numeric=numeric).payload()
         for name, seen in watch.learners.items()
     ]
 

@@ -1,7 +1,7 @@
 """Whether what a learner was given are the records that training was given, and their labels."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ Index = NDArray[np.int64]
 
 #: rows of either side whose distances are looked at
 MOST = 1_500
+#: rows times records of which distances are taken
+MOST_PAIRS = 30_000_000
 #: a row is far if it is farther from every record than this many times what one record is from its nearest other
 FAR, OF_ALL = 1.25, 0.995
 #: a number may differ by this share of a column's range and be the same: single precision, other order of sums
@@ -106,14 +108,18 @@ class Compared:
         return {**asdict(self), "found": self.found, "unknown": self.unknown}
 
 
-def compared(name: str, seen: Learned, X: Table | None, y: list[Any]) -> Compared:
-    """Return how the rows and labels that a learner was given compare with records ``X`` and labels ``y``."""
+def compared(name: str, seen: Learned, X: Table | None, y: list[Any], *, numeric: bool = True) -> Compared:
+    """Return how the rows and labels that a learner was given compare with records ``X`` and labels ``y``.
+
+    Of records that are no numbers (not ``numeric``) only whether they are records is told.
+    """
     rows, labels, distinct = seen.rows, seen.labels, seen.distinct
     records = len(y)
     plain = Compared(name, records, distinct)
     if X is None or not rows or len(rows[0]) != X.shape[1]:
         return plain
-    some = np.linspace(0, len(rows) - 1, min(MOST, len(rows))).astype(np.int64)
+    looked = max(FEW, min(MOST, MOST_PAIRS // records))
+    some = np.linspace(0, len(rows) - 1, min(looked, len(rows))).astype(np.int64)
     table = np.stack([rows[int(i)] for i in some])
     given = [labels[int(i)] for i in some]
     chosen = _scaled(table, X)
@@ -121,6 +127,8 @@ def compared(name: str, seen: Learned, X: Table | None, y: list[Any]) -> Compare
         return plain
     scaled, spread = chosen, _spread(chosen)
     at = matching(table, scaled, spread)
+    if not numeric:  # texts and categories have no distances: what is no record is somebody's, or changed
+        return replace(plain, exact=int((at >= 0).sum()), apart=int((at < 0).sum()), looked=len(table))
     unit, others = scaled / spread, table[at < 0] / spread
     known = unit[np.linspace(0, records - 1, min(2 * MOST, records)).astype(np.int64)]
     known_y = [y[int(i)] for i in np.linspace(0, records - 1, min(2 * MOST, records)).astype(np.int64)]

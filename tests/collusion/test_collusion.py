@@ -1,5 +1,6 @@
 """Training functions that collude are seen, honest ones are not: each watched in one process of its own."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from sklearn.datasets import load_digits
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.collusion import held, measure, off_domain, pinned, rerun, strange
+from privgate.collusion import held, learned, measure, off_domain, pinned, rerun, strange
 from privgate.collusion.learned import Learned
 from privgate.evidence import SIGNS, Measurement, Request
 from privgate.policy.rules.collusion import Collusion
@@ -196,6 +197,35 @@ def test_other_people_s_records_are_not_called_clear(table):
     assert (augmented.found, augmented.unknown) == ("", "")
 
 
+def test_texts_are_records_or_they_are_not():
+    texts, y = [f"note {i}" for i in range(100)], [i % 2 for i in range(100)]
+    rows, table = (learned.as_rows(t) for t in ([*texts, *(f"secret {i}" for i in range(20))], texts))
+    learner = Learned()
+    learner.add(rows, [*y, *([0] * 20)])
+
+    assert strange.compared("words", learner, table, y, numeric=False).unknown
+    honest = Learned()
+    honest.add(table, y)
+    assert strange.compared("words", honest, table, y, numeric=False).unknown == ""
+
+
+def test_rows_that_come_last_are_looked_at_however_many_come_first(table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(learned, "MOST_ROWS", 80)
+    added = np.random.default_rng(1).uniform(-900, 900, (300, 6))
+
+    found = compared(np.concatenate([X, added]), np.concatenate([y, y]), X, y)
+    assert (found.distinct, found.looked) == (600, 80)
+    assert 20 < found.far < 60
+    assert found.found
+
+
+def test_a_table_too_large_to_look_at_is_not_called_clear():
+    from scipy.sparse import csr_matrix
+
+    assert learned.as_rows(csr_matrix((200_000, 200_000))) is None
+
+
 def test_a_scale_that_nobody_knows_is_not_called_clear(table):
     X, y = table
     odd = np.sinh(np.concatenate([X, X[::-1] * 1.7]) @ np.random.default_rng(2).normal(size=(6, 6)) / 50)
@@ -228,6 +258,7 @@ def test_arrays_are_found_wherever_a_function_can_hold_them():
     def through(X, y, *, seed):
         return by_global(X, y, seed=seed)
 
+    assert sum(held.stores(functools.partial(by_global, seed=0)).values()) == 1000
     assert sum(held.stores(by_global).values()) == 1000
     assert sum(held.stores(by_closure).values()) == 500
     assert sum(held.stores(by_default).values()) == 500

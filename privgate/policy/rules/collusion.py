@@ -9,7 +9,7 @@ What is looked for (``signs``; all if none are named):
 =============  =========================================================================================================
 records        the learner is given rows that are no records, or records and near-records with other labels
 reads          files, folders, network, environment, other processes: anything but its arguments
-held           arrays in globals, closures, defaults, attributes, parameters and constants; arrays left for the next run
+held           arrays in globals, closures, defaults, attributes and constants; arrays left for the next training
 randomness     a hash or a seeded generator for every record; randomness beyond the seed
 watched        another model where training is watched; looking at the watch; running text as code
 store          a trained object that keeps more the more records there are, outside of any library's learner
