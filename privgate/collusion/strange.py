@@ -226,7 +226,7 @@ def matching(rows: Table, records: Table, spread: NDArray[np.float64]) -> Index:
     return np.where((apart <= SAME).all(axis=1), which, -1)
 
 
-def nearest(rows: Table, records: Table, *, itself: bool = False) -> tuple[NDArray[np.float64], Index]:
+def nearest(rows: NDArray[Any], records: NDArray[Any], *, itself: bool = False) -> tuple[NDArray[np.float64], Index]:
     """Return how far the nearest record is, and which; with ``itself``, the nearest other one."""
     away, which = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
     records64 = np.nan_to_num(records.astype(np.float64))

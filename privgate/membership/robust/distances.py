@@ -119,7 +119,7 @@ def network(logits: Any, X: Float, y: Index, box: tuple[Float, Float]) -> Float:
     import torch
 
     x, labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y)
-    ends = tuple(torch.as_tensor(b, dtype=torch.float32) for b in box)
+    ends = torch.as_tensor(box[0], dtype=torch.float32), torch.as_tensor(box[1], dtype=torch.float32)
     found = np.full((len(X), len(NORMS)), np.inf)
     with torch.no_grad():
         wrong = (logits(x).argmax(1) != labels).numpy()
