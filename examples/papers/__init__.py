@@ -23,6 +23,16 @@ EXPERIMENTS: dict[str, tuple[str, int, str]] = {
     "yeom-warfarin": ("warfarin:run", 1, "Yeom et al. (2020), Figures 2 and 5: regressors and their attributes, IWPC"),
     "yeom-gaussian": ("gaussian:run", 1, "Yeom et al. (2020), Theorems 3 and 5 on simulated normal errors"),
     "regressors": ("influence_on_numbers:run", 2, "Which regressors regression-1 approves, diabetes and IWPC"),
+    "yeom-collusion": (
+        "colluding:run_figure_6",
+        3,
+        "Yeom et al. (2020), Figure 6: Algorithm 1 on digits, who sees it",
+    ),
+    "yeom-robust": (
+        "colluding:run_figure_7",
+        3,
+        "Yeom et al. (2020), Figure 7: robust networks, Adversaries 1, 8, 9",
+    ),
     "shared-shadows": ("shared:run", 1, "What shared shadow models cost, against one set of models a record"),
     "both-ways": ("shared:run_both_ways", 9, "Whether shared shadow models agree with one set of models a record"),
 }

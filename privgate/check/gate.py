@@ -17,6 +17,7 @@ from privgate.artifact import measure as artifact
 from privgate.attributes import measure as inferred
 from privgate.check import plan as planning
 from privgate.check import questions, remedies
+from privgate.collusion import measure as collusion
 from privgate.errors import MeasurementError, SubjectError, UsageError
 from privgate.evidence import (
     AgainstPdtp,
@@ -35,6 +36,7 @@ from privgate.influence import deciding, leave_one_out, modes, sensitivity
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
+from privgate.membership.robust import measure as robust
 from privgate.policy import Policy
 from privgate.policy.locate import shipped
 from privgate.policy.rules import METRICS
@@ -151,6 +153,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         claims=about_claims,
         attributes=about_attributes,
         artifact=run.once(artifact.walked) if artifact.asked(run) else None,
+        robust=robust.part(run),
+        collusion=collusion.part(run),
     )
 
 

@@ -48,7 +48,7 @@ def make(run: Run, *, closely: bool = False) -> tuple[TrainingPlan, list[str]]:
     if Need.SHADOWS in run.asked:
         shadows = run.limits.shadow_models
         said.append(f"attacks: up to {run.limits.shadow_models} shadow models on random halves of the pool")
-    watched = _differential_privacy(run, said)
+    watched = _differential_privacy(run, said) + _collusion(run, said)
     return found.model_copy(update={"retrains": found.retrains + shadows + watched, "shadows": shadows}), said
 
 
@@ -68,6 +68,17 @@ def _differential_privacy(run: Run, said: list[str]) -> int:
         trainings = AuditEffort().trainings
         count += trainings
         said.append(f"audit of the guarantee: {trainings} trainings")
+    return count
+
+
+def _collusion(run: Run, said: list[str]) -> int:
+    """Return how many trainings watching for collusion needs."""
+    from privgate.collusion import off_domain, rerun
+
+    if Need.WATCHED not in run.asked:
+        return 0
+    count = rerun.TRAININGS + off_domain.COLUMNS
+    said.append(f"collusion: {rerun.TRAININGS} trainings are watched, {off_domain.COLUMNS} learn a rule")
     return count
 
 

@@ -14,6 +14,7 @@ from privgate.evidence.claims import (
     TradeoffPoint,
     TradeoffPoints,
 )
+from privgate.evidence.collusion import SIGNS, CollusionPart, CollusionSign, Sign
 from privgate.evidence.evidence import COLUMNS, SENSITIVITY_COLUMNS, Evidence, EvidenceDocument
 from privgate.evidence.influence import (
     CertificateNote,
@@ -41,12 +42,14 @@ from privgate.evidence.membership import (
     SelfTest,
 )
 from privgate.evidence.observation import Observation
+from privgate.evidence.robust import RobustAdversary, RobustPart
 from privgate.evidence.run import ModeUsed, NextStep, Remembered, RunPart, RunTrace, SeedControl, TrainingPlan
 from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode
 
 __all__ = [
     "COLUMNS",
     "SENSITIVITY_COLUMNS",
+    "SIGNS",
     "AgainstPdtp",
     "ArtifactPart",
     "AttackFigures",
@@ -65,6 +68,8 @@ __all__ = [
     "CertificatesCompared",
     "ClaimFact",
     "ClaimsPart",
+    "CollusionPart",
+    "CollusionSign",
     "DeletionRow",
     "EngineShare",
     "Estimate",
@@ -94,12 +99,15 @@ __all__ = [
     "RegisteredPair",
     "Remembered",
     "Request",
+    "RobustAdversary",
+    "RobustPart",
     "RunPart",
     "RunTrace",
     "SeedControl",
     "SeedNoise",
     "SelfTest",
     "SensitivityFigures",
+    "Sign",
     "TradeoffPoint",
     "TradeoffPoints",
     "TrainingPlan",

@@ -10,9 +10,11 @@ from pydantic import Field, ValidationError
 from privgate.evidence.artifact import ArtifactPart
 from privgate.evidence.attributes import AttributesPart
 from privgate.evidence.claims import ClaimsPart
+from privgate.evidence.collusion import CollusionPart
 from privgate.evidence.influence import InfluencePart
 from privgate.evidence.measurement import Measurement, Precondition, Request
 from privgate.evidence.membership import MembershipPart
+from privgate.evidence.robust import RobustPart
 from privgate.evidence.run import RunPart
 from privgate.evidence.values import EvidenceModel, Json, encode
 
@@ -60,6 +62,8 @@ class EvidenceDocument(EvidenceModel):
     artifact: ArtifactPart | None = Field(
         default=None, description="Absent where nothing is stored and no rule asked, or stopped before."
     )
+    robust: RobustPart | None = Field(default=None, description="Absent where no rule asked, or stopped before.")
+    collusion: CollusionPart | None = Field(default=None, description="Absent where no rule asked, or stopped before.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +82,7 @@ class Evidence:
         Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
     run : RunPart
         Mode, plan, controls, seeds, trace.
-    influence, membership, claims, attributes, artifact
+    influence, membership, claims, attributes, artifact, robust, collusion
         What each question found out beside its numbers; None where no rule asked it, or the run ended before.
     """
 
@@ -92,11 +96,15 @@ class Evidence:
     claims: ClaimsPart | None = None
     attributes: AttributesPart | None = None
     artifact: ArtifactPart | None = None
+    robust: RobustPart | None = None
+    collusion: CollusionPart | None = None
 
     def payload(self) -> dict[str, Json]:
         """Return JSON values, without the per-unit table (that is ``records.parquet``)."""
         parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
-        parts |= {n: getattr(self, n) for n in ("attributes", "artifact") if getattr(self, n) is not None}
+        parts |= {
+            n: p for n in ("attributes", "artifact", "robust", "collusion") if (p := getattr(self, n)) is not None
+        }
         return {
             "subject": encode(self.subject),
             "preconditions": [encode(asdict(p)) for p in self.preconditions],

@@ -1,13 +1,19 @@
 """Reports that were attached before: one version's, and those of every version that an alias names."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry import layout, report_place
-from privgate.registry.client import answering, connect, named
+from privgate.registry.client import address_of, answering, connect, named
+from privgate.registry.names import plain_name
 from privgate.registry.stored_files import stored_files
+from privgate.subject.subject import Subject
+
+#: newest versions among which an approved one is looked for
+_LOOKED_AT = 10
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
@@ -98,3 +104,23 @@ def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str,
         token = page.token
         if not token:
             return
+
+
+def approved_before(subject: Subject) -> Mapping[str, Any] | None:
+    """Return the report of the newest other version of the same model that was approved; None where there is none.
+
+    A report is display, no evidence: whoever compares with one may find more by it, never less.
+    """
+    address = address_of(str(subject.detail.get("model_id", "")))
+    if not (subject.name and subject.version and address):
+        return None
+    client = connect(address)
+    with answering(f"listing the versions of {subject.name}"):
+        found = client.search_model_versions(f"name='{plain_name(subject.name, subject.name)}'")
+    others = sorted((int(v.version) for v in found if str(v.version) != subject.version), reverse=True)
+    for version in others[:_LOOKED_AT]:
+        with contextlib.suppress(SubjectError, RegistryError):
+            document = attached(f"models:/{subject.name}/{version}", tracking_uri=address)
+            if document.get("approved") is True:
+                return document
+    return None

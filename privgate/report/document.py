@@ -175,7 +175,7 @@ def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
         payload["membership"] = {**membership, "attacks": _thinned(membership["attacks"])}
     return {
         **{part: names.scrub(payload[part]) for part in ("run", "influence", "membership", "claims")},
-        **{part: payload[part] for part in ("attributes", "artifact") if part in payload},
+        **{part: payload[part] for part in ("attributes", "artifact", "robust", "collusion") if part in payload},
         "subject": _subject(payload["subject"]),
         "preconditions": names.scrub(
             [{**p, "detail": _without_positions(p["detail"])} for p in payload["preconditions"]]

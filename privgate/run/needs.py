@@ -24,5 +24,7 @@ class Need(StrEnum):
     RERUNS = "reruns"
     #: the model itself, opened and walked
     FILE = "file"
+    #: trainings of the recipe's own code whose reads and learners are watched
+    WATCHED = "watched"
     #: many trainings with and without canaries
     AUDIT = "audit"

@@ -12,6 +12,7 @@ from privgate.policy.rules.attack_advantage import AttackAdvantage
 from privgate.policy.rules.attack_tpr import AttackTpr
 from privgate.policy.rules.attribute_advantage import AttributeAdvantage
 from privgate.policy.rules.base import Rule
+from privgate.policy.rules.collusion import Collusion
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -20,6 +21,7 @@ from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.generalization_gap import GeneralizationGap
 from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
+from privgate.policy.rules.robust_advantage import RobustAdvantage
 from privgate.policy.rules.sensitivity import Sensitivity
 from privgate.policy.rules.table import Table
 
@@ -38,6 +40,8 @@ _RULES: tuple[type[Rule], ...] = (
     Sensitivity,
     AttributeAdvantage,
     ArtifactRecords,
+    Collusion,
+    RobustAdvantage,
 )
 
 #: metric -> rule

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from privgate.evidence import AttackResult, MembershipPart, SelfTest
-from privgate.report import attack_charts, attributes, words
+from privgate.report import attack_charts, attributes, collusion, robust, words
 from privgate.report.attack_data import Ran, ran, rate, title, told
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock
 from privgate.report.schema import ReportDocument
@@ -17,6 +17,7 @@ _DRAWN = 3
 def section(doc: ReportDocument) -> Section | None:
     """Return the attacks that ran with their figures and curves, and those that could not run."""
     part, inferred = doc.evidence.membership, attributes.blocks(doc.evidence.attributes)
+    inferred += robust.blocks(doc.evidence.robust) + collusion.blocks(doc.evidence.collusion)
     if (part is None or not part.attacks) and not inferred:
         return None
     blocks = [*(_on_membership(part) if part is not None and part.attacks else []), *inferred]

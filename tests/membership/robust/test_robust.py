@@ -1,0 +1,186 @@
+"""Distances to the nearest wrong answer against the truth, and the adversaries that use them."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.errors import MeasurementError
+from privgate.membership.robust import distances, measure
+from privgate.run.run import Run
+from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome
+
+
+def blobs(n, seed, classes=3, d=3):
+    return make_classification(
+        n, d, n_informative=d, n_redundant=0, n_classes=classes, n_clusters_per_class=1, flip_y=0.1, random_state=seed
+    )
+
+
+def test_linear_distances_are_those_of_the_nearest_wrong_answer():
+    X, y = blobs(60, 0)
+    model = LogisticRegression(C=5.0).fit(X, y)
+    found = distances.linear(model.coef_, model.intercept_, X, y)
+    right = model.predict(X) == y
+
+    assert (found[~right] == 0).all()
+    assert (found[right] > 0).all()
+    rng = np.random.default_rng(1)
+    for i, norm in enumerate(distances.NORMS):
+        # nothing within the distance is wrong
+        step = rng.normal(size=(400, *X.shape)) * rng.choice([0.05, 1.0, 4.0], (400, 1, 3))
+        if norm == 1.0:
+            step[:, :, 1:] *= rng.random((400, 1, 1)) < 0.5
+        if norm == np.inf:
+            step = np.sign(step)
+        size = 0.999 * found[:, i] / np.linalg.norm(step, ord=norm, axis=2)
+        near = X + step * size[..., None]
+        assert (model.predict(near.reshape(-1, 3)).reshape(400, -1) == y)[:, right].all()
+        # just beyond, in the best direction, something is
+        beyond = [_worst(model, x, c, norm, 1.001 * f) for x, c, f in zip(X, y, found[:, i], strict=True)]
+        assert all(np.array(beyond)[right])
+
+
+def _worst(model, x, label, norm, size):
+    """Return whether the answer is wrong at the point that is worst for some class, ``size`` away."""
+    for k in range(len(model.classes_)):
+        slope = model.coef_[k] - model.coef_[label]
+        if norm == np.inf:
+            step = np.sign(slope)
+        elif norm == 2.0:
+            step = slope / max(np.linalg.norm(slope), 1e-12)
+        else:
+            step = np.where(np.arange(len(slope)) == np.abs(slope).argmax(), np.sign(slope), 0.0)
+        if model.predict((x + size * step)[None])[0] != label:
+            return True
+    return False
+
+
+def test_tree_distances_are_those_of_the_nearest_wrong_leaf():
+    X, y = blobs(80, 2, d=2, classes=2)
+    tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(X, y)
+    low, high, answers = distances.leaves(tree)
+    inside = ((X[:, None] > low[None]) & (X[:, None] <= high[None])).all(axis=2)
+
+    assert (inside.sum(axis=1) == 1).all()
+    assert (answers[inside.argmax(axis=1)] == tree.predict(X)).all()
+    found = distances.tree(low, high, answers, X, y)
+    grid = np.stack(np.meshgrid(*[np.linspace(X[:, j].min() - 1, X[:, j].max() + 1, 500) for j in range(2)]), -1)
+    grid = grid.reshape(-1, 2)
+    says = tree.predict(grid)
+    for x, label, f in zip(X[:25], y[:25], found[:25], strict=True):
+        away = grid[says != label] - x
+        for i, norm in enumerate(distances.NORMS):
+            seen = np.linalg.norm(away, ord=norm, axis=1).min()
+            assert f[i] <= seen <= f[i] + 0.1
+
+
+def test_searches_never_report_less_than_the_truth_and_come_near_it():
+    torch = pytest.importorskip("torch")
+    X, y = blobs(40, 3)
+    model = LogisticRegression(C=1.0).fit(X, y)
+    exact = distances.linear(model.coef_, model.intercept_, X, y)
+    box = X.min(axis=0) - 50, X.max(axis=0) + 50
+    W, b = (torch.as_tensor(a, dtype=torch.float32) for a in (model.coef_, model.intercept_))
+
+    descended = distances.network(lambda x: x @ W.T + b, X, y, box)
+    walked = distances.along_random_directions(model.predict, X, y, box, np.random.default_rng(0))
+    for found, near in ((descended, 1.15), (walked, 3.0)):
+        assert (found >= exact - 1e-4).all()
+        assert (found[exact == 0] == 0).all()
+        right = exact[:, 0] > 0
+        assert np.median(found[right] / exact[right]) < near
+
+
+def seen_of(shift, n=300, seed=0):
+    """Return distances whose members are ``shift`` times farther; the shadow model's are alike."""
+    rng = np.random.default_rng(seed)
+    both = [np.abs(rng.normal(size=(2 * n, 1))) * [[4.0, 2.0, 1.0]] for _ in range(2)]
+    members = np.arange(2 * n) < n
+    for far in both:
+        far[members] *= shift
+        far[:5] = np.inf
+    return measure.Seen("made up", both[0], members, both[1], members)
+
+
+def test_adversaries_guess_where_there_is_nothing_and_see_what_is_planted():
+    blind = measure.guesses(seen_of(1.0), None)
+    planted = measure.guesses(seen_of(6.0), None)
+
+    assert [g.name for g in blind] == ["bounded_loss", "robust_classification", "robust_threshold"]
+    for g in blind:
+        assert abs(g.limits(low_alpha=0.05, high_alpha=0.05)[0]) < 0.12
+    one, eight, nine = (g.limits(low_alpha=0.05, high_alpha=0.05)[0] for g in planted)
+    assert one == 0
+    assert min(eight, nine) > 0.45
+
+
+def test_theorem_8_the_advantage_of_adversary_8_is_the_robust_generalization_error():
+    seen = seen_of(2.0)
+    eight = measure.guesses(seen, 0.7)[1]
+    loss = seen.target[:, -1] <= 0.7
+
+    assert eight.radius == 0.7
+    gap = loss[~seen.members].mean() - loss[seen.members].mean()
+    assert eight.limits(low_alpha=0.05, high_alpha=0.05)[0] == pytest.approx(gap)
+
+
+def subject(training, n=150, more=600):
+    X, y = blobs(n + more, 5)
+    X = X.astype(np.float32).astype(np.float64)
+    return Subject.local(Recipe(training, seed=0), TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:])))
+
+
+POLICY = "schema: privgate/policy/v1\nname: r\nversion: '1'\nrules:\n  - {metric: robust_advantage, max: 0.25}\n"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger"), isolate="none") as one:
+        yield one
+
+
+@pytest.fixture
+def policy(tmp_path):
+    (tmp_path / "r.yaml").write_text(POLICY)
+    return Policy.load(tmp_path / "r.yaml")
+
+
+def test_a_tree_that_remembers_is_refused_and_the_evidence_says_how(policy, fleet):
+    verdict = evaluate(policy, subject(DecisionTreeClassifier(random_state=0)), fleet=fleet)
+    part = verdict.evidence.robust
+
+    (finding,) = (f for f in verdict.findings if f.metric == "robust_advantage")
+    assert finding.outcome is not Outcome.PASSED
+    assert part.how == "exactly, leaf by leaf"
+    assert [a.name for a in part.adversaries] == ["bounded_loss", "robust_classification", "robust_threshold"]
+    # 0-1 loss with nothing learned wrong: Adversary 8 with the best radius is no worse than Adversary 1
+    assert part.adversaries[1].radius >= 0
+
+
+@pytest.mark.parametrize(
+    ("training", "how"),
+    [
+        (LogisticRegression(), "exactly, as a linear model"),
+        (make_pipeline(StandardScaler(), LogisticRegression()), "exactly, as a linear model"),
+        (RandomForestClassifier(5, max_depth=3, random_state=0), "along random directions"),
+    ],
+    ids=["linear", "scaled", "forest"],
+)
+def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
+    seen = Run(subject(training, 60, 200), fleet).once(measure.looked)
+
+    assert seen.how == how
+    assert seen.target.shape == (len(seen.members), 3)
+    assert not np.isnan(seen.target).any()
+
+
+def test_too_few_candidates_are_said_to_be_too_few(fleet):
+    with pytest.raises(MeasurementError, match="too few for a shadow model"):
+        Run(subject(LogisticRegression(), 60, 40), fleet).once(measure.looked)
