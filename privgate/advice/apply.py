@@ -3,8 +3,8 @@
 from typing import Any
 
 from privgate import registry
+from privgate.advice.advice import Advice
 from privgate.advice.change import changed
-from privgate.advice.point import Advice
 from privgate.errors import UsageError
 
 

@@ -5,20 +5,25 @@ first (where that fails the knob is given up after one measurement), then halvin
 Nothing rests on it being so: every candidate is measured, and what passes is confirmed by a whole check.
 """
 
+import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+from privgate.advice import learners, usefulness
 from privgate.advice import probe as probing
-from privgate.advice import usefulness
-from privgate.advice.candidates import everything, knob_change, present_values
+from privgate.advice.advice import Advice
+from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
 from privgate.advice.knobs import Knob, Place
-from privgate.advice.point import Advice, Point, front
+from privgate.advice.point import Point, front
 from privgate.check import gate
-from privgate.errors import PrivgateError, SubjectError, UsageError
+from privgate.errors import PrivgateError, SubjectError
 from privgate.policy import Policy
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -42,9 +47,15 @@ class Search:
     limits : Budget
         Of each measurement.
     measure : str
-        Of usefulness: a key of ``usefulness.MEASURES``.
+        Of usefulness: see ``usefulness.chosen``; the usual one if empty.
+    halvings : int
+        Of one knob.
+    risk_alone : bool
+        Whether usefulness is left for later: see ``with_use``.
     seconds : float
         Wall time after which nothing new is begun; a third is kept for confirming.
+    halvings : int
+        Of one knob.
     tell : callable
         Is told one sentence a candidate.
     """
@@ -53,7 +64,9 @@ class Search:
     subject: Subject
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
-    measure: str = "accuracy"
+    measure: str = ""
+    halvings: int = HALVINGS
+    risk_alone: bool = False
     seconds: float = 1800.0
     tell: Callable[[str], None] = lambda _: None
     points: list[Point] = field(default_factory=list)
@@ -68,13 +81,16 @@ class Search:
         UsageError
             The policy is not for this subject, or the measure is unknown.
         """
-        if self.measure not in usefulness.MEASURES:
-            raise UsageError(f"no measure {self.measure!r}; it is one of {', '.join(usefulness.MEASURES)}")
-        present = self.tried(Change(says="the model as it stands"), pruned=False)
+        self.measure = usefulness.chosen(self.subject, self.measure)
+        present = self.tried(NOTHING, pruned=False)
         if not present.passes:
             self._knobs()
-            for change in everything(self.subject, self.policy):
+            self._scales()
+            for change in itertools.chain(
+                learners.single(self.subject, self.policy), everything(self.subject, self.policy)
+            ):
                 self._one(change)
+            self.left += learners.skipped(self.subject, self.policy)
             if why := combined(self.subject, self.tried, lambda: self.over):
                 self.left.append(why)
         self._confirm()
@@ -103,21 +119,14 @@ class Search:
         try:
             candidate = rehearsed(changed(self.subject, change))
             risk = probing.probe(self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned)
-            if risk.outcome.releases or not math.isnan(risk.of_limit):
+            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
         except (PrivgateError, ValueError, TypeError) as exc:
             # a parameter that this learner refuses is no candidate; whatever else is wrong shows in its sentence
             risk = probing.Risk(Outcome.INCONCLUSIVE, why=str(exc) or type(exc).__name__)
-        point = Point(
-            number=len(self.points),
-            change=change,
-            outcome=risk.outcome.value,
-            rule=risk.rule,
-            value=risk.value,
-            limit=risk.limit,
-            unit=risk.unit,
-            of_limit=risk.of_limit,
-            why=risk.why,
+        point = self.pointed(
+            change,
+            risk,
             useful=useful,
             useful_error=error,
             trainings=self.fleet.calls - calls,
@@ -126,6 +135,20 @@ class Search:
         self.points.append(point)
         self.tell(told(point, self.measure))
         return point
+
+    def pointed(self, change: Change, risk: probing.Risk, **more: Any) -> Point:
+        """Return the next point of this search, not kept yet."""
+        told = dataclasses.asdict(risk) | {"outcome": risk.outcome.value}
+        return Point(number=len(self.points), change=change, **told, **more)
+
+    def with_use(self, point: Point) -> Point:
+        """Return a candidate with its usefulness; NaN stays where it cannot be trained."""
+        candidate = rehearsed(changed(self.subject, point.change))
+        try:
+            useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
+        except PrivgateError:
+            return point
+        return point.model_copy(update={"useful": useful, "useful_error": error})
 
     def _one(self, change: Change) -> None:
         if self.over:
@@ -140,23 +163,38 @@ class Search:
             if self.over:
                 self.left.append(f"{knob.parameter}: the time is spent")
                 continue
-            for beside in (False, True) if knob.beside else (False,):
-                if self._halved(place, knob, start, beside=beside):
-                    break
+            self.turned(place, knob, start)
 
-    def _halved(self, place: Place, knob: Knob, start: float, *, beside: bool) -> bool:
-        """Find the weakest value of a knob that passes, keep every value tried, and return whether any passes."""
-        low, high = 0.0, 1.0
-        if not self.tried(knob_change(place, knob, start, 1.0, beside=beside)).passes:
-            return False
-        seen = {knob.between(start, 1.0)}
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            value = knob.between(start, middle)
-            if self.over or value in seen:
+    def turned(self, place: Place, knob: Knob, start: float) -> None:
+        """Turn one knob, alone and then with what belongs beside it, until something passes."""
+        for beside in (False, True) if knob.beside else (False,):
+            if self.halved(partial(knob_change, place, knob, start, beside=beside)):
                 break
-            seen.add(value)
-            if self.tried(knob_change(place, knob, start, middle, beside=beside)).passes:
+
+    def _scales(self) -> None:
+        """Try other learners, and noise on a regressor's answers, each as weak as it may be."""
+        noise = noisy(self.subject)
+        scales = [*learners.families(self.subject, self.policy), *([("noise on answers", noise)] if noise else [])]
+        for name, change in scales:
+            if self.over:
+                self.left.append(f"{name}: the time is spent")
+            else:
+                self.halved(change)
+
+    def halved(self, change: Callable[[float], Change]) -> bool:
+        """Find the weakest part of the way, 0 to 1, that passes; keep every one tried, return whether any passes."""
+        low, high = 0.0, 1.0
+        strongest = change(1.0)
+        if not self.tried(strongest).passes:
+            return False
+        seen = {strongest.says}
+        for _ in range(self.halvings):
+            middle = (low + high) / 2
+            made = change(middle)
+            if self.over or made.says in seen:
+                break
+            seen.add(made.says)
+            if self.tried(made).passes:
                 high = middle
             else:
                 low = middle

@@ -11,11 +11,12 @@ import pytest
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model
 from privgate.advice import knobs, view
+from privgate.advice.advice import Advice
 from privgate.advice.apply import apply
 from privgate.advice.candidates import knob_change, present_values
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
-from privgate.advice.point import Advice, Point, front
+from privgate.advice.point import Point, front
 from privgate.advice.search import Search
 from privgate.advice.usefulness import MEASURES, cross_validated, folds
 from privgate.errors import UsageError
@@ -54,7 +55,9 @@ def test_every_knob_is_a_parameter_of_its_learner_and_moves_from_its_default(nam
 
     known = dict(all_estimators())
     if name not in known:
-        home = {"LGBMClassifier": "lightgbm", "XGBClassifier": "xgboost"}[name]
+        home = {"LGBM": "lightgbm", "XGBC": "xgboost", "XGBR": "xgboost", "Torc": "privgate.torch_recipe"}.get(
+            name[:4], "sklearn.feature_extraction.text"
+        )
         known[name] = getattr(pytest.importorskip(home, reason=f"{home} is an extra"), name)
     made = known[name]()
     for knob in knobs.KNOBS[name]:
@@ -150,7 +153,7 @@ def test_coarser_answers_do_not_make_this_model_pass(found):
     # Shokri et al.: coarsening rarely defeats an attack; exact probabilities are judged beside what is released
     advice, _, _ = found
     coarse = [p for p in advice.points if p.change.kind == "release"]
-    assert len(coarse) == 4
+    assert len(coarse) == 5
     assert not any(p.passes for p in coarse)
 
 
