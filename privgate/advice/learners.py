@@ -16,7 +16,7 @@ from privgate.run.needs import Need
 from privgate.subject import estimators
 from privgate.subject.subject import Subject
 
-#: name of a change, and the change at a part of the way, 0 to 1, to where little is left of the model
+#: name of a learner, and the change at a part of the way, 0 to 1, to where little is left of the model
 Family = tuple[str, Callable[[float], Change]]
 
 #: class -> its names of depth, L2, rounds and learning rate, and how many rounds it makes if nobody says

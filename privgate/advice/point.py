@@ -29,6 +29,8 @@ class Point(BaseModel):
         What it took.
     seconds : float
         Wall time.
+    recipe, data : str
+        Digests of what was measured; empty where nothing could be made.
     confirmed : str
         Outcome of a whole check with other randomness; empty where none was made.
     confirmed_value : float
@@ -50,6 +52,8 @@ class Point(BaseModel):
     useful_error: Number = math.nan
     trainings: int = 0
     seconds: float = 0.0
+    recipe: str = ""
+    data: str = ""
     confirmed: str = ""
     confirmed_value: Number = math.nan
 
@@ -57,6 +61,11 @@ class Point(BaseModel):
     def passes(self) -> bool:
         """Whether the search found every rule kept."""
         return self.outcome in ("passed", "warned")
+
+    @property
+    def flattered(self) -> float:
+        """By how much the search flattered the risk: what a whole check found less what the search did; NaN if none."""
+        return self.confirmed_value - self.value
 
     @property
     def stands(self) -> bool:

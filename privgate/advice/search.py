@@ -1,7 +1,8 @@
 """The search: each way of changing a model is tried, the weakest change that passes is found, and the best confirmed.
 
 On one knob, influence falls as the knob is turned towards its strongest value, nearly always: the strongest is tried
-first (where that fails the knob is given up after one measurement), then halving finds the weakest value that passes.
+first (where that fails the knob is given up after one measurement); when every kind of change has had its turn, halving
+finds the weakest value that passes.
 Nothing rests on it being so: every candidate is measured, and what passes is confirmed by a whole check.
 """
 
@@ -20,7 +21,6 @@ from privgate.advice.advice import Advice
 from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
-from privgate.advice.knobs import Knob, Place
 from privgate.advice.point import Point, front
 from privgate.check import gate
 from privgate.errors import PrivgateError, SubjectError
@@ -34,6 +34,9 @@ from privgate.verdict import Outcome
 HALVINGS = 5
 #: candidates that a whole check looks at again; each is one more try to pass by chance, so there are few
 CONFIRMED = 3
+
+#: a part of the way, 0 to 1, to where little is left of the model -> the change
+Scale = Callable[[float], Change]
 
 
 @dataclass
@@ -84,12 +87,13 @@ class Search:
         self.measure = usefulness.chosen(self.subject, self.measure)
         present = self.tried(NOTHING, pruned=False)
         if not present.passes:
-            self._knobs()
-            self._scales()
+            passing = list(self._strongest())
             for change in itertools.chain(
                 learners.single(self.subject, self.policy), everything(self.subject, self.policy)
             ):
                 self._one(change)
+            for scale in passing:  # last: by now every kind of change has had its turn
+                self._weakest(scale)
             self.left += learners.skipped(self.subject, self.policy)
             if why := combined(self.subject, self.tried, lambda: self.over):
                 self.left.append(why)
@@ -116,8 +120,10 @@ class Search:
         """Measure one candidate, keep it and return it; one that cannot be trained is inconclusive, never a pass."""
         start, calls = time.monotonic(), self.fleet.calls
         useful = error = math.nan
+        digests = {"recipe": "", "data": ""}
         try:
             candidate = rehearsed(changed(self.subject, change))
+            digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
             risk = probing.probe(self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned)
             if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
@@ -131,6 +137,7 @@ class Search:
             useful_error=error,
             trainings=self.fleet.calls - calls,
             seconds=round(time.monotonic() - start, 2),
+            **digests,
         )
         self.points.append(point)
         self.tell(told(point, self.measure))
@@ -150,55 +157,58 @@ class Search:
             return point
         return point.model_copy(update={"useful": useful, "useful_error": error})
 
-    def _one(self, change: Change) -> None:
-        if self.over:
-            self.left.append(f"{change.says}: the time is spent")
-        else:
-            self.tried(change)
+    def _one(self, change: Change) -> Point | None:
+        if not self.over:
+            return self.tried(change)
+        self.left.append(f"{change.says}: the time is spent")
+        return None
 
-    # -- knobs --------------------------------------------------------------------------------------------------------
+    # -- what gets weaker on a scale ----------------------------------------------------------------------------------
 
-    def _knobs(self) -> None:
+    def _strongest(self) -> Iterator[Scale]:
+        """Try the strongest of each knob, of other learners and of noise on answers; yield the scales that pass."""
+        for alternatives in self._scales():
+            for scale in alternatives:
+                point = self._one(scale(1.0))
+                if point is not None and point.passes:
+                    yield scale
+                    break
+
+    def _scales(self) -> Iterator[list[Scale]]:
+        """Yield each scale, first as it is and then with what belongs beside it."""
         for place, knob, start in present_values(self.subject):
-            if self.over:
-                self.left.append(f"{knob.parameter}: the time is spent")
-                continue
-            self.turned(place, knob, start)
+            yield [
+                partial(knob_change, place, knob, start, beside=beside)
+                for beside in ((False, True) if knob.beside else (False,))
+            ]
+        for _, scale in learners.families(self.subject, self.policy):
+            yield [scale]
+        if (noise := noisy(self.subject)) is not None:
+            yield [noise]
 
-    def turned(self, place: Place, knob: Knob, start: float) -> None:
-        """Turn one knob, alone and then with what belongs beside it, until something passes."""
-        for beside in (False, True) if knob.beside else (False,):
-            if self.halved(partial(knob_change, place, knob, start, beside=beside)):
-                break
-
-    def _scales(self) -> None:
-        """Try other learners, and noise on a regressor's answers, each as weak as it may be."""
-        noise = noisy(self.subject)
-        scales = [*learners.families(self.subject, self.policy), *([("noise on answers", noise)] if noise else [])]
-        for name, change in scales:
-            if self.over:
-                self.left.append(f"{name}: the time is spent")
-            else:
-                self.halved(change)
-
-    def halved(self, change: Callable[[float], Change]) -> bool:
+    def halved(self, scale: Scale) -> bool:
         """Find the weakest part of the way, 0 to 1, that passes; keep every one tried, return whether any passes."""
-        low, high = 0.0, 1.0
-        strongest = change(1.0)
-        if not self.tried(strongest).passes:
+        if not self.tried(scale(1.0)).passes:
             return False
-        seen = {strongest.says}
+        self._weakest(scale)
+        return True
+
+    def _weakest(self, scale: Scale) -> None:
+        low, high = 0.0, 1.0
+        seen = {scale(1.0).says}
         for _ in range(self.halvings):
             middle = (low + high) / 2
-            made = change(middle)
-            if self.over or made.says in seen:
+            made = scale(middle)
+            if made.says in seen:
                 break
             seen.add(made.says)
-            if self.tried(made).passes:
+            point = self._one(made)
+            if point is None:
+                break
+            if point.passes:
                 high = middle
             else:
                 low = middle
-        return True
 
     # -- confirming ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from privgate.advice.search import HALVINGS, Search
 from privgate.check import gate
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError, PrivgateError
-from privgate.evidence import NextStep, TrainingPlan
+from privgate.evidence import NextStep, StepMeasured, TrainingPlan
 from privgate.policy import Policy
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
@@ -132,6 +132,13 @@ def _told(point: Point, now: Point, measure: str) -> NextStep:
         action=point.change.says,
         effect=f"{point.rule}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
         cost="one training",
+        measured=StepMeasured(
+            measure=measure,
+            useful=point.useful,
+            useful_now=now.useful,
+            of_limit=point.of_limit,
+            of_limit_now=now.of_limit,
+        ),
     )
 
 

@@ -31,7 +31,8 @@ def summary(advice: Tried) -> str:
     cost = f"{advice.measure} {present.useful:.4f} becomes {found.useful:.4f}" if not math.isnan(found.useful) else ""
     return (
         f"{found.change.says}: {_number(found)} where {found.limit:g} is allowed and the model as it stands has "
-        f"{_number(present)}; {cost}. A whole check with other randomness agrees."
+        f"{_number(present)}; {cost}. A whole check with other randomness agrees: {found.confirmed_value:.3g}, and the "
+        f"search saw {found.value:.3g}; it was chosen among {len(advice.points) - 1} candidates."
     )
 
 
@@ -49,7 +50,8 @@ def _number(point: Point) -> str:
 
 def _rows(advice: Tried) -> Iterator[tuple[str, ...]]:
     for p in advice.points:
-        result = p.outcome + (f", confirmed: {p.confirmed}" if p.confirmed else "")
+        again = "" if math.isnan(p.confirmed_value) else f" at {p.confirmed_value:.3g}"
+        result = p.outcome + (f", a whole check: {p.confirmed}{again}" if p.confirmed else "")
         useful = "" if math.isnan(p.useful) else f"{p.useful:.4f} ± {p.useful_error:.4f}"
         risk = "unknown" if math.isnan(p.of_limit) else f"{_number(p)} of {p.limit:g}"
         yield str(p.number), result, risk, useful, f"{p.trainings} in {p.seconds:.0f} s", p.change.says

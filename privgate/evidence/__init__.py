@@ -40,7 +40,16 @@ from privgate.evidence.membership import (
     SelfTest,
 )
 from privgate.evidence.observation import Observation
-from privgate.evidence.run import ModeUsed, NextStep, Remembered, RunPart, RunTrace, SeedControl, TrainingPlan
+from privgate.evidence.run import (
+    ModeUsed,
+    NextStep,
+    Remembered,
+    RunPart,
+    RunTrace,
+    SeedControl,
+    StepMeasured,
+    TrainingPlan,
+)
 from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode
 
 __all__ = [
@@ -97,6 +106,7 @@ __all__ = [
     "SeedNoise",
     "SelfTest",
     "SensitivityFigures",
+    "StepMeasured",
     "TradeoffPoint",
     "TradeoffPoints",
     "TrainingPlan",
