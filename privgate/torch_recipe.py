@@ -5,6 +5,7 @@ content, the seed and the epoch. Leaving a record out therefore changes nothing 
 training); shuffling the remaining records anew would measure another batch order instead of the record.
 """
 
+import itertools
 import re
 from typing import Any, Self
 
@@ -165,6 +166,109 @@ class TorchTraining(Parameters):
         if self.optimizer == "adam":
             return torch.optim.Adam(parameters, lr=self.lr, weight_decay=self.weight_decay)
         return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+
+class PrivateTorchTraining(TorchTraining):
+    """The same network trained by DP-SGD with Opacus: gradients clipped per record, noise added, batches drawn.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the clipping norm.
+    max_grad_norm : float
+        Clipping norm of one record's gradient.
+    classes : sequence, optional
+        Every label there can be, declared before the data are seen. Read off the data if absent.
+
+    Others as of ``TorchTraining``; ``batch_size`` is what a batch holds on average: every record enters each of the
+    ``ceil(n / batch_size)`` batches of an epoch by a draw of its own. ``random_state`` is not used: a seed that
+    somebody knows takes the noise back out. Dropout is torch's own.
+
+    Notes
+    -----
+    Sampling rate is 1 / ceil(n / batch_size), steps are epochs * ceil(n / batch_size).
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: Any = (64,),
+        activation: str = "tanh",
+        dropout: float = 0.0,
+        module: Any = None,
+        loss: Any = None,
+        schedule: Any = None,
+        optimizer: str = "sgd",
+        lr: float = 0.01,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        batch_size: int = 32,
+        epochs: int = 30,
+        random_state: int | None = None,
+        device: str = "cpu",
+        noise_multiplier: float = 1.0,
+        max_grad_norm: float = 1.0,
+        classes: Any = None,
+    ) -> None:
+        super().__init__(
+            hidden=hidden, activation=activation, dropout=dropout, module=module, loss=loss, schedule=schedule,
+            optimizer=optimizer, lr=lr, momentum=momentum, weight_decay=weight_decay, batch_size=batch_size,
+            epochs=epochs, random_state=random_state, device=device,
+        )  # fmt: skip
+        self.noise_multiplier = noise_multiplier
+        self.max_grad_norm = max_grad_norm
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on records X (n, d) and labels y (n,) and return self."""
+        import warnings
+
+        import torch
+        from opacus import PrivacyEngine
+        from torch.utils.data import DataLoader, TensorDataset
+
+        self.check()
+        labels = np.asarray(y)
+        self.classes_ = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        if not np.isin(labels, self.classes_).all():
+            raise ValueError("a label is none of the declared classes")
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        data = TensorDataset(torch.from_numpy(X), torch.from_numpy(np.searchsorted(self.classes_, labels)))
+        net = self.network(X.shape[1], len(self.classes_))
+        each = self.loss or torch.nn.CrossEntropyLoss(reduction="none")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Opacus warns of what it does by itself
+            private, optimizer, loader = PrivacyEngine().make_private(
+                module=net.train(),
+                optimizer=self.make_optimizer(net.parameters()),
+                data_loader=DataLoader(data, batch_size=min(self.batch_size, len(X))),
+                noise_multiplier=self.noise_multiplier,
+                max_grad_norm=self.max_grad_norm,
+            )
+            for epoch in range(self.epochs):
+                optimizer.param_groups[0]["lr"] = self.rate(epoch)
+                for features, codes in loader:
+                    optimizer.zero_grad()
+                    # the mean of the batch, which may be empty: noise is added all the same
+                    torch.autograd.backward(each(private(features), codes).sum() / max(1, len(codes)))
+                    optimizer.step()
+        optimizer.zero_grad()  # a stored network would carry the last batch's gradients of single records
+        net.eval()
+        self.module_ = net
+        return self
+
+    def network(self, n_features: int, n_classes: int) -> Any:
+        """Return an untrained module; weights come from torch's current state."""
+        import torch
+
+        if self.module is not None:
+            return self.module(n_features, n_classes)
+        sizes = (n_features, *self.hidden)
+        between = torch.nn.Tanh if self.activation == "tanh" else torch.nn.ReLU
+        layers: list[Any] = []
+        for i, o in itertools.pairwise(sizes):
+            layers += [torch.nn.Linear(i, o), between(), *([torch.nn.Dropout(self.dropout)] if self.dropout else [])]
+        return torch.nn.Sequential(*layers, torch.nn.Linear(sizes[-1], n_classes))
 
 
 def perceptron(sizes: tuple[int, ...], activation: str, dropout: float) -> Any:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from privgate import registry
+from privgate.advice.advice import Advice
 from privgate.advice.change import changed
-from privgate.advice.point import Advice
 from privgate.errors import UsageError
 
 
@@ -50,6 +50,10 @@ def apply(
     if (subject.recipe.digest, subject.data.digest) != (advice.recipe, advice.data):
         raise UsageError(f"{advice.uri} is not what was advised on; run `privgate advise {advice.uri}` again")
     made = changed(subject, point.change)
+    if (made.recipe.digest, made.data.digest) != (point.recipe, point.data):
+        raise UsageError(
+            f"candidate {number} as it is made here is not what was measured; run `privgate advise {advice.uri}` again"
+        )
     tags = {
         "privgate.advised_from": advice.uri,
         "privgate.advised_change": point.change.says[:250],

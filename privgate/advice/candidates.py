@@ -1,24 +1,31 @@
 """What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases."""
 
 import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
+
+from privgate.advice import learners
 from privgate.advice.change import Change, Setting
 from privgate.advice.knobs import Knob, Place, sites
 from privgate.check import gate
 from privgate.errors import PrivgateError
 from privgate.influence import remove_risky
 from privgate.policy import Policy
-from privgate.subject.release import Release
+from privgate.subject.release import Laplace, Release
 from privgate.subject.subject import Subject
 
 SHARDS = (4, 10, 20)
 #: people that are removed at most, of all
 REMOVED = 0.05
 
+#: the model as it stands
+NOTHING = Change(says="the model as it stands")
+
 _RELEASES = (
     ("rounded to one digit", Release(form="rounded", step=0.1), ""),
+    ("in four bins", Release(form="binned", step=0.25), ""),
+    ("the three most likely labels", Release(form="top_k", k=3), ""),
     ("the most likely label with its probability", Release(form="top_k", k=1), ""),
     ("the label alone", Release(form="label"), ""),
     (
@@ -53,14 +60,16 @@ def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
     limits = gate.unit_limits(policy)
     yield from itertools.chain(
-        _removals(subject, min(limits, default=math.inf)), _sharded(subject, limits), _releases(subject)
+        removals(subject, limits), sampled(subject), _sharded(subject, limits), _releases(subject)
     )
 
 
 def _releases(subject: Subject) -> Iterator[Change]:
-    if not subject.release.exact:
+    if not subject.release.exact or subject.task == "regression":
         return
     for says, release, games in _RELEASES:
+        if release.form == "top_k" and release.k >= len(subject.classes):
+            continue
         yield Change(says=f"release {says}", kind="release", release=release.payload(), games=games)
 
 
@@ -68,6 +77,8 @@ def _sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
     """Yield the same learner in shards, clipped to the policy's own limit: a theorem then holds whatever it does."""
     payload = subject.recipe.payload
     if payload["kind"] != "estimator" or payload["predict"] is not None or not limits:
+        return
+    if subject.task == "regression" or payload["dp"] is not None:
         return
     if subject.recipe.own_model is not None or subject.data.groups is not None:
         return
@@ -80,18 +91,57 @@ def _sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
         )
 
 
-def _removals(subject: Subject, limit: float) -> Iterator[Change]:
+def removals(subject: Subject, limits: tuple[float, ...], *, most: int | None = None) -> Iterator[Change]:
     """Yield the riskiest people removed, where that can be computed without training."""
-    if not math.isfinite(limit):
+    if not limits:
         return
-    most = max(1, int(REMOVED * len(subject.data.units)))
+    budget = max(1, int(REMOVED * len(subject.data.units)))
+    budget = budget if most is None else min(budget, most)
     try:
-        found = remove_risky.remove_risky(subject, limit=limit, budget=most, patience=50)
+        found = remove_risky.remove_risky(subject, limit=min(limits), budget=budget, patience=50)
     except PrivgateError:
         return  # it would take a training for each person and removal: `privgate remove-risky` does that
     if len(found.removed):
         yield Change(
-            says=f"the {len(found.removed)} riskiest people removed",
+            says="the riskiest person removed"
+            if len(found.removed) == 1
+            else f"the {len(found.removed)} riskiest people removed",
             kind="remove",
             removed=tuple(int(u) for u in found.removed),
         )
+
+
+def sampled(subject: Subject) -> Iterator[Change]:
+    """Yield a random half of the people: who is not in it tells nothing, and who is may tell more."""
+    n = len(subject.data.units)
+    if n < 2:
+        return
+    out = np.sort(np.random.default_rng(0).permutation(n)[: n // 2])
+    yield Change(says="trained on a random half of the people", kind="remove", removed=tuple(int(u) for u in out))
+
+
+def noisy(subject: Subject) -> Callable[[float], Change] | None:
+    """Return Laplace noise on a regressor's answers, from a hundredth to ten deviations of the targets; else None."""
+    if subject.task != "regression" or subject.release.noise is not None:
+        return None
+    deviation = subject.scale[1]
+
+    def at(part: float) -> Change:
+        scale = float(f"{deviation * 10 ** (3 * part - 2):.3g}")
+        release = Release(noise=Laplace(scale))
+        return Change(
+            says=f"Laplace noise of scale {scale:g} on every answer", kind="release", release=release.payload()
+        )
+
+    return at
+
+
+def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int:
+    """Return how many candidates a search measures at most, without computing any."""
+    knobs = present_values(subject)
+    turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
+    scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
+    limits = gate.unit_limits(policy)
+    others = [sampled(subject), learners.single(subject, policy), _sharded(subject, limits), _releases(subject)]
+    alone = len(list(itertools.chain(*others))) + (1 if limits else 0)
+    return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

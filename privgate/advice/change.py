@@ -13,6 +13,7 @@ from privgate.advice.knobs import Place
 from privgate.errors import UsageError
 from privgate.influence.remove_risky import without
 from privgate.subject import estimators
+from privgate.subject.claim import Claim
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
@@ -27,6 +28,15 @@ class Setting(BaseModel):
     value: bool | int | float | str | None
 
 
+class Replacement(BaseModel):
+    """Another estimator where one is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    place: Place
+    spec: dict[str, Any]
+
+
 class Change(BaseModel):
     """What is done to a subject; nothing at all is the model as it stands.
 
@@ -36,6 +46,10 @@ class Change(BaseModel):
         For people, one phrase.
     settings : tuple of Setting
         Parameters of the recipe.
+    learner : Replacement, optional
+        Another learner in place of one.
+    claim : mapping, optional
+        What differential privacy the other learner's training claims; such a recipe has no seed.
     shards : int
         Wrapped in ``privgate.models.Sharded`` with so many; 0 for not.
     dtp : float
@@ -51,12 +65,14 @@ class Change(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     says: str
-    kind: Literal["none", "parameters", "shards", "remove", "release"] = "none"
+    kind: Literal["none", "parameters", "learner", "private", "shards", "remove", "release"] = "none"
     settings: tuple[Setting, ...] = ()
+    learner: Replacement | None = None
+    claim: dict[str, str | int | float | None] | None = None
     shards: int = 0
     dtp: float = 0.0
     removed: tuple[int, ...] = ()
-    release: dict[str, str | int | float] | None = None
+    release: dict[str, Any] | None = None
     games: str = ""
 
 
@@ -84,26 +100,33 @@ def rehearsed(subject: Subject) -> Rehearsal:
 
 def _recipe(subject: Subject, change: Change) -> Recipe:
     recipe = subject.recipe
-    if not change.settings and not change.shards:
+    if not (change.settings or change.shards or change.learner):
         return recipe
     payload = copy.deepcopy(dict(recipe.payload))
     for setting in change.settings:
-        _set(payload, setting)
+        _set(payload, setting.place, estimators.encode(setting.value))
+    if change.learner is not None:
+        _set(payload, change.learner.place, change.learner.spec)
     if change.shards:
         payload["estimator"] = _sharded(payload["estimator"], change, subject.classes, recipe.seed)
+    claim = recipe.dp if change.claim is None else Claim.from_payload(change.claim)
+    if change.claim is not None:  # a recorded seed lets anybody take the noise back out
+        payload |= {"dp": change.claim, "seed": None}
     if recipe.recorded is not None:
         return Recipe.read(payload, recipe.root)
+    seed = payload["seed"]
     if payload["kind"] == "function":
-        return replace(recipe, params={k: estimators.decode(v, _known) for k, v in payload["params"].items()})
+        params = {k: estimators.decode(v, _known) for k, v in payload["params"].items()}
+        return replace(recipe, params=params, seed=seed, dp=claim)
     held = estimators.decode(payload["estimator"], _known)
-    return replace(recipe, training=held, params={})
+    return replace(recipe, training=held, params={}, seed=seed, dp=claim)
 
 
-def _set(payload: dict[str, Any], setting: Setting) -> None:
+def _set(payload: dict[str, Any], place: Place, value: Any) -> None:
     inside: Any = payload
-    for key in setting.place[:-1]:
+    for key in place[:-1]:
         inside = inside[key]
-    inside[setting.place[-1]] = estimators.encode(setting.value)
+    inside[place[-1]] = value
 
 
 def _sharded(base: Any, change: Change, classes: NDArray[Any], seed: int | None) -> dict[str, Any]:

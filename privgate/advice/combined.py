@@ -30,7 +30,11 @@ def combined(subject: Subject, tried: Callable[[Change], Point], over: Callable[
     def excess(trial: Any) -> list[float]:
         return [float(trial.user_attrs.get("excess", 1.0))]
 
-    sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=TRIALS // 2, constraints_func=excess)
+    # from Optuna 5 on a trial is told itself
+    told = hasattr(optuna.trial.Trial, "set_constraint")
+    sampler = optuna.samplers.TPESampler(
+        seed=0, n_startup_trials=TRIALS // 2, **({} if told else {"constraints_func": excess})
+    )
     study = optuna.create_study(direction="maximize", sampler=sampler)
     # from the middle of the way: all at their weakest is the model as it stands
     study.enqueue_trial({str(i): 0.5 for i in range(len(knobs))})
@@ -44,6 +48,10 @@ def combined(subject: Subject, tried: Callable[[Change], Point], over: Callable[
         settings = tuple(Setting(place=place, value=v) for (place, _, _), v in zip(knobs, values, strict=True))
         point = tried(Change(says=says, kind="parameters", settings=settings))
         known = not math.isnan(point.of_limit)
-        trial.set_user_attr("excess", min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9))
+        over = min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9)
+        if told:
+            trial.set_constraint("risk", over)
+        else:
+            trial.set_user_attr("excess", over)
         study.tell(trial, point.useful if not math.isnan(point.useful) else -1e9)
     return ""

@@ -57,17 +57,31 @@ _DEPTH = Knob("max_depth", 1, 8, whole=True)
 _LEAF = Knob("min_samples_leaf", 2000, 1, whole=True)
 _RATE = Knob("learning_rate", 0.01, 0.1)
 _FOREST = (_LEAF, _DEPTH)
+_ROUNDS = Knob("n_estimators", 5, 100, whole=True)
+_L2 = Knob("reg_lambda", 1e4, 1.0)
+_LIGHTGBM = (_L2, Knob("min_child_samples", 2000, 20, whole=True), _DEPTH, _RATE, _ROUNDS)
+_XGBOOST = (_L2, Knob("min_child_weight", 500, 1.0), _DEPTH, _RATE, _ROUNDS)
 
 #: class name -> knobs, the one that costs least usefulness first
 KNOBS: Mapping[str, tuple[Knob, ...]] = {
     "LogisticRegression": (Knob("C", 1e-5, 1.0, beside=(("solver", "newton-cholesky"), ("tol", 1e-8))),),
     "LinearSVC": (_C,),
+    "SVR": (_C,),
+    "ElasticNet": (Knob("alpha", 1e6, 1e-3),),
+    "KernelRidge": (Knob("alpha", 1e8, 1.0),),
+    "KNeighborsRegressor": (Knob("n_neighbors", 500, 5, whole=True),),
+    # merging rare categories, and rare words
+    "OneHotEncoder": (Knob("min_frequency", 200, 2, whole=True),),
+    "OrdinalEncoder": (Knob("min_frequency", 200, 2, whole=True),),
+    "CountVectorizer": (Knob("min_df", 100, 1, whole=True),),
+    "TfidfVectorizer": (Knob("min_df", 100, 1, whole=True),),
     "SVC": (_C,),
     "SGDClassifier": (_PENALTY,),
     "Ridge": (Knob("alpha", 1e8, 1.0),),
     "Lasso": (Knob("alpha", 1e6, 1e-3),),
     "RidgeClassifier": (Knob("alpha", 1e8, 1.0),),
     "MLPClassifier": (_PENALTY, Knob("max_iter", 2, 200, whole=True)),
+    "MLPRegressor": (_PENALTY, Knob("max_iter", 2, 200, whole=True)),
     "BernoulliNB": (_SMOOTHING,),
     "CategoricalNB": (_SMOOTHING,),
     "ComplementNB": (_SMOOTHING,),
@@ -75,11 +89,19 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
     "GaussianNB": (Knob("var_smoothing", 10.0, 1e-9),),
     "LinearDiscriminantAnalysis": (Knob("shrinkage", 1.0, 0.01),),
     "KNeighborsClassifier": (Knob("n_neighbors", 500, 5, whole=True),),
+    "TorchTraining": (
+        Knob("weight_decay", 1.0, 1e-4),
+        Knob("epochs", 1, 30, whole=True),
+        Knob("dropout", 0.9, 0.1),
+    ),
     "DecisionTreeClassifier": _FOREST,
+    "DecisionTreeRegressor": _FOREST,
+    "ExtraTreesRegressor": _FOREST,
     "RandomForestClassifier": _FOREST,
     "ExtraTreesClassifier": _FOREST,
     "RandomForestRegressor": _FOREST,
     "GradientBoostingClassifier": (_LEAF, _DEPTH, _RATE, Knob("n_estimators", 5, 100, whole=True)),
+    "GradientBoostingRegressor": (_LEAF, _DEPTH, _RATE, Knob("n_estimators", 5, 100, whole=True)),
     "HistGradientBoostingClassifier": (
         Knob("l2_regularization", 1e4, 1.0),
         _LEAF,
@@ -88,20 +110,21 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
         Knob("max_iter", 5, 100, whole=True),
     ),
     "HistGradientBoostingRegressor": (Knob("l2_regularization", 1e4, 1.0), _LEAF, _DEPTH, _RATE),
-    "LGBMClassifier": (
-        Knob("reg_lambda", 1e4, 1.0),
-        Knob("min_child_samples", 2000, 20, whole=True),
-        _DEPTH,
-        _RATE,
-        Knob("n_estimators", 5, 100, whole=True),
-    ),
-    "XGBClassifier": (
-        Knob("reg_lambda", 1e4, 1.0),
-        Knob("min_child_weight", 500, 1.0),
-        _DEPTH,
-        _RATE,
-        Knob("n_estimators", 5, 100, whole=True),
-    ),
+    "LGBMClassifier": _LIGHTGBM,
+    "LGBMRegressor": _LIGHTGBM,
+    "XGBClassifier": _XGBOOST,
+    "XGBRegressor": _XGBOOST,
+}
+
+#: class name -> what turns on early stopping on records that the learner itself sets aside
+EARLY: Mapping[str, tuple[str, bool | int]] = {
+    "HistGradientBoostingClassifier": ("early_stopping", True),
+    "HistGradientBoostingRegressor": ("early_stopping", True),
+    "GradientBoostingClassifier": ("n_iter_no_change", 5),
+    "GradientBoostingRegressor": ("n_iter_no_change", 5),
+    "MLPClassifier": ("early_stopping", True),
+    "MLPRegressor": ("early_stopping", True),
+    "SGDClassifier": ("early_stopping", True),
 }
 
 #: parameters of a training function, by name: what its author calls C or max_depth is taken for that
@@ -136,10 +159,19 @@ def sites(payload: Mapping[str, Any]) -> Iterator[tuple[Place, Knob, Any]]:
             if name in BY_NAME:
                 yield ("params", name), BY_NAME[name], value
         return
-    yield from _inside(payload["estimator"], ("estimator",))
+    for place, name, params in learners(payload):
+        for knob in KNOBS.get(name, ()):
+            # boosting libraries leave unset what they decide later: None stands for their default
+            yield (*place, "params", knob.parameter), knob, params.get(knob.parameter)
 
 
-def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, Knob, Any]]:
+def learners(payload: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    """Yield (place, class name, JSON parameters) of every estimator of a recipe, outermost first."""
+    if payload["kind"] == "estimator":
+        yield from _inside(payload["estimator"], ("estimator",))
+
+
+def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
     if isinstance(spec, list):
         for i, value in enumerate(spec):
             yield from _inside(value, (*place, i))
@@ -148,9 +180,6 @@ def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, Knob, Any]]:
     if spec.get("!") != "estimator":
         yield from _inside(spec.get("value"), (*place, "value"))
         return
-    name = str(spec["class"]).rpartition(":")[2].rpartition(".")[2]
-    for knob in KNOBS.get(name, ()):
-        # boosting libraries leave unset what they decide later: None stands for their default
-        yield (*place, "params", knob.parameter), knob, spec["params"].get(knob.parameter)
+    yield place, str(spec["class"]).rpartition(":")[2].rpartition(".")[2], spec["params"]
     for key, value in spec["params"].items():
         yield from _inside(value, (*place, "params", key))

@@ -1,16 +1,12 @@
 """Candidates as they were measured: risk and usefulness of each, and which of them nobody beats in both."""
 
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from privgate.advice.change import Change
-from privgate.documents import LARGE, strict_json
-from privgate.errors import UsageError
 from privgate.evidence import Number
 from privgate.version import __version__
 
@@ -33,6 +29,8 @@ class Point(BaseModel):
         What it took.
     seconds : float
         Wall time.
+    recipe, data : str
+        Digests of what was measured; empty where nothing could be made.
     confirmed : str
         Outcome of a whole check with other randomness; empty where none was made.
     confirmed_value : float
@@ -54,6 +52,8 @@ class Point(BaseModel):
     useful_error: Number = math.nan
     trainings: int = 0
     seconds: float = 0.0
+    recipe: str = ""
+    data: str = ""
     confirmed: str = ""
     confirmed_value: Number = math.nan
 
@@ -63,12 +63,17 @@ class Point(BaseModel):
         return self.outcome in ("passed", "warned")
 
     @property
+    def flattered(self) -> float:
+        """By how much the search flattered the risk: what a whole check found less what the search did; NaN if none."""
+        return self.confirmed_value - self.value
+
+    @property
     def stands(self) -> bool:
         """Whether a whole check with other randomness agreed."""
         return self.passes and self.confirmed in ("passed", "warned")
 
 
-class Advice(BaseModel):
+class Tried(BaseModel):
     """What was tried for one subject under one policy.
 
     Parameters
@@ -104,34 +109,6 @@ class Advice(BaseModel):
         """Candidates that pass, a whole check agreeing, the most useful first, and no gaming among them."""
         good = [p for p in self.points[1:] if p.stands and not p.change.games]
         return tuple(sorted(good, key=lambda p: (-_finite(p.useful, -math.inf), p.of_limit)))
-
-    def payload(self) -> dict[str, object]:
-        """Return JSON values; infinities and NaN become text."""
-        from privgate.evidence import encode
-
-        found: dict[str, object] = encode(self.model_dump())
-        return found
-
-    def write(self, path: Path) -> None:
-        """Write ``payload`` to a file."""
-        path.write_text(json.dumps(self.payload(), indent=1), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Return the advice in a file.
-
-        Raises
-        ------
-        UsageError
-            There is none, or it is not what ``privgate advise`` writes.
-        """
-        if not path.is_file():
-            raise UsageError(f"there is no advice in {path}; run `privgate advise` first, or name its --out folder")
-        try:
-            return cls.model_validate(strict_json.read(path, LARGE))
-        except ValidationError as exc:
-            first = exc.errors()[0]
-            raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
 
 
 def front(points: Sequence[Point]) -> list[Point]:

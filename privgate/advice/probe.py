@@ -52,9 +52,10 @@ def probe(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pru
     ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model.
     """
     run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
+    run.rehearsed = True
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
-    controls.choose_seeds(run)
+    controls.choose_seeds(run, glance=True)
     measurements = {r: _measured(run, r) for r in dict.fromkeys(rule.request() for rule in policy.rules)}
     records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
     evidence = Evidence(

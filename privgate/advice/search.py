@@ -1,24 +1,29 @@
 """The search: each way of changing a model is tried, the weakest change that passes is found, and the best confirmed.
 
 On one knob, influence falls as the knob is turned towards its strongest value, nearly always: the strongest is tried
-first (where that fails the knob is given up after one measurement), then halving finds the weakest value that passes.
+first (where that fails the knob is given up after one measurement); when every kind of change has had its turn, halving
+finds the weakest value that passes.
 Nothing rests on it being so: every candidate is measured, and what passes is confirmed by a whole check.
 """
 
+import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+from privgate.advice import learners, usefulness
 from privgate.advice import probe as probing
-from privgate.advice import usefulness
-from privgate.advice.candidates import everything, knob_change, present_values
+from privgate.advice.advice import Advice
+from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
-from privgate.advice.knobs import Knob, Place
-from privgate.advice.point import Advice, Point, front
+from privgate.advice.point import Point, front
 from privgate.check import gate
-from privgate.errors import PrivgateError, SubjectError, UsageError
+from privgate.errors import PrivgateError, SubjectError
 from privgate.policy import Policy
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -29,6 +34,9 @@ from privgate.verdict import Outcome
 HALVINGS = 5
 #: candidates that a whole check looks at again; each is one more try to pass by chance, so there are few
 CONFIRMED = 3
+
+#: a part of the way, 0 to 1, to where little is left of the model -> the change
+Scale = Callable[[float], Change]
 
 
 @dataclass
@@ -42,9 +50,15 @@ class Search:
     limits : Budget
         Of each measurement.
     measure : str
-        Of usefulness: a key of ``usefulness.MEASURES``.
+        Of usefulness: see ``usefulness.chosen``; the usual one if empty.
+    halvings : int
+        Of one knob.
+    risk_alone : bool
+        Whether usefulness is left for later: see ``with_use``.
     seconds : float
         Wall time after which nothing new is begun; a third is kept for confirming.
+    halvings : int
+        Of one knob.
     tell : callable
         Is told one sentence a candidate.
     """
@@ -53,7 +67,9 @@ class Search:
     subject: Subject
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
-    measure: str = "accuracy"
+    measure: str = ""
+    halvings: int = HALVINGS
+    risk_alone: bool = False
     seconds: float = 1800.0
     tell: Callable[[str], None] = lambda _: None
     points: list[Point] = field(default_factory=list)
@@ -68,13 +84,17 @@ class Search:
         UsageError
             The policy is not for this subject, or the measure is unknown.
         """
-        if self.measure not in usefulness.MEASURES:
-            raise UsageError(f"no measure {self.measure!r}; it is one of {', '.join(usefulness.MEASURES)}")
-        present = self.tried(Change(says="the model as it stands"), pruned=False)
+        self.measure = usefulness.chosen(self.subject, self.measure)
+        present = self.tried(NOTHING, pruned=False)
         if not present.passes:
-            self._knobs()
-            for change in everything(self.subject, self.policy):
+            passing = list(self._strongest())
+            for change in itertools.chain(
+                learners.single(self.subject, self.policy), everything(self.subject, self.policy)
+            ):
                 self._one(change)
+            for scale in passing:  # last: by now every kind of change has had its turn
+                self._weakest(scale)
+            self.left += learners.skipped(self.subject, self.policy)
             if why := combined(self.subject, self.tried, lambda: self.over):
                 self.left.append(why)
         self._confirm()
@@ -100,67 +120,95 @@ class Search:
         """Measure one candidate, keep it and return it; one that cannot be trained is inconclusive, never a pass."""
         start, calls = time.monotonic(), self.fleet.calls
         useful = error = math.nan
+        digests = {"recipe": "", "data": ""}
         try:
             candidate = rehearsed(changed(self.subject, change))
+            digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
             risk = probing.probe(self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned)
-            if risk.outcome.releases or not math.isnan(risk.of_limit):
+            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
         except (PrivgateError, ValueError, TypeError) as exc:
             # a parameter that this learner refuses is no candidate; whatever else is wrong shows in its sentence
             risk = probing.Risk(Outcome.INCONCLUSIVE, why=str(exc) or type(exc).__name__)
-        point = Point(
-            number=len(self.points),
-            change=change,
-            outcome=risk.outcome.value,
-            rule=risk.rule,
-            value=risk.value,
-            limit=risk.limit,
-            unit=risk.unit,
-            of_limit=risk.of_limit,
-            why=risk.why,
+        point = self.pointed(
+            change,
+            risk,
             useful=useful,
             useful_error=error,
             trainings=self.fleet.calls - calls,
             seconds=round(time.monotonic() - start, 2),
+            **digests,
         )
         self.points.append(point)
         self.tell(told(point, self.measure))
         return point
 
-    def _one(self, change: Change) -> None:
-        if self.over:
-            self.left.append(f"{change.says}: the time is spent")
-        else:
-            self.tried(change)
+    def pointed(self, change: Change, risk: probing.Risk, **more: Any) -> Point:
+        """Return the next point of this search, not kept yet."""
+        told = dataclasses.asdict(risk) | {"outcome": risk.outcome.value}
+        return Point(number=len(self.points), change=change, **told, **more)
 
-    # -- knobs --------------------------------------------------------------------------------------------------------
+    def with_use(self, point: Point) -> Point:
+        """Return a candidate with its usefulness; NaN stays where it cannot be trained."""
+        candidate = rehearsed(changed(self.subject, point.change))
+        try:
+            useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
+        except PrivgateError:
+            return point
+        return point.model_copy(update={"useful": useful, "useful_error": error})
 
-    def _knobs(self) -> None:
-        for place, knob, start in present_values(self.subject):
-            if self.over:
-                self.left.append(f"{knob.parameter}: the time is spent")
-                continue
-            for beside in (False, True) if knob.beside else (False,):
-                if self._halved(place, knob, start, beside=beside):
+    def _one(self, change: Change) -> Point | None:
+        if not self.over:
+            return self.tried(change)
+        self.left.append(f"{change.says}: the time is spent")
+        return None
+
+    # -- what gets weaker on a scale ----------------------------------------------------------------------------------
+
+    def _strongest(self) -> Iterator[Scale]:
+        """Try the strongest of each knob, of other learners and of noise on answers; yield the scales that pass."""
+        for alternatives in self._scales():
+            for scale in alternatives:
+                point = self._one(scale(1.0))
+                if point is not None and point.passes:
+                    yield scale
                     break
 
-    def _halved(self, place: Place, knob: Knob, start: float, *, beside: bool) -> bool:
-        """Find the weakest value of a knob that passes, keep every value tried, and return whether any passes."""
-        low, high = 0.0, 1.0
-        if not self.tried(knob_change(place, knob, start, 1.0, beside=beside)).passes:
+    def _scales(self) -> Iterator[list[Scale]]:
+        """Yield each scale, first as it is and then with what belongs beside it."""
+        for place, knob, start in present_values(self.subject):
+            yield [
+                partial(knob_change, place, knob, start, beside=beside)
+                for beside in ((False, True) if knob.beside else (False,))
+            ]
+        for _, scale in learners.families(self.subject, self.policy):
+            yield [scale]
+        if (noise := noisy(self.subject)) is not None:
+            yield [noise]
+
+    def halved(self, scale: Scale) -> bool:
+        """Find the weakest part of the way, 0 to 1, that passes; keep every one tried, return whether any passes."""
+        if not self.tried(scale(1.0)).passes:
             return False
-        seen = {knob.between(start, 1.0)}
-        for _ in range(HALVINGS):
+        self._weakest(scale)
+        return True
+
+    def _weakest(self, scale: Scale) -> None:
+        low, high = 0.0, 1.0
+        seen = {scale(1.0).says}
+        for _ in range(self.halvings):
             middle = (low + high) / 2
-            value = knob.between(start, middle)
-            if self.over or value in seen:
+            made = scale(middle)
+            if made.says in seen:
                 break
-            seen.add(value)
-            if self.tried(knob_change(place, knob, start, middle, beside=beside)).passes:
+            seen.add(made.says)
+            point = self._one(made)
+            if point is None:
+                break
+            if point.passes:
                 high = middle
             else:
                 low = middle
-        return True
 
     # -- confirming ---------------------------------------------------------------------------------------------------
 

@@ -41,8 +41,30 @@ def auc(p: Float, truth: Index) -> float:
     return float(np.mean(one))
 
 
+def rmse(answers: Float, truth: Float) -> float:
+    """Return minus the root of the mean squared error; larger is better."""
+    return -float(np.sqrt(np.mean((answers - truth) ** 2)))
+
+
 #: name -> measure of usefulness; larger is better for each
 MEASURES: Mapping[str, Callable[[Float, Index], float]] = {"accuracy": accuracy, "log_loss": log_loss, "auc": auc}
+#: the same of regressors, whose answers are numbers
+OF_NUMBERS: Mapping[str, Callable[[Float, Float], float]] = {"rmse": rmse}
+
+
+def chosen(subject: Subject, measure: str) -> str:
+    """Return the measure asked for, or the usual one where none is.
+
+    Raises
+    ------
+    UsageError
+        No measure has that name, or it means nothing for this model.
+    """
+    fitting: Mapping[str, object] = MEASURES if subject.task == "classification" else OF_NUMBERS
+    if measure and measure not in fitting:
+        what = "classes" if subject.task == "classification" else "numbers"
+        raise UsageError(f"no measure {measure!r} of a model that answers with {what}; it is {' or '.join(fitting)}")
+    return measure or next(iter(fitting))
 
 
 def folds(subject: Subject) -> list[Index]:
@@ -64,14 +86,22 @@ def cross_validated(subject: Subject, fleet: Fleet, measure: str) -> tuple[float
     UsageError
         No measure has that name.
     """
-    if measure not in MEASURES:
-        raise UsageError(f"no measure {measure!r}; it is one of {', '.join(MEASURES)}")
+    name = chosen(subject, measure)
     rows = folds(subject)
     fits = [Fit(subject.recipe.payload["seed"], held, left_out=held) for held in rows]
     found = []
     for held, answer in zip(rows, fleet.fits(subject, fits, label="cross-validation"), strict=True):
         if answer.problem:
             raise MeasurementError(f"cross-validation: {answer.problem}")
-        shown = subject.release.shown(np.exp(answer.log_p))
-        found.append(MEASURES[measure](shown, subject.label_codes[held]))
+        found.append(_useful(subject, name, answer.log_p, held))
     return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found)))
+
+
+def _useful(subject: Subject, name: str, answered: Float, held: Index) -> float:
+    if subject.task == "classification":
+        return MEASURES[name](subject.release.shown(np.exp(answered)), subject.label_codes[held])
+    mean, deviation = subject.scale
+    wrong = OF_NUMBERS[name](mean + deviation * answered.ravel(), subject.data.y[held])
+    noise = subject.release.noise
+    # fresh noise has mean 0 and is independent of the error: squares add up, and nothing is drawn
+    return wrong if noise is None else -float(np.hypot(wrong, noise.deviation))

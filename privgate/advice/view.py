@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from html import escape
 
-from privgate.advice.point import Advice, Point, front
+from privgate.advice.point import Point, Tried, front
 
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE, _RIGHT = 680, 320, 64, 48, 18, 18
 #: decades beyond the limit, and below it, that the picture shows
@@ -17,7 +17,7 @@ _STYLE = (
 )
 
 
-def summary(advice: Advice) -> str:
+def summary(advice: Tried) -> str:
     """Return in a sentence or two what came out."""
     present = advice.points[0]
     if present.passes:
@@ -31,11 +31,12 @@ def summary(advice: Advice) -> str:
     cost = f"{advice.measure} {present.useful:.4f} becomes {found.useful:.4f}" if not math.isnan(found.useful) else ""
     return (
         f"{found.change.says}: {_number(found)} where {found.limit:g} is allowed and the model as it stands has "
-        f"{_number(present)}; {cost}. A whole check with other randomness agrees."
+        f"{_number(present)}; {cost}. A whole check with other randomness agrees: {found.confirmed_value:.3g}, and the "
+        f"search saw {found.value:.3g}; it was chosen among {len(advice.points) - 1} candidates."
     )
 
 
-def _nearest(advice: Advice) -> str:
+def _nearest(advice: Tried) -> str:
     known = [p for p in advice.points[1:] if not math.isnan(p.of_limit) and not p.change.games]
     if not known:
         return "unknown: nothing could be measured"
@@ -47,15 +48,16 @@ def _number(point: Point) -> str:
     return f"{point.value:.3g}{' ' + point.unit if point.unit else ''}"
 
 
-def _rows(advice: Advice) -> Iterator[tuple[str, ...]]:
+def _rows(advice: Tried) -> Iterator[tuple[str, ...]]:
     for p in advice.points:
-        result = p.outcome + (f", confirmed: {p.confirmed}" if p.confirmed else "")
+        again = "" if math.isnan(p.confirmed_value) else f" at {p.confirmed_value:.3g}"
+        result = p.outcome + (f", a whole check: {p.confirmed}{again}" if p.confirmed else "")
         useful = "" if math.isnan(p.useful) else f"{p.useful:.4f} ± {p.useful_error:.4f}"
         risk = "unknown" if math.isnan(p.of_limit) else f"{_number(p)} of {p.limit:g}"
         yield str(p.number), result, risk, useful, f"{p.trainings} in {p.seconds:.0f} s", p.change.says
 
 
-def text(advice: Advice) -> str:
+def text(advice: Tried) -> str:
     """Return a table for the terminal."""
     head = ("no", "result", "risk of limit", advice.measure, "trainings", "change")
     rows = [head, *_rows(advice)]
@@ -65,7 +67,7 @@ def text(advice: Advice) -> str:
     return "\n".join([*lines, *games, *(f"not tried: {left}" for left in advice.left)])
 
 
-def picture(advice: Advice) -> str:
+def picture(advice: Tried) -> str:
     """Return risk (share of the limit, equal factors at equal steps) against usefulness as a self-contained SVG.
 
     What lies left of the dashed line keeps the limit; the line through the points joins those that nobody beats.
@@ -105,7 +107,7 @@ def picture(advice: Advice) -> str:
     )
 
 
-def html(advice: Advice) -> str:
+def html(advice: Tried) -> str:
     """Return the summary, the picture and the table, as HTML."""
     best = {p.number for p in advice.best[:1]}
     head = "".join(f"<th scope=col>{escape(c)}</th>" for c in ("", "result", "risk", advice.measure, "took", "change"))
@@ -119,7 +121,7 @@ def html(advice: Advice) -> str:
     return f"<p>{escape(summary(advice))}</p>{picture(advice)}<table><tr>{head}</tr>{body}</table>{notes}"
 
 
-def page(advice: Advice) -> str:
+def page(advice: Tried) -> str:
     """Return ``html`` as a page of its own: no scripts, nothing fetched."""
     title = escape(f"Advice for {advice.uri or 'a local model'} by {advice.policy}")
     return (

@@ -1,1 +1,1 @@
-"""The route of one run: gate, plan, remedies."""
+"""The route of one run: gate and plan."""

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from privgate import families
 from privgate.artifact import measure as artifact
 from privgate.attributes import measure as inferred
 from privgate.check import plan as planning
-from privgate.check import questions, remedies
+from privgate.check import questions
 from privgate.collusion import measure as collusion
 from privgate.errors import MeasurementError, SubjectError, UsageError
 from privgate.evidence import (
@@ -30,6 +30,7 @@ from privgate.evidence import (
     RunPart,
     RunTrace,
     SeedControl,
+    TrainingPlan,
 )
 from privgate.families.least_squares import over_domain
 from privgate.influence import deciding, leave_one_out, modes, sensitivity
@@ -67,7 +68,7 @@ def evaluate(
     nonce: str = "",
     announce: Callable[[str], None] | None = None,
 ) -> Verdict:
-    """Judge ``subject`` by every rule of ``policy``, in the policy's order.
+    """Judge ``subject`` by every rule of ``policy``, in the policy's order; ``privgate.evaluate`` adds the way out.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     made = next((t for t in (leave_one_out.table, sensitivity.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
     about_attributes = inferred.part(run)
-    steps, about_influence = remedies.steps(run), influence.part(run)
+    about_influence = influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     deciding.left_out_again(run)
     checked += controls.remembered(run)  # last: everything that trains has trained
@@ -142,7 +143,6 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             plan=planned,
             single_median=run.single_median,
             seeds=_seeds(run),
-            next_steps=steps,
             trace=trace(run),
             isolation=run.fleet.isolation_of(run.subject),
             remembered=run.fleet.freshness.told(signable=run.fleet.signable),
@@ -237,8 +237,32 @@ def misfit(policy: Policy, subject: Subject) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a check would cost.
+
+    Parameters
+    ----------
+    planned : TrainingPlan
+        Beside the controls.
+    each : float
+        Seconds of one training; 0 where none was timed.
+    said : list of str
+        All of it in sentences.
+    """
+
+    planned: TrainingPlan
+    each: float
+    said: list[str]
+
+
 def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
-    """Return what a check would cost, what it can never conclude, and which shipped policies could, in sentences.
+    """Return ``costs`` in sentences."""
+    return costs(policy, subject, fleet=fleet, limits=limits).said
+
+
+def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
+    """Return what a check would cost, what it can never conclude, and which shipped policies could.
 
     Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
     """
@@ -263,7 +287,7 @@ def plan(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> l
     total = f"in all: about {first + planned.retrains} trainings, {spans.span(seconds)} on {fleet.workers} workers"
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
     others = planning.alternatives(run, planned, judge, fitting)
-    return [*run.cannot_conclude, seeds.note, before, *said, total, *others]
+    return Costs(planned, each, [*run.cannot_conclude, seeds.note, before, *said, total, *others])
 
 
 def named(policy: Policy) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _out = click.option(
 @click.command()
 @options.subject
 @options.policy
-@click.option("--measure", default="accuracy", show_default=True, help="Of usefulness: accuracy, log_loss or auc.")
+@click.option("--measure", default="", help="Of usefulness: accuracy (usual), log_loss, auc; rmse of numbers.")
 @click.option("--budget", default="30m", show_default=True, metavar="30m", help="Wall time of the search.")
 @_out
 @shared.jobs
@@ -88,8 +88,8 @@ def apply(*, number: int, out: Path, name: str | None, store: str | None, tracki
 
     It goes through the gate like any other version: `privgate check` and `promote` come next.
     """
+    from privgate.advice.advice import Advice
     from privgate.advice.apply import apply as made
-    from privgate.advice.point import Advice
 
     advice = Advice.read(out / "advice.json")
     registered, info = made(advice, number, tracking_uri=tracking_uri, name=name, store=store)

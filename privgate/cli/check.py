@@ -59,7 +59,7 @@ def promote(*, uri: str, alias: str, **settings: Any) -> int:
 def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdict, Subject]:
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
-    from privgate.check import gate
+    from privgate.advice.evaluate import evaluate
     from privgate.evaluation.context import with_context
     from privgate.report.suppression import sentence
 
@@ -69,7 +69,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     folder = Path(settings["report_dir"]).expanduser()
     if attach and not run.subject.detail.get("model_id"):
         raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
-    verdict = gate.evaluate(
+    verdict = evaluate(
         run.policy,
         run.subject,
         fleet=run.fleet,

@@ -47,7 +47,7 @@ def demo(*, folder: Path) -> int:
 def demonstrate(folder: Path) -> dict[str, Verdict]:
     """Run the demonstration below ``folder`` and print what a user should look at; return the verdicts."""
     from privgate import registry, report
-    from privgate.check import gate
+    from privgate.advice.evaluate import evaluate
     from privgate.demo import adult
     from privgate.demo.recipes import recipes
     from privgate.evaluation.context import with_context
@@ -69,7 +69,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
         uri = f"models:/{name}/{info.registered_model_version}"
         subject = registry.load_subject(uri, tracking_uri=store)
         fleet = Fleet(ledger=folder / "ledger")
-        verdict = gate.evaluate(policy, subject, fleet=fleet, limits=BUDGET, announce=announce)
+        verdict = evaluate(policy, subject, fleet=fleet, limits=BUDGET, announce=announce)
         verdict = with_context(verdict, subject, fleet, STATED)
         place = folder / "reports" / name
         report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))

@@ -194,9 +194,9 @@ def duration(text: str) -> float:
 
 def print_plan(run: CheckInputs) -> int:
     """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
-    from privgate.check import gate
+    from privgate.advice.plan import plan
     from privgate.cli import console
 
-    for line in gate.plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
+    for line in plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
         click.echo(console.plain(line))
     return 0

@@ -84,7 +84,7 @@ def _uri(model: Any) -> str:
 
 def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate import registry, report
-    from privgate.check import gate
+    from privgate.advice.evaluate import evaluate
     from privgate.policy import Policy
     from privgate.registry.attaching import log_to
     from privgate.training.fleet import Fleet
@@ -97,7 +97,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
         Fleet(isolate=given.pop("isolation"), **given) as fleet,
         tempfile.TemporaryDirectory() as scratch,
     ):
-        verdict = gate.evaluate(policy, subject, fleet=fleet, limits=budget)
+        verdict = evaluate(policy, subject, fleet=fleet, limits=budget)
         verdict = with_context(verdict, subject, fleet, config)
         folder = Path(scratch, _PLACE)
         report.write(verdict, folder, hash_key=key, baseline=registry.baseline(subject.name, "production"))

@@ -43,7 +43,16 @@ from privgate.evidence.membership import (
 )
 from privgate.evidence.observation import Observation
 from privgate.evidence.robust import RobustAdversary, RobustPart
-from privgate.evidence.run import ModeUsed, NextStep, Remembered, RunPart, RunTrace, SeedControl, TrainingPlan
+from privgate.evidence.run import (
+    ModeUsed,
+    NextStep,
+    Remembered,
+    RunPart,
+    RunTrace,
+    SeedControl,
+    StepMeasured,
+    TrainingPlan,
+)
 from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode
 
 __all__ = [
@@ -108,6 +117,7 @@ __all__ = [
     "SelfTest",
     "SensitivityFigures",
     "Sign",
+    "StepMeasured",
     "TradeoffPoint",
     "TradeoffPoints",
     "TrainingPlan",

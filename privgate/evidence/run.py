@@ -37,12 +37,23 @@ class SeedControl(EvidenceModel):
     note: str = Field(default="", description="What was found, one sentence.")
 
 
+class StepMeasured(EvidenceModel):
+    """What a change does, beside the model as it stands."""
+
+    measure: str = Field(description="Of usefulness, cross-validated over people; larger is better.")
+    useful: Number
+    useful_now: Number
+    of_limit: Number = Field(description="Risk over the limit of the rule that is nearest to it or furthest beyond.")
+    of_limit_now: Number
+
+
 class NextStep(EvidenceModel):
     """One thing that would make a blocked or undecided model pass."""
 
     action: str = Field(description="What to do.")
     effect: str = Field(description="Expected effect, computed for this recipe and data.")
     cost: str = Field(description="Expected cost.")
+    measured: StepMeasured | None = Field(default=None, description="null where the change is only planned.")
 
 
 class RunTrace(EvidenceModel):

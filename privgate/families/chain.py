@@ -64,6 +64,7 @@ def answer(
     engines: tuple[Engine, ...] | None = None,
     asker: Asker | None = None,
     refitting: Refitting | None = None,
+    rehearsed: bool = False,
 ) -> Answered:
     """Return models without each unit from the first engine that covers it; complete unless ``refitting`` stops.
 
@@ -91,6 +92,8 @@ def answer(
         Puts further questions to the models that re-checks train.
     refitting : callable, optional
         Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
+    rehearsed : bool
+        Nobody is judged by the answers: fast engines are not re-checked.
 
     Raises
     ------
@@ -102,9 +105,13 @@ def answer(
     if changes and (more := listed.beside(subject, units, rows)) is not None:
         larger, rows = more
         # what ends early judges people by their own records alone, and these models were asked more
-        made = _answer(larger, units, seeds, fleet, rows, limits, changes, mode, precision, engines, asker, None)
+        made = _answer(
+            larger, units, seeds, fleet, rows, limits, changes, mode, precision, engines, asker, None, rehearsed
+        )
         return replace(made, retrained=listed.apart(subject, made.retrained))
-    return _answer(subject, units, seeds, fleet, queries, limits, changes, mode, precision, engines, asker, refitting)
+    return _answer(
+        subject, units, seeds, fleet, queries, limits, changes, mode, precision, engines, asker, refitting, rehearsed
+    )
 
 
 def _answer(  # noqa: PLR0917  what ``answer`` was given
@@ -120,6 +127,7 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
     engines: tuple[Engine, ...] | None,
     asker: Asker | None,
     refitting: Refitting | None,
+    rehearsed: bool,  # noqa: FBT001  ditto
 ) -> Answered:
     rest, parts = units, list[Retrained]()
     rechecks, declined, shares = list[Precondition](), dict[str, str](), list[EngineShare]()
@@ -140,7 +148,7 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
         rounded = handed_on[:0]
         if engine.complements:
             made, rounded = complement.as_released(made)
-        if engine.name != "refit" and len(made.units):  # refits are the training function itself
+        if engine.name != "refit" and len(made.units) and not rehearsed:  # refits are the training function itself
             checked = engine.compared(subject, made, fleet, limits) or recheck(
                 engine, subject, made, fleet, limits=limits, asker=asker
             )

@@ -80,7 +80,7 @@ def answered(run: Run) -> families.Answered:
         witness = Witness(theorems) if theorems else None
         found = _answered(run, witness)
     run.decided_by = broken(run, found.retrained) if len(found.left) else ""
-    if witness is not None:
+    if witness is not None and not run.rehearsed:  # a search asks no trained model whether theorems hold
         if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
             observe(run.subject, found.retrained, run.fleet, witness, limits=run.thresholds or (1.0,))
         failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
@@ -115,6 +115,7 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
         precision=run.limits.precision,
         asker=witness,
         refitting=decided.until(partial(broken, run)) if _may_stop(run) else None,
+        rehearsed=run.rehearsed,
     )
 
 

@@ -44,6 +44,9 @@ def lines(doc: ReportDocument) -> Iterator[str]:
         yield f"  {_MARKS[finding.outcome]} {title}: {told(finding)}"
         if finding.advice:
             yield f"      {prose(finding.advice)}"
+    for step in doc.next_steps:
+        yield f"  next: {prose(step.action)}"
+        yield f"      {prose(step.effect)}; {prose(step.cost)}"
     yield from (f"  {prose(line)}" for line in _how(doc))
 
 

@@ -101,6 +101,8 @@ class Run:
         What the controls say about seeds; None before they ran.
     preconditions : list of Precondition
         What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
+    rehearsed : bool
+        Nobody is judged by this run: it looks for a change that may pass, and a whole check decides about that.
     nonce : str
         Who asked for the check; empty if nobody says.
     witness : Witness, optional
@@ -122,6 +124,7 @@ class Run:
     single_median: float | None = None
     seed_control: SeedControl | None = None
     preconditions: list[Precondition] = field(default_factory=list)
+    rehearsed: bool = False
     nonce: str = ""
     witness: "Witness | None" = None
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)

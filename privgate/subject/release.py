@@ -34,6 +34,11 @@ class Noise:
         """Return the probability of less noise than that."""
         raise NotImplementedError
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation, in the unit of the targets."""
+        return self.scale
+
 
 class Laplace(Noise):
     """Noise with density ``exp(-|z| / scale) / (2 scale)``: an answer that moves by d changes by d / scale nats."""
@@ -48,6 +53,11 @@ class Laplace(Noise):
         """Return the distribution function."""
         tail = 0.5 * np.exp(-np.abs(noise) / self.scale)
         return np.asarray(np.where(noise < 0, tail, 1 - tail))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation: the root of two times the scale."""
+        return float(np.sqrt(2.0)) * self.scale
 
 
 class Gaussian(Noise):

@@ -11,14 +11,16 @@ import pytest
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model
 from privgate.advice import knobs, view
+from privgate.advice.advice import Advice
 from privgate.advice.apply import apply
-from privgate.advice.candidates import knob_change, present_values
+from privgate.advice.candidates import knob_change, most, present_values
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
-from privgate.advice.point import Advice, Point, front
-from privgate.advice.search import Search
+from privgate.advice.point import Point, front
+from privgate.advice.search import HALVINGS, Search
 from privgate.advice.usefulness import MEASURES, cross_validated, folds
 from privgate.errors import UsageError
+from privgate.subject.release import Release
 
 SIZES = [3, 4, 2]
 
@@ -54,7 +56,9 @@ def test_every_knob_is_a_parameter_of_its_learner_and_moves_from_its_default(nam
 
     known = dict(all_estimators())
     if name not in known:
-        home = {"LGBMClassifier": "lightgbm", "XGBClassifier": "xgboost"}[name]
+        home = {"LGBM": "lightgbm", "XGBC": "xgboost", "XGBR": "xgboost", "Torc": "privgate.torch_recipe"}.get(
+            name[:4], "sklearn.feature_extraction.text"
+        )
         known[name] = getattr(pytest.importorskip(home, reason=f"{home} is an extra"), name)
     made = known[name]()
     for knob in knobs.KNOBS[name]:
@@ -117,6 +121,12 @@ def test_parameters_of_a_training_function_are_known_by_name():
 # -- the search -----------------------------------------------------------------------------------------------------
 
 
+def test_a_search_tries_no_more_than_it_announces(found):
+    advice, subject, _ = found
+    tried = len(advice.points) - 1
+    assert tried <= most(subject, Policy.load("dtp-1"), halvings=HALVINGS, trials=12) <= tried + 4
+
+
 def test_what_it_advises_passes_a_whole_check_of_its_own(found, fleet):
     advice, subject, _ = found
     assert advice.points[0].outcome == "failed"
@@ -150,7 +160,7 @@ def test_coarser_answers_do_not_make_this_model_pass(found):
     # Shokri et al.: coarsening rarely defeats an attack; exact probabilities are judged beside what is released
     advice, _, _ = found
     coarse = [p for p in advice.points if p.change.kind == "release"]
-    assert len(coarse) == 4
+    assert len(coarse) == 5
     assert not any(p.passes for p in coarse)
 
 
@@ -314,6 +324,16 @@ def test_the_page_shows_every_candidate_and_nothing_of_foreign_text_unescaped(fo
 # -- from outside -----------------------------------------------------------------------------------------------------
 
 
+def test_a_notebook_draws_the_advice_and_others_read_it(found):
+    advice, _, _ = found
+    drawn = advice._repr_html_()
+    assert drawn.count("<circle") == sum(not (math.isnan(p.of_limit) or math.isnan(p.useful)) for p in advice.points)
+    assert "the limit" in drawn
+    assert advice.best[0].change.says in repr(advice)
+    best = advice.best[0]
+    assert f"a whole check: {best.confirmed} at {best.confirmed_value:.3g}" in view.text(advice)
+
+
 def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(found, tmp_path):
     from mlflow import MlflowClient
 
@@ -325,6 +345,9 @@ def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(f
     logged = Subject.load("models:/credit/1", tracking_uri=uri)
     # the registry's copy of the same recipe and data
     digests = {"uri": logged.uri, "recipe": logged.recipe.digest, "data": logged.data.digest}
+    with pytest.raises(UsageError, match="not what was measured"):
+        apply(advice.model_copy(update=digests), advice.best[0].number, tracking_uri=uri)
+    digests["points"] = tuple(measured_of(logged, p) for p in advice.points)
     registered, info = apply(advice.model_copy(update=digests), advice.best[0].number, tracking_uri=uri)
     assert (registered, info.registered_model_version) == ("credit", 2)
     tags = MlflowClient(uri).get_model_version("credit", "2").tags
@@ -333,10 +356,70 @@ def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(f
     made = Subject.load("models:/credit/2", tracking_uri=uri)
     assert made.recipe.payload["estimator"]["params"]["alpha"] == advice.best[0].change.settings[0].value
 
+    # a released form is what MLflow serves, of the same model
+    label = next(p for p in advice.points if p.change.release == Release(form="label").payload())
+    _, info = apply(advice.model_copy(update=digests), label.number, tracking_uri=uri)
+    served = np.asarray(load_served(uri, f"models:/credit/{info.registered_model_version}").predict(table().X))
+    exact = Subject.load("models:/credit/1", tracking_uri=uri).model.load().predict_proba(table().X)
+    assert np.array_equal(served, Release(form="label").shown(exact))
+    assert Subject.load(f"models:/credit/{info.registered_model_version}", tracking_uri=uri).release.form == "label"
+
     with pytest.raises(UsageError, match="no candidate 99"):
         apply(advice.model_copy(update=digests), 99, tracking_uri=uri)
     with pytest.raises(UsageError, match="not what was advised on"):
         apply(advice.model_copy(update={**digests, "uri": "models:/credit/2"}), advice.best[0].number, tracking_uri=uri)
+
+
+def measured_of(subject, point):
+    made = changed(subject, point.change)
+    return point.model_copy(update={"recipe": made.recipe.digest, "data": made.data.digest})
+
+
+def load_served(tracking_uri, uri):
+    import mlflow
+
+    mlflow.set_tracking_uri(tracking_uri)
+    try:
+        return mlflow.pyfunc.load_model(uri)
+    finally:
+        mlflow.set_tracking_uri(None)
+
+
+@pytest.mark.slow
+def test_a_search_that_was_killed_goes_on_where_it_was(tmp_path):
+    from sklearn.tree import DecisionTreeClassifier
+
+    from privgate import registry
+
+    uri = registry.local_registry(tmp_path / "registry")
+    recipe = Recipe(DecisionTreeClassifier(max_depth=4), seed=0)
+    log_model(recipe, table(), registered_model_name="credit", tracking_uri=uri, store="artifacts")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    command = [sys.executable, "-m", "privgate", "advise", "models:/credit/1", "--policy", "pdtp-1", "--jobs", "1"]
+
+    def search(ledger, out, until=""):
+        arguments = [*command, "--ledger", str(tmp_path / ledger), "--out", str(tmp_path / out)]
+        process = subprocess.Popen(
+            arguments, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for line in process.stderr:
+            if until and until in line:
+                process.kill()
+        process.stderr.close()
+        process.wait()
+        return Advice.read(tmp_path / out / "advice.json") if not until else None
+
+    whole = search("one", "whole")
+    assert search("two", "broken", until="  4 ") is None
+    assert not (tmp_path / "broken" / "advice.json").exists()
+    again = search("two", "broken")
+    assert [(p.change, p.outcome, p.value) for p in again.points] == [
+        (p.change, p.outcome, p.value) for p in whole.points
+    ]
+    assert [p.confirmed for p in again.points] == [p.confirmed for p in whole.points]
+    assert sum(p.trainings for p in again.points[:4]) == 0 < sum(p.trainings for p in whole.points[:4])
+    # a search that was not interrupted and is started again trains nothing
+    assert sum(p.trainings for p in search("one", "whole").points) == 0
 
 
 @pytest.mark.slow

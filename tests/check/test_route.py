@@ -1,5 +1,7 @@
 """The route in process: local subjects, preconditions that stop, measurements that cannot be taken."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.naive_bayes import CategoricalNB
@@ -175,14 +177,15 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
     assert verdict.outcome is Outcome.FAILED
 
     steps = verdict.detail["next_steps"]
-    smoother = next(s for s in steps if "smooth more" in s["action"])
+    smoother = next(s for s in steps if s["action"].startswith("alpha 0.2 becomes "))
     alpha = float(smoother["action"].rsplit(" ", maxsplit=1)[1])
     again = evaluate(Policy.load("dtp-1"), Subject.local(naive_bayes(alpha), rare), fleet=fleet)
 
     assert again.outcome.releases
     assert f"{again.records.dtp_upper.max():.3g}" in smoother["effect"]
     assert "accuracy" in smoother["effect"]
-    assert any("remove" in s["action"] for s in steps)
+    assert "privgate advise" in steps[-1]["action"]
+    assert re.search(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) on \d+ workers", steps[-1]["cost"])
 
 
 def test_the_family_that_the_published_proposition_would_approve_is_blocked(fleet):

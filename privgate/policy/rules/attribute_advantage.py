@@ -21,7 +21,7 @@ from pydantic import Field
 from privgate.evidence import Measurement
 from privgate.policy.part import Audit, Fraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import Rule
+from privgate.policy.rules.base import WAY_OUT, Rule
 from privgate.policy.rules.membership import Confidence, unsure
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.run.needs import Need
@@ -70,9 +70,7 @@ class AttributeAdvantage(Rule):
                 "trained on; see the message"
             )
         if outcome is Outcome.FAILED:
-            return (
-                "regularize, stop earlier, leave the feature out, or train with differential privacy; then check again"
-            )
+            return WAY_OUT
         return "more candidates narrow the interval"
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:

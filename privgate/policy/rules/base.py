@@ -23,6 +23,8 @@ def wrong(key: str, text: str) -> PydanticCustomError:
     return PydanticCustomError("privgate", "{text}", {"key": key, "text": text})
 
 
+#: what a failed rule advises that has no number of its own: the one place that searches has them
+WAY_OUT = "`privgate advise` measures which changes pass and what they cost in usefulness"
 #: words that change no judgement
 _PROSE = frozenset({"id", "reason", "source"})
 #: what says how a number is judged, not which one

@@ -21,6 +21,7 @@ from pydantic import Field, NonNegativeFloat
 from privgate.evidence import Measurement
 from privgate.policy.part import Audit
 from privgate.policy.rules import reach
+from privgate.policy.rules.base import WAY_OUT
 from privgate.policy.rules.membership import CandidatesRule
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
@@ -41,7 +42,7 @@ class GeneralizationGap(CandidatesRule):
     """The model may not do much better on its own data than on other people."""
 
     about = METRIC
-    lower_it: ClassVar[str] = "regularize, stop earlier or use more data; then check again"
+    lower_it: ClassVar[str] = WAY_OUT
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
     metric: Literal["generalization_gap"] = "generalization_gap"
     max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 from privgate.evidence import BehindInfluence, Measurement
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
-from privgate.policy.rules.base import Rule, wrong
+from privgate.policy.rules.base import WAY_OUT, Rule, wrong
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
 
@@ -130,10 +130,7 @@ class LeaveOneOutRule(Rule):
         """Name what usually lowers the influence of single records."""
         stopped = BehindInfluence.of(measurement.behind).not_computed
         if outcome is Outcome.FAILED:
-            return (
-                "regularize or smooth more strongly, merge rare categories, or remove the records the per-unit "
-                f"table names{' (--full names all of them)' if stopped else ''}; then check again"
-            )
+            return f"{WAY_OUT}; the per-unit table names records{' (--full all of them)' if stopped else ''}"
         if stopped:
             return "check with --full, which measures everybody"
         if measurement.problem:

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from privgate.evidence import Measurement
 from privgate.policy.part import Audit
-from privgate.policy.rules.base import Rule, wrong
+from privgate.policy.rules.base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -74,7 +74,7 @@ class MembershipRule(CandidatesRule):
     subsets of the pool.
     """
 
-    lower_it = "regularize, stop earlier, use more data, or train with differential privacy; then check again"
+    lower_it = WAY_OUT
     narrow_it = "more candidates or more shadow models narrow the interval"
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")

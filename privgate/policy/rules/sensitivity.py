@@ -26,6 +26,7 @@ from pydantic import Field, NonNegativeFloat
 
 from privgate.evidence import Measurement
 from privgate.policy.rules import reach
+from privgate.policy.rules.base import WAY_OUT
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule, averaged
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
@@ -90,10 +91,7 @@ class Sensitivity(LeaveOneOutRule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what lowers the influence of single records on numbers."""
         if outcome is Outcome.FAILED:
-            return (
-                "regularize more strongly, ask for larger leaves, or clip outlying targets and features; the per-unit "
-                "table names the records that move answers most; then check again"
-            )
+            return f"{WAY_OUT}; the per-unit table names the records that move answers most"
         if self.over == "domain" and math.isinf(measurement.high) and not measurement.problem:
             return (
                 "only least squares and ridge on a declared domain of numbers are bounded at every question: declare "

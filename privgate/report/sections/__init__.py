@@ -8,6 +8,7 @@ from privgate.report.schema import ReportDocument
 #: modules in the order of the report; each has ``section(doc) -> Section | None``
 CATALOGUE = (
     "findings",
+    "advice",
     "model",
     "data",
     "units",

@@ -1,0 +1,1 @@
+"""What advice finds for seven models, and what it costs: ``python -m advice``."""

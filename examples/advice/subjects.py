@@ -1,0 +1,133 @@
+"""The models whose way out is searched: each as its owner would write it, and the policy that blocks it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kinds import data as tables
+from papers import datasets
+from privgate import Domain, Recipe, TrainingData
+
+Made = tuple[Recipe, TrainingData]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(n)``: recipe and data of n people.
+    n : int
+        People, as the question is asked.
+    small : int
+        People where less time is given.
+    policy : str
+    measure : str
+        Of usefulness; the usual one if empty.
+    """
+
+    make: Callable[[int], Made]
+    n: int
+    small: int
+    policy: str
+    measure: str = ""
+
+
+def logistic(n: int) -> Made:
+    """Return the first script of a data scientist."""
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = load_breast_cancer(return_X_y=True)
+    return Recipe(make_pipeline(StandardScaler(), LogisticRegression()), seed=0), TrainingData(X[:n], y[:n])
+
+
+def boosting(n: int) -> Made:
+    """Return XGBoost as it comes, on the numeric columns of Adult."""
+    from xgboost import XGBClassifier
+
+    found = tables.adult_numbers(n)
+    y = (found.y == ">50K").astype(np.int64)
+    return Recipe(XGBClassifier(n_jobs=1), seed=0), TrainingData(np.asarray(found.X)[:n], y[:n])
+
+
+def forest(n: int) -> Made:
+    """Return a forest as it comes, on the numeric columns of Adult."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    found = tables.adult_numbers(n)
+    return Recipe(RandomForestClassifier(), seed=0), TrainingData(np.asarray(found.X)[:n], found.y[:n])
+
+
+def bayes(n: int) -> Made:
+    """Return naive Bayes that smooths next to nothing, on the text columns of Adult."""
+    from sklearn.naive_bayes import CategoricalNB
+
+    found, sizes = tables.adult_codes(n)
+    domain = Domain(categories=tuple(sizes))
+    data = TrainingData(np.asarray(found.X)[:n], found.y[:n], domain=domain)
+    return Recipe(CategoricalNB(alpha=0.01, min_categories=sizes), seed=0), data
+
+
+def ridge(n: int) -> Made:
+    """Return ridge with next to no penalty on products of the columns of diabetes: more than they can bear."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures
+
+    X, y = load_diabetes(return_X_y=True)
+    recipe = Recipe(make_pipeline(PolynomialFeatures(2), Ridge(alpha=1e-6)), seed=0)
+    return recipe, TrainingData(X[:n] * 10, y[:n])
+
+
+def digits(n: int) -> Made:
+    """Return a small convolutional network on the digits of scikit-learn."""
+    from privgate.torch_recipe import TorchTraining
+
+    found = tables.digits(n)
+    recipe = Recipe(TorchTraining(module=convolutional, epochs=15, lr=0.05, batch_size=50, momentum=0.9), seed=0)
+    return recipe, found
+
+
+def convolutional(n_features: int, n_classes: int) -> object:
+    """Return two convolutions and a linear layer; a record is an image of 8 x 8."""
+    import torch
+
+    return torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 8, 8)),
+        torch.nn.Conv2d(1, 8, 3),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(8, 16, 3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * (n_features // 16), n_classes),
+    )
+
+
+def location(n: int) -> Made:
+    """Return a perceptron on the check-ins of Shokri et al."""
+    from privgate.torch_recipe import TorchTraining
+
+    found = datasets.location(Path(tables.FOLDER))
+    found = found.sample(min(2 * n, len(found.y)), np.random.default_rng(0))
+    data = TrainingData(found.X[:n], found.y[:n], candidates=(found.X[n:], found.y[n:]))
+    return Recipe(TorchTraining(hidden=(64,), epochs=20, lr=0.1, batch_size=50, momentum=0.9), seed=0), data
+
+
+CASES: Mapping[str, Case] = {
+    "logistic, breast cancer, pdtp-1": Case(logistic, 569, 569, "pdtp-1"),
+    "logistic, breast cancer, dtp-1": Case(logistic, 569, 569, "dtp-1"),
+    "naive Bayes, Adult": Case(bayes, 5000, 1000, "dtp-1"),
+    "ridge, diabetes": Case(ridge, 442, 442, "regression-1"),
+    "boosting, Adult": Case(boosting, 5000, 300, "pdtp-1"),
+    "forest, Adult": Case(forest, 5000, 300, "pdtp-1"),
+    "perceptron, Location": Case(location, 1000, 300, "pdtp-1"),
+    "convolutional network, digits": Case(digits, 1000, 200, "pdtp-1"),
+}

@@ -1,0 +1,163 @@
+"""What a refusal says of the way out: steps measured at once where nothing need be trained, and the time for the rest.
+
+What is measured here is decided by what engines say that they cost, never by the clock: the same check says the same.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from privgate import families
+from privgate.advice import candidates, usefulness
+from privgate.advice import probe as probing
+from privgate.advice.change import Change, changed
+from privgate.advice.combined import TRIALS
+from privgate.advice.point import Point
+from privgate.advice.search import HALVINGS, Search
+from privgate.check import gate
+from privgate.check import plan as planning
+from privgate.errors import MeasurementError, PrivgateError
+from privgate.evidence import NextStep, StepMeasured, TrainingPlan
+from privgate.policy import Policy
+from privgate.run.run import Budget, Run
+from privgate.subject.subject import Subject
+from privgate.training import plan
+from privgate.training.fleet import Fleet
+from privgate.verdict import Verdict
+
+#: steps that are named
+NAMED = 3
+#: CPU seconds that an engine may state for everybody, so that a few candidates are measured within a check
+AT_ONCE = 1.0
+#: halvings of a knob within a check; `privgate advise` makes more
+HALVED = 3
+#: knobs that are turned within a check, and people who are removed
+KNOBS, REMOVED = 2, 20
+
+
+def steps(policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget) -> tuple[NextStep, ...]:
+    """Return what would make a refused model pass, the measured steps first and the least costly of them first.
+
+    Empty where the model is released, or where a control stopped the run: then its own sentence says what to do, and
+    no number about another model of that recipe would count.
+    """
+    stopped = any(p.name in gate.STOPPERS and gate.stops(p) for p in verdict.evidence.preconditions)
+    if verdict.outcome.releases or stopped:
+        return ()
+    search = Search(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
+    search.measure = usefulness.chosen(subject, "")
+    found = at_once(search)
+    run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
+    named = [_told(point, now, search.measure) for point, now in _compared(search, verdict, found[:NAMED])]
+    if (missing := _everybody(verdict, run)) is not None:
+        named.append(missing)
+    each = planning.seconds_each(run)
+    return (*named, planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points)))
+
+
+def at_once(search: Search) -> list[Point]:
+    """Return the weakest changes that pass among those that cost next to nothing to measure."""
+    subject, limits, found = search.subject, search.limits, list[Point]()
+    for place, knob, start in candidates.present_values(subject)[:KNOBS]:
+        for beside in (False, True) if knob.beside else (False,):
+            change = partial(candidates.knob_change, place, knob, start, beside=beside)
+            if _cheap(subject, change(1.0), limits) and search.halved(change):
+                found.append([p for p in search.points if p.passes][-1])
+                break
+    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
+        removals = candidates.removals(subject, gate.unit_limits(search.policy), most=REMOVED)
+        found += [p for p in map(search.tried, removals) if p.passes]
+    return found
+
+
+def _compared(search: Search, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:
+    """Return each candidate beside the model as it stands, both with their usefulness, the most useful first."""
+    if not found:
+        return []
+    now = search.with_use(search.pointed(candidates.NOTHING, probing.of(verdict.findings)))
+    used = sorted(map(search.with_use, found), key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
+    return [(p, now) for p in used]
+
+
+def planned(
+    policy: Policy, subject: Subject, check: TrainingPlan | None, each: float, workers: int, *, tried: int = 0
+) -> NextStep:
+    """Return what ``privgate advise`` would try, and how long that takes at most by what a check takes.
+
+    Parameters
+    ----------
+    check : TrainingPlan, optional
+        Of one check, beside its controls, which a search leaves out.
+    each : float
+        Seconds of one training; 0 where it is not known.
+    workers : int
+    tried : int
+        Changes that were measured already.
+    """
+    count = candidates.most(subject, policy, halvings=HALVINGS, trials=TRIALS)
+    trainings = 0 if check is None else check.retrains
+    seconds = 0.0 if check is None else max(check.seconds, trainings * each / workers)
+    seconds = count * (seconds + usefulness.FOLDS * each / workers)
+    before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
+    return NextStep(
+        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy "
+        f"{policy.name}`",
+        effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
+        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
+        "less where a candidate fails early, and --budget ends it",
+    )
+
+
+def _cheap(subject: Subject, change: Change, limits: Budget, *, times: int = 1) -> bool:
+    """Return whether an engine answers for everybody so many times without the training function, and at once."""
+    everybody = np.arange(len(subject.data.units), dtype=np.int64)
+    if limits.mode == "screen":
+        return False
+    try:
+        made = changed(subject, change)
+        cost = families.first(made)[0].cost(made, everybody, (None,))
+    except (PrivgateError, ValueError, TypeError):
+        return False  # a parameter that this learner refuses
+    return cost.fits == 0 and times * cost.cpu_seconds <= AT_ONCE
+
+
+def _told(point: Point, now: Point, measure: str) -> NextStep:
+    useful = ""
+    if not (math.isnan(point.useful) or math.isnan(now.useful)):
+        useful = f"; cross-validated {measure} {now.useful:.4f} becomes {point.useful:.4f}"
+    unit = f" {point.unit}" if point.unit else ""
+    risk = f"{now.value:.3g} becomes {point.value:.3g}" if now.rule == point.rule else f"{point.value:.3g}"
+    return NextStep(
+        action=point.change.says,
+        effect=f"{point.rule}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
+        cost="one training",
+        measured=StepMeasured(
+            measure=measure,
+            useful=point.useful,
+            useful_now=now.useful,
+            of_limit=point.of_limit,
+            of_limit_now=now.of_limit,
+        ),
+    )
+
+
+def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
+    """Return that people were not looked at, where that leaves the verdict open."""
+    about = verdict.evidence.influence
+    coverage = None if about is None else about.coverage
+    if coverage is None or coverage.n_units <= coverage.n_measured or coverage.decided_by:
+        return None  # nothing that is seen of others takes a violation back
+    missing, mode, trace = coverage.n_units - coverage.n_measured, verdict.evidence.run.mode, verdict.evidence.run.trace
+    screened = mode is not None and mode.used == "screen"
+    try:
+        seeds = (None,) if trace is None else trace.seeds
+        fits = plan.leave_out_fits(run.subject, np.arange(run.n_units, dtype=np.int64), seeds)
+        cost = plan.estimate(run.subject, fits, run.fleet).sentence
+    except MeasurementError as exc:
+        cost = f"unknown: {exc}"
+    return NextStep(
+        action=f"measure everybody: {'--mode all' if screened else 'no --budget and no --max-retrains'}",
+        effect=f"{missing} people who were not looked at are, and a rule on the largest value can be decided",
+        cost=cost,
+    )
