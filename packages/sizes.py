@@ -1,4 +1,4 @@
-"""Print what each distribution of an environment takes, as a Markdown table: ``python packages/sizes.py SITE_PACKAGES``.
+"""Print what each distribution of an environment takes, in Markdown: ``python packages/sizes.py SITE_PACKAGES``.
 
 A file that several distributions ship (MLflow's three share theirs) is counted once, for the first of them by name.
 """
