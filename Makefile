@@ -23,6 +23,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry privgate
 
 test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in CI, measures branch coverage too and asks for 90 %
 	rm -f .coverage .coverage.*
