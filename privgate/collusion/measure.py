@@ -9,7 +9,7 @@ from privgate.collusion import off_domain, pinned, reads, rerun
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import SIGNS, CollusionPart, CollusionSign, Measurement, Request, Sign
 from privgate.run import changed
-from privgate.run.recipe_controls import REPRODUCED
+from privgate.run.reproduction import REPRODUCED
 from privgate.run.run import Run
 
 #: seeds and hashes per record from which on randomness is said to be made of records
