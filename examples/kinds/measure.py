@@ -48,7 +48,9 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool) -> dict
         if influence is not None:
             found["engines"] = {s.engine: s.answered for s in influence.engines}
             found["certificates"] = {c.name: c.units for c in influence.certificates if c.units}
-        limits = [f.limit for f in verdict.findings if f.metric in ("pdtp", "dtp") and f.mode == "enforce"]
+        # a rule about a share of people says nothing about any one of them
+        ruled = [f for f in verdict.findings if f.metric in ("pdtp", "dtp") and f.mode == "enforce"]
+        limits = [f.limit for f in ruled if "aggregate=share_above" not in str(f.request)]
         decided = verdict.outcome.value in ("passed", "warned", "failed") and limits and "pdtp_low" in verdict.records
         if refereed and decided and _fixed(verdict):
             found["contradicted"] = disagreement(
