@@ -121,8 +121,8 @@ def _plain(uri: str) -> tuple[str, bool]:
     if scheme in {"", "file"}:
         path = _folder(uri)
         return scheme, not odd and path is not None and not any(path.is_relative_to(s) for s in _SPECIAL)
-    path = urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
-    fine = rest.startswith("/") and not odd and not {".", ".."} & set(path.split("/"))
+    inside = urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
+    fine = rest.startswith("/") and not odd and not {".", ".."} & set(inside.split("/"))
     account = urllib.parse.urlsplit(uri).username if scheme not in _AZURE else None
     return scheme, fine and account is None
 
