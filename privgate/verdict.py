@@ -105,10 +105,20 @@ class Finding:
 
 def _cells(f: Finding) -> tuple[str, ...]:
     """Return a finding's outcome, title, interval and limit."""
-    span = f"{f.low:.4g}" if f"{f.low:.4g}" == f"{f.high:.4g}" else f"{f.low:.4g} to {f.high:.4g}"
+    low, high = (_figure(v, f.unit) for v in (f.low, f.high))
     word = "at least" if f.direction == "min" else "at most"
-    limit = "" if math.isnan(f.limit) else f"{word} {f.limit:.4g} {f.unit}"
-    return f.outcome.value, f.title or f.rule, "" if math.isnan(f.low) else f"{span} {f.unit}", limit
+    limit = "" if math.isnan(f.limit) else f"{word} {_figure(f.limit, f.unit)}"
+    span = low if low == high else f"{low} to {high}"
+    return f.outcome.value, f.title or f.rule, "" if math.isnan(f.low) else span, limit
+
+
+def _figure(x: float, unit: str) -> str:
+    """Return a figure as reports write it: a factor first and nats in brackets, a fraction in percent."""
+    if unit == "nats" and math.isfinite(x):
+        return f"{math.exp(min(x, 700)):.3g}-fold ({x:.3g} nats)"
+    if unit == "fraction":
+        return f"{100 * x:.3g} %"
+    return "unlimited" if math.isinf(x) else f"{x:.4g} {unit}".rstrip()
 
 
 def together(findings: Iterable[Finding]) -> Outcome:

@@ -35,6 +35,14 @@ def test_every_link_of_the_readme_leads_somewhere(path):
     assert (Path(__file__).resolve().parents[1] / path).exists()
 
 
+def test_the_readme_is_short_and_shows_one_small_picture():
+    pictures = re.findall(r"!\[.+?\]\(([^)]+)\)", README)
+
+    assert len(README.split()) <= 900
+    assert pictures == ["docs/images/page-one.png"]
+    assert (ROOT / pictures[0]).stat().st_size < 150_000
+
+
 def test_the_exit_codes_of_the_readme_are_those_of_the_code():
     from privgate.errors import ExitCode
 

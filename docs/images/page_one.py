@@ -1,4 +1,4 @@
-"""Picture page one of a real report for the README: ``python docs/images/page_one.py REPORT.html docs/images/page-one.png``.
+"""Picture page one of a real report for the README: ``python docs/images/page_one.py REPORT.html PICTURE.png``.
 
 Needs Chromium, and playwright and Pillow of ``privgate[dev]``. 256 colours are enough for text and one bar.
 """

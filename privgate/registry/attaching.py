@@ -125,7 +125,7 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     for f in verdict.findings:
         name = f"privgate/{layout.path_part(f.rule)}"
         if f.metric and not math.isnan(f.value):
-            told[name] = _coarse(f, int(verdict.evidence.subject.get("n_units") or 0))
+            told[name] = _coarse(f, _people(f, verdict))
         if f.metric and f.unit == "nats" and f.direction == "max":
             worst = f.value if math.isnan(f.high) else f.high
             told[f"{name}_is_infinite"] = float(not math.isfinite(worst))
@@ -133,9 +133,18 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     return told
 
 
+def _people(f: Finding, verdict: Verdict) -> int:
+    """Return of how many people a finding's value is a share; 0 where it is none."""
+    if "aggregate=share_above" in f.request:
+        return int(verdict.evidence.subject.get("n_units") or 0)
+    behind = (m.behind for m in verdict.evidence.measurements.values() if m.request.key == f.request)
+    # the share of members that an attack finds at a rate of false accusations
+    return next((int(getattr(b, "members", 0) or 0) for b in behind), 0) if f.metric == "attack_tpr" else 0
+
+
 def _coarse(f: Finding, people: int) -> float:
     """Return a finding's value; a share of people that would tell a small count is the upper end of such counts."""
-    if "aggregate=share_above" not in f.request or not people or not 0 <= f.value <= 1:
+    if not people or not 0 <= f.value <= 1:
         return float(f.value)
     count = round(f.value * people)
     if 0 < count < SMALL_CELL:

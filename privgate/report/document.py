@@ -47,7 +47,8 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
     detail = encode(verdict.detail)
     everybody = _totals(evidence.subject)
-    totals = suppressed.known(evidence.payload(), everybody)
+    payload = evidence.payload()
+    totals, few = suppressed.known(payload, everybody), suppressed.few_found(payload["measurements"])
     people, limits = everybody[1], suppressed.shares([f.payload() for f in verdict.findings])
     floors = [v for v in dict((verdict.policy.get("source") or {}).get("audit") or {}).values() if isinstance(v, int)]
     doc: dict[str, Any] = {
@@ -69,6 +70,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
             suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)
             | (suppressed.ranged_finding(f.payload(), people, limits[f.request]) if f.request in limits else {})
             | suppressed.of_file(f.payload(), totals[0])
+            | ({"value": few[f.request]} if f.request in few else {})
             for f in verdict.findings
         ],
         "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits),

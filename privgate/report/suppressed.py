@@ -101,7 +101,7 @@ def evidence(
     limits : mapping
         Request to limits of its rules, of shares of people.
     """
-    totals, floors = tuple(totals), tuple(floors)
+    totals, floors, few = tuple(totals), tuple(floors), few_found(payload["measurements"])
     made = {part: sentences(payload[part], totals) for part in ("run", "influence", "membership", "claims")}
     if influence := made["influence"]:
         _trainings(made["run"], influence)
@@ -117,7 +117,8 @@ def evidence(
         **made,
         "preconditions": [_precondition(sentences(p, totals), totals, floors) for p in payload["preconditions"]],
         "measurements": [
-            _measurement(finding(m, totals), totals, floors) | _limits_told(m, limits) for m in payload["measurements"]
+            _measurement(finding(m, totals), totals, floors) | _limits_told(m, limits, few)
+            for m in payload["measurements"]
         ],
     }
 
@@ -136,8 +137,24 @@ def known(payload: Mapping[str, Any], totals: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*totals, *(t - s for t in totals for s in sums if 0 < s < t)]))
 
 
-def _limits_told(given: Mapping[str, Any], limits: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def few_found(measurements: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return request -> what is told instead of the share of members that an attack finds, where these are a few."""
+    told: dict[str, float] = {}
+    for m in measurements:
+        members, value = int((m.get("behind") or {}).get("members") or 0), float(m.get("value", "nan"))
+        if m["request"].get("metric") == "attack_tpr" and members and 0 <= value <= 1:
+            count = round(value * members)
+            if hidden(count, members):
+                told[m["request"]["key"]] = bounds(count, members)[1] / members
+    return told
+
+
+def _limits_told(
+    given: Mapping[str, Any], limits: Mapping[str, Sequence[float]], few: Mapping[str, float]
+) -> dict[str, Any]:
     key = given["request"]["key"]
+    if key in few:
+        return {"value": few[key]}
     people = given["population"]
     told = ranged(given, people, limits[key]) if key in limits else {}
     return told | (of_file({**given, "request": key}, people, limits.get(key, ())) if people else {})

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privgate.evidence.values import SMALL_CELL
-from privgate.report import suppressed
+from privgate.registry.attaching import headline
+from privgate.report import judged, suppressed
 from privgate.report.merging import apart, histogram
 from privgate.report.pseudonyms import Pseudonyms
+from privgate.report.schema import read
 from privgate.report.units import summary
 
 KEY = b"k" * 32
@@ -172,3 +174,32 @@ def test_what_an_attack_finds_of_a_few_members_is_not_told_as_a_rate():
 
     assert attack["figures"]["roc"] == [[0.0, 0.0], [0.02, 0.02], [1.0, 1.0]]
     assert attack["figures"]["tpr_at_fpr"][0]["value"] == 0.009
+
+
+def test_the_share_of_members_found_is_the_same_range_in_report_and_registry(runs):
+    kept = runs.golden("attacked")
+    (rule,) = (f for f in kept["findings"] if f["metric"] == "attack_tpr")
+    (measured,) = (m for m in kept["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
+    members = measured["behind"]["members"]
+    seen = set()
+    for found in (2, 7):
+        rule["value"] = measured["value"] = found / members
+        verdict = runs.verdict(kept)
+        doc = runs.document(verdict)
+        (shown,) = (f for f in doc["findings"] if f["metric"] == "attack_tpr")
+        (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
+        seen.add((shown["value"], again["value"], headline(verdict)[f"privgate/{rule['rule']}"]))
+
+    assert seen == {(9 / members,) * 3}
+
+
+def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
+    kept = runs.golden("certified")
+    seen = set()
+    for wrong in (1, 3, 9):
+        kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
+        doc = runs.document(runs.verdict(kept))
+        seen.add(judged.accuracy(read(doc)))
+        assert doc["context"]["accuracy"] is None
+
+    assert seen == {"The model answers correctly about 99.1 % to 99.9 % of 1,000 people outside its data."}
