@@ -25,6 +25,8 @@ BAGGED = ("BaggingClassifier", "BaggingRegressor")
 TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier", "DecisionTreeRegressor", "ExtraTreeRegressor")
 #: fewer people with as many records are left to refits, whose answers could not be compared with these
 FEW = 12
+#: seeds without which draws and real trainings could not be told apart
+LEAST = 10
 #: forests trained beyond what is needed on average, as a share, before it is seen who still lacks trees
 SPARE = 0.06
 #: forests of the needed number after which whoever still lacks trees is left to refits
@@ -77,8 +79,8 @@ class OutOfBag(Engine):
         subject, units, seeds = asked.subject, asked.units, asked.seeds
         if asked.changes:
             raise Declined("a theorem asks for the models themselves, and these are only estimated")
-        if len(seeds) < 2:
-            raise Declined("one seed is asked for, and only a mean over several is estimated")
+        if len(seeds) < LEAST:
+            raise Declined(f"fewer than {LEAST} seeds are asked for, too few to compare draws with real trainings")
         sizes = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
         row_unit, row_query = asked.rows
         without = np.full((len(seeds), len(row_unit), subject.width), np.nan)
