@@ -4,7 +4,7 @@ What is estimated is what the rules judge: the mean over seeds of the change of 
 forest of exactly as many trees as the released one has.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,6 @@ class OutOfBag(Engine):
             share = missed(subject, _draws(subject, estimator, 1), 1)
         forests = len(seeds) + int(np.ceil((1 + SPARE) * len(seeds) / share))
         return Cost(forests, float("nan"), 8 * len(seeds) * len(units) * subject.width)
-
-    def notes(self, subject: Subject) -> Mapping[str, Any]:
-        """Return what is estimated."""
-        del subject
-        return {"estimates": STATED}
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return forests with and without each unit; whoever has a rare number of records is handed on."""

@@ -67,7 +67,7 @@ def test_answers_without_a_person_are_draws_of_what_real_trainings_give(estimato
     assert set(got.retrained.engine) == {"out_of_bag"}
     assert [(c.name, c.outcome) for c in got.rechecks] == [("recheck_out_of_bag", "passed")]
     assert got.rechecks[0].detail["tolerance"] < 0.3
-    assert "independent, not paired" in got.rechecks[0].detail["notes"]["estimates"]
+    assert "independent, not paired" in got.rechecks[0].detail["estimates"]
     assert fleet.calls < 120 < 10 * 120  # refits of everybody would be 1,200
 
 
