@@ -30,6 +30,7 @@ class RecheckRow(EvidenceModel):
         default_factory=dict,
         description="What the engine says of the delivered model, for example how far it is from its own minimum.",
     )
+    estimates: str = Field(default="", description="What an engine whose answers are draws estimates; else empty.")
 
 
 class EngineShare(EvidenceModel):

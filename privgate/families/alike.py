@@ -5,6 +5,7 @@ person and the engine's S answers without them are then S + 1 draws of one distr
 is uniform, whatever the distribution, infinite answers included, and the mean difference is 0.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,8 @@ def compare(  # noqa: PLR0917  as ``recheck``, and what is estimated
         f"{engine.name}'s answers as draws of the same kind do: {gap:.2g} nats apart on average, where {allowed:.2g} "
         f"would be noticed; it estimates {stated}"
     )
-    return _told(engine, made, "passed", text, len(fits), gap, allowed, [])
+    told = _told(engine, made, "passed", text, len(fits), gap, allowed, [])
+    return replace(told, detail={**told.detail, "estimates": stated})
 
 
 def alike(drawn: Float, real: Float, rng: np.random.Generator) -> tuple[float, float, list[str]]:

@@ -206,6 +206,7 @@ def recheck_row(checked: Precondition) -> RecheckRow:
         max_difference=told["worst_difference"],
         tolerance=told["tolerance"],
         notes=told.get("notes", {}),
+        estimates=told.get("estimates", ""),
     )
 
 

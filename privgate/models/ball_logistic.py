@@ -31,6 +31,9 @@ class BallLogistic(Classifier):
         Above 1; declared, not read off the data. Scale features by declared ranges first (``FixedScaler``).
     classes : sequence of two labels
         Declared before the data are seen.
+    towards : sequence of numbers, optional
+        Weights and, last, intercept of a public head: ``||u - towards||^2 / 2`` is penalised in the place of
+        ``||u||^2 / 2``, so that little data leaves the public model as it is. The bound is the same.
 
     Examples
     --------
@@ -41,10 +44,11 @@ class BallLogistic(Classifier):
 
     __module__ = "privgate.models"  # the name that recipes and stored models keep
 
-    def __init__(self, C: float = 0.01, radius: float = 2.0, classes: Any = None) -> None:
+    def __init__(self, C: float = 0.01, radius: float = 2.0, classes: Any = None, towards: Any = None) -> None:
         self.C = C
         self.radius = radius
         self.classes = classes
+        self.towards = towards
 
     @property
     def bound(self) -> float:
@@ -60,7 +64,10 @@ class BallLogistic(Classifier):
             raise ValueError(f"C must be above 0 and radius above 1, not {self.C!r} and {self.radius!r}")
         sign: Float = np.asarray(2.0 * self._labels(y) - 1.0, dtype=np.float64)
         Z = self._inside(X)
-        self.u_ = np.zeros(Z.shape[1])
+        self.start_ = np.zeros(Z.shape[1]) if self.towards is None else np.array(self.towards, dtype=np.float64)
+        if self.start_.shape != (Z.shape[1],) or not np.isfinite(self.start_).all():
+            raise ValueError(f"towards must hold {Z.shape[1]} finite numbers: a weight a feature, then the intercept")
+        self.u_ = self.start_.copy()
         if self.C * len(Z) > _MOST:
             raise ValueError(f"C times the number of records is above {_MOST:g}: lower C, or no bound can be kept")
         gradient = self._gradient(Z, sign, self.u_)[0]
@@ -80,7 +87,7 @@ class BallLogistic(Classifier):
 
     def _gradient(self, Z: Float, sign: Float, u: Float) -> tuple[Float, Float]:
         away = 1 / (1 + np.exp(np.clip(sign * (Z @ u), -_DEEPEST, _DEEPEST)))
-        return np.asarray(u - self.C * Z.T @ (sign * away)), np.asarray(away)
+        return np.asarray(u - self.start_ - self.C * Z.T @ (sign * away)), np.asarray(away)
 
     def _inside(self, X: Any) -> Float:
         """Return (x, 1) of every record, its first part shortened to where the radius ends."""

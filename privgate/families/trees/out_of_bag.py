@@ -4,7 +4,7 @@ What is estimated is what the rules judge: the mean over seeds of the change of 
 forest of exactly as many trees as the released one has.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ BAGGED = ("BaggingClassifier", "BaggingRegressor")
 TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier", "DecisionTreeRegressor", "ExtraTreeRegressor")
 #: fewer people with as many records are left to refits, whose answers could not be compared with these
 FEW = 12
+#: seeds without which draws and real trainings could not be told apart
+LEAST = 10
 #: forests trained beyond what is needed on average, as a share, before it is seen who still lacks trees
 SPARE = 0.06
 #: forests of the needed number after which whoever still lacks trees is left to refits
@@ -67,18 +69,13 @@ class OutOfBag(Engine):
         forests = len(seeds) + int(np.ceil((1 + SPARE) * len(seeds) / share))
         return Cost(forests, float("nan"), 8 * len(seeds) * len(units) * subject.width)
 
-    def notes(self, subject: Subject) -> Mapping[str, Any]:
-        """Return what is estimated."""
-        del subject
-        return {"estimates": STATED}
-
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return forests with and without each unit; whoever has a rare number of records is handed on."""
         subject, units, seeds = asked.subject, asked.units, asked.seeds
         if asked.changes:
             raise Declined("a theorem asks for the models themselves, and these are only estimated")
-        if len(seeds) < 2:
-            raise Declined("one seed is asked for, and only a mean over several is estimated")
+        if len(seeds) < LEAST:
+            raise Declined(f"fewer than {LEAST} seeds are asked for, too few to compare draws with real trainings")
         sizes = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
         row_unit, row_query = asked.rows
         without = np.full((len(seeds), len(row_unit), subject.width), np.nan)

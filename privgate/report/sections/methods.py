@@ -68,7 +68,7 @@ def _theorems(influence: InfluencePart) -> list[Block]:
             TableBlock("Re-check of fast engines against real retraining in this run", compared, rows, (1, 2, 3))
         )
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
-        blocks += [Text(_estimated(r)) for r in influence.recheck if "estimates" in r.notes]
+        blocks += [Text(_estimated(r)) for r in influence.recheck if r.estimates]
     if influence.certificates:
         applied = [_certificate(c) for c in influence.certificates if c.applies]
         silent = [_certificate(c) for c in influence.certificates if not c.applies]
@@ -131,7 +131,7 @@ def _minimum(row: RecheckRow) -> str:
 
 def _estimated(row: RecheckRow) -> str:
     """Return what an engine whose answers are draws estimates."""
-    return f"The engine {_spaced(row.engine)} estimates {prose(str(row.notes['estimates']), 500)}."
+    return f"The engine {_spaced(row.engine)} estimates {prose(row.estimates, 500)}."
 
 
 def _everywhere(c: CertificateNote) -> str:
