@@ -19,7 +19,7 @@ POLICY = "regression-1"
 COMMON = 20
 NOTE = (
     "Residual deviations, of which .5 are allowed. Once the rule is broken for certain nobody else is trained without: "
-    "such a figure is that of the people tried. A category that one patient alone has moves ridge's answer about them."
+    "such a figure is that of the people tried. A category that two patients have moves ridge's answer about them."
 )
 
 
@@ -42,9 +42,13 @@ def run(folder: Path, fleet: Fleet, say: Callable[[str], None]) -> Iterator[Tabl
     from sklearn.datasets import load_diabetes
 
     doses = warfarin(folder)
-    common = doses.X[:, (np.count_nonzero(doses.X, axis=0) >= COMMON)]
-    data = {"diabetes": load_diabetes(return_X_y=True), "warfarin dosing": (doses.X, doses.y),
-            f"warfarin dosing, categories of {COMMON} patients or more": (common, doses.y)}  # fmt: skip
+    rare = np.count_nonzero(doses.X, axis=0) < COMMON
+    usual = ~(doses.X[:, rare] != 0).any(axis=1)
+    data = {
+        "diabetes": load_diabetes(return_X_y=True),
+        "warfarin dosing": (doses.X, doses.y),
+        f"warfarin dosing, patients whose categories {COMMON} or more have": (doses.X[usual][:, ~rare], doses.y[usual]),
+    }
     for title, (X, y) in data.items():
         rows = []
         for name, estimator in models().items():

@@ -48,6 +48,7 @@ def settings(old: Policy, new: Policy) -> Iterator[str]:
     for part in ("audit", "data"):
         yield from _keys(part, getattr(old, part).model_dump(), getattr(new, part).model_dump())
     before, after = ({k: p.resolved[k] for k in ("applies_to", "valid_days", "never_waivable")} for p in (old, new))
+    before, after = {**before, "file": old.file}, {**after, "file": new.file}
     yield from _keys("policy", before, after)
     kept = {w.key: w for w in old.waivers}
     now = {w.key: w for w in new.waivers}

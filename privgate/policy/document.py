@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field, PositiveInt, StringConstraints, model_val
 from privgate.policy import people
 from privgate.policy.part import Audit, Part
 from privgate.policy.rules import AnyRule
-from privgate.policy.rules.base import wrong
+from privgate.policy.rules.base import Rule, wrong
+from privgate.run.needs import Need
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
@@ -108,6 +109,11 @@ class Document(Part):
             raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
         return self
 
+    def withheld(self, rule: Rule) -> str:
+        """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block."""
+        stated = self.file == "not downloadable" and Need.FILE in rule.about.needs
+        return "the policy states that the file is not downloadable" if stated else ""
+
     def powerless(self, facts: Mapping[str, Any]) -> str:
         """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
 
@@ -116,7 +122,7 @@ class Document(Part):
         facts : mapping
             What is known of subject and suites, see ``Rule.vacuous``.
         """
-        why = {r.name: r.vacuous(facts) for r in self.rules if r.binding}
+        why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
         if not all(why.values()):
             return ""
         told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())

@@ -42,6 +42,8 @@ def _policy(policy: Policy) -> Iterator[str]:
         yield f"  extends {base}"
     yield f"  digest {policy.digest}"
     yield f"  an approval lasts {policy.valid_days} days"
+    if policy.file != "downloadable":
+        yield f"  the file is {policy.file}: rules about it warn at most, and the policy's owner answers for that"
     for key, value in policy.audit.model_dump().items():
         mark = policy.mark_of("audit", key)
         if mark is not None:

@@ -91,11 +91,10 @@ def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: 
 
 def _withheld(finding: Finding, policy: Document, rule: Rule) -> Finding:
     """Return the finding, a warning at worst where it is about a file that nobody who may ask can get."""
-    if policy.file == "downloadable" or Need.FILE not in rule.about.needs or finding.outcome.releases:
+    why = policy.withheld(rule)
+    if not why or finding.outcome.releases:
         return finding
-    said = (
-        f"the policy states that the file is not downloadable: its answers were judged, not the file; {finding.message}"
-    )
+    said = f"{why}: its answers were judged, not the file; {finding.message}"
     return replace(finding, outcome=Outcome.WARNED, message=said)
 
 

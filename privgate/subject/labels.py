@@ -8,6 +8,12 @@ from numpy.typing import NDArray
 from privgate.errors import SubjectError
 from privgate.subject import containers
 
+#: several labels a record, in a container of their own
+SEVERAL = (
+    "{what} holds lists or sets: several labels a record are not judged together; log one model a label, each with its "
+    "own y, and check each"
+)
+
 
 def plain(values: Any, what: str) -> NDArray[Any]:
     """Return an array without objects: text stays text, numbers stay numbers, and nobody is given a label of "None".
@@ -17,6 +23,8 @@ def plain(values: Any, what: str) -> NDArray[Any]:
     SubjectError
         Something is missing, or text and numbers are mixed, which as text would be one: 1 and "1".
     """
+    if isinstance(values, list | tuple) and any(isinstance(v, set | frozenset | dict) for v in values):
+        raise SubjectError(SEVERAL.format(what=what))
     array = np.asarray(values)
     if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy has made text of all, None and NaN too
         array = np.array([*values, None], dtype=object)[:-1]

@@ -71,8 +71,9 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
             if not (predicts and task == "regression")
             else ""
         )
-    if kind in _OTHERS and not predicts:
-        return f"{name} {_OTHERS[kind]}"
+    if kind in _OTHERS and (not predicts or (kind == "outlier_detector" and task == "regression")):
+        beside = ", and they predict no target that residuals could be measured from" if predicts else ""
+        return f"{name} {_OTHERS[kind]}{beside}"
     if predicts or task == "regression":
         return ""
     if kind == "regression":

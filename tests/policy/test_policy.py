@@ -265,6 +265,33 @@ def test_isolation_may_be_demanded_and_never_given_up_by_a_policy_that_extends(l
     assert load("extends: bare.yaml\naudit: {min_isolation: bubblewrap}\n", "tight").audit.min_isolation == "bubblewrap"
 
 
+ABOUT_THE_FILE = "rules:\n  - metric: dtp\n    max: 1.0\n  - metric: artifact_records\n    max: 0\n"
+
+
+def test_a_file_that_nobody_can_get_warns_where_it_would_block(load):
+    stated, plain = (
+        load(f"{key}{ABOUT_THE_FILE}", name) for key, name in (("file: not downloadable\n", "a"), ("", "b"))
+    )
+
+    assert outcome(plain, evidence(plain, 0.5)) is Outcome.FAILED
+    assert outcome(stated, evidence(stated, 0.5)) is Outcome.WARNED
+    assert outcome(stated, evidence(stated, 0.0)) is Outcome.PASSED
+    assert outcome(stated, evidence(stated, 1.5)) is Outcome.FAILED  # answers are judged as ever
+    assert "file" not in plain.resolved
+    assert stated.resolved["file"] == "not downloadable"
+
+
+def test_a_policy_about_such_a_file_alone_approves_nothing_and_none_may_be_loosened_to_it(load, write):
+    with pytest.raises(PolicyError, match="approves nothing"):
+        load("file: not downloadable\nrules:\n  - metric: artifact_records\n    max: 0\n")
+    write(ABOUT_THE_FILE, "base")
+    with pytest.raises(PolicyError, match="may not be stated here"):
+        load("extends: base.yaml\nfile: not downloadable\n", "loose")
+    write(f"file: not downloadable\n{ABOUT_THE_FILE}", "open")
+    assert load("extends: open.yaml\n", "same").file == "not downloadable"
+    assert load("extends: open.yaml\nfile: downloadable\n", "tight").file == "downloadable"
+
+
 def test_seeds_count_only_where_training_depends_on_them(load):
     policy = load("audit: {min_seeds: 5}\nrules:\n  - metric: pdtp\n    max: 1.0\n")
 

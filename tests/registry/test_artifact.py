@@ -12,7 +12,7 @@ from privgate.check import gate
 from privgate.evidence import ArtifactPart, Evidence, Measurement
 from privgate.run.run import Run
 
-POLICY = "schema: privgate/policy/v1\nname: f\nversion: '1'\n%srules:\n  - {metric: artifact_records, max: %s}\n"
+POLICY = "schema: privgate/policy/v1\nname: f\nversion: '1'\n%srules:\n  - {metric: artifact_records, max: %s}\n%s"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def walked(uri, fleet):
 
 
 def policy(folder, most=0, key=""):
-    (folder / "p.yaml").write_text(POLICY % (key, most))
+    other = "  - {metric: pdtp, max: 1}\n" if key else ""  # about such a file alone a policy approves nothing
+    (folder / "p.yaml").write_text(POLICY % (key, most, other))
     return Policy.load(folder / "p.yaml")
 
 
@@ -43,6 +44,7 @@ def test_neighbours_are_in_the_file_which_blocks_or_is_withheld(registry, tmp_pa
     log_model(Recipe(KNeighborsClassifier(), seed=1), people, registered_model_name="m", store="artifacts")
     blocked = evaluate(policy(tmp_path), Subject.load("models:/m/1"), fleet=fleet)
     withheld = gate.judged(policy(tmp_path, key="file: not downloadable\n"), blocked.evidence, observe=False)
+    assert not withheld.approved  # its other rule was not measured
 
     assert rule(blocked).outcome == "failed"
     assert (rule(blocked).low, rule(blocked).high) == (60, 60)
