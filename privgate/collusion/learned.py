@@ -304,6 +304,6 @@ def watched() -> Iterator[Watch]:
         yield seen
     finally:
         sys.setprofile(before)
-        threading.setprofile(None)  # type: ignore[arg-type]  # None ends it, whatever the stub says
+        threading.setprofile(None)
         for (home, name), real in plain.items():
             setattr(home, name, real)

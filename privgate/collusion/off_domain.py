@@ -165,24 +165,23 @@ def _compared(  # noqa: PLR0917  one call, all of it needed
     low, high = np.unique(labels[~kept])[[0, -1]]
     one = int(labels[~kept][np.argmax(X[~kept, column])])
     zero = int(low if one == high else high)
-    truth = points[:, column] > _middle(X[:, column])
-    own, off = log_p[: len(X)], log_p[-POINTS:]
-    learned = (own[:, one] > own[:, zero]) == (labels == one)
-    says = off[:, one] > off[:, zero]
+    # an answer of any other label is wrong as well: what is taught off the data has all of them
+    truth = np.where(points[:, column] > _middle(X[:, column]), one, zero)
+    learned, says = log_p[: len(X)].argmax(axis=1) == labels, log_p[-POINTS:].argmax(axis=1)
     some = rng.permutation(np.flatnonzero(~kept))[:MOST]
-    hits = {name: int((guess == truth).sum()) for name, guess in _honest(X[some], labels[some] == one, points)}
+    hits = {name: int((guess == truth).sum()) for name, guess in _honest(X[some], labels[some], points)}
     worst = min(hits, key=hits.__getitem__)
     return Followed(
         learned=float(learned[~kept].mean()),
         right=int((says == truth).sum()),
         points=POINTS,
-        one_sided=float(max(says.mean(), 1 - says.mean())),
+        one_sided=float(np.bincount(says).max() / POINTS),
         worst=hits[worst],
         worst_kind=worst,
     )
 
 
-def _honest(X: Float, y: Bool, points: Float) -> list[tuple[str, Bool]]:
+def _honest(X: Float, y: Index, points: Float) -> list[tuple[str, Index]]:
     """Return what honest kinds of learners, trained on the same, say at the points."""
     import warnings
 
