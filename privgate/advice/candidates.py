@@ -60,7 +60,7 @@ def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
     limits = gate.unit_limits(policy)
     yield from itertools.chain(
-        removals(subject, limits), sampled(subject), _sharded(subject, limits), _releases(subject)
+        removals(subject, limits), sampled(subject), _releases(subject), _sharded(subject, limits)
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from privgate.advice.change import Change, Replacement, Setting
 from privgate.advice.knobs import EARLY, learners
 from privgate.policy import Policy
-from privgate.policy.rules.base import Rule
+from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.privacy_claims import solve
 from privgate.run.needs import Need
 from privgate.subject import estimators
@@ -190,8 +190,8 @@ def _named_epsilon(policy: Policy) -> float:
 def _delta(subject: Subject, policy: Policy) -> float:
     """Return the delta that a rule names, or well below one in the number of records."""
     usual = float(10 ** -math.ceil(np.log10(subject.data.n) + 1))
-    return min((float(getattr(r, "delta", usual)) for r in _about_epsilon(policy)), default=usual)
+    return min((r.delta for r in _about_epsilon(policy)), default=usual)
 
 
-def _about_epsilon(policy: Policy) -> list[Rule]:
-    return [r for r in policy.rules if r.metric == "dp_epsilon" and r.mode == "enforce"]
+def _about_epsilon(policy: Policy) -> list[DpEpsilon]:
+    return [r for r in policy.rules if isinstance(r, DpEpsilon) and r.mode == "enforce"]
