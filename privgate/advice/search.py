@@ -176,7 +176,11 @@ class Search:
         """Try the strongest of each knob, of other learners and of noise on answers; yield what passes."""
         for alternatives in self._scales():
             for scale in alternatives:
-                point = self._one(scale(1.0))
+                try:
+                    point = self._one(scale(1.0))
+                except PrivgateError as exc:
+                    self.left.append(str(exc))
+                    break
                 if point is not None and point.passes:
                     yield scale, point
                     break
