@@ -60,7 +60,7 @@ def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
     limits = gate.unit_limits(policy)
     yield from itertools.chain(
-        removals(subject, limits), sampled(subject), _sharded(subject, limits), _releases(subject)
+        removals(subject, limits), sampled(subject), _releases(subject), _sharded(subject, limits)
     )
 
 
@@ -142,6 +142,6 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
     scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
     limits = gate.unit_limits(policy)
-    others = [sampled(subject), learners.single(subject, policy), _sharded(subject, limits), _releases(subject)]
-    alone = len(list(itertools.chain(*others))) + (1 if limits else 0)
+    others = itertools.chain(sampled(subject), learners.early(subject), _sharded(subject, limits), _releases(subject))
+    alone = len(list(others)) + (1 if limits else 0) + learners.named_private(subject, policy)
     return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

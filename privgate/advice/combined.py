@@ -48,10 +48,10 @@ def combined(subject: Subject, tried: Callable[[Change], Point], over: Callable[
         settings = tuple(Setting(place=place, value=v) for (place, _, _), v in zip(knobs, values, strict=True))
         point = tried(Change(says=says, kind="parameters", settings=settings))
         known = not math.isnan(point.of_limit)
-        over = min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9)
+        beyond = min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9)
         if told:
-            trial.set_constraint("risk", over)
+            trial.set_constraint("risk", beyond)
         else:
-            trial.set_user_attr("excess", over)
+            trial.set_user_attr("excess", beyond)
         study.tell(trial, point.useful if not math.isnan(point.useful) else -1e9)
     return ""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from privgate.advice.change import Change, Replacement, Setting
 from privgate.advice.knobs import EARLY, learners
+from privgate.errors import MeasurementError
 from privgate.policy import Policy
-from privgate.policy.rules.base import Rule
+from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.privacy_claims import solve
 from privgate.run.needs import Need
 from privgate.subject import estimators
@@ -46,6 +48,14 @@ def families(subject: Subject, policy: Policy) -> Iterator[Family]:
 
 def single(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield other learners that have no scale."""
+    yield from early(subject)
+    if named_private(subject, policy):
+        with suppress(MeasurementError):  # no noise is enough
+            yield private(subject, _named_epsilon(policy), _delta(subject, policy))
+
+
+def early(subject: Subject) -> Iterator[Change]:
+    """Yield early stopping on records that a learner sets aside itself."""
     for place, name, _ in learners(subject.recipe.payload):
         if name in EARLY:
             parameter, value = EARLY[name]
@@ -54,9 +64,11 @@ def single(subject: Subject, policy: Policy) -> Iterator[Change]:
                 kind="parameters",
                 settings=(Setting(place=(*place, "params", parameter), value=value),),
             )
-    epsilon = _named_epsilon(policy)
-    if epsilon and why_not_private(subject, policy) == "":
-        yield private(subject, epsilon, _delta(subject, policy))
+
+
+def named_private(subject: Subject, policy: Policy) -> bool:
+    """Return whether a rule names the epsilon that a private form of this recipe could have."""
+    return _named_epsilon(policy) > 0 and why_not_private(subject, policy) == ""
 
 
 def skipped(subject: Subject, policy: Policy) -> Iterator[str]:
@@ -190,8 +202,8 @@ def _named_epsilon(policy: Policy) -> float:
 def _delta(subject: Subject, policy: Policy) -> float:
     """Return the delta that a rule names, or well below one in the number of records."""
     usual = float(10 ** -math.ceil(np.log10(subject.data.n) + 1))
-    return min((float(getattr(r, "delta", usual)) for r in _about_epsilon(policy)), default=usual)
+    return min((r.delta for r in _about_epsilon(policy)), default=usual)
 
 
-def _about_epsilon(policy: Policy) -> list[Rule]:
-    return [r for r in policy.rules if r.metric == "dp_epsilon" and r.mode == "enforce"]
+def _about_epsilon(policy: Policy) -> list[DpEpsilon]:
+    return [r for r in policy.rules if isinstance(r, DpEpsilon) and r.mode == "enforce"]

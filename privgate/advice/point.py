@@ -63,11 +63,6 @@ class Point(BaseModel):
         return self.outcome in ("passed", "warned")
 
     @property
-    def flattered(self) -> float:
-        """By how much the search flattered the risk: what a whole check found less what the search did; NaN if none."""
-        return self.confirmed_value - self.value
-
-    @property
     def stands(self) -> bool:
         """Whether a whole check with other randomness agreed."""
         return self.passes and self.confirmed in ("passed", "warned")

@@ -1,8 +1,8 @@
 """The search: each way of changing a model is tried, the weakest change that passes is found, and the best confirmed.
 
 On one knob, influence falls as the knob is turned towards its strongest value, nearly always: the strongest is tried
-first (where that fails the knob is given up after one measurement); when every kind of change has had its turn, halving
-finds the weakest value that passes.
+first (where that fails the knob is given up after one measurement), and halving finds the weakest value that passes: at
+once where engines make it cheap, else when every kind of change has had its turn.
 Nothing rests on it being so: every candidate is measured, and what passes is confirmed by a whole check.
 """
 
@@ -32,6 +32,8 @@ from privgate.verdict import Outcome
 
 #: halvings of one knob: the factor between "passes" and "does not" that is left is small beside the noise of accuracy
 HALVINGS = 5
+#: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
+CHEAP = 20
 #: candidates that a whole check looks at again; each is one more try to pass by chance, so there are few
 CONFIRMED = 3
 
@@ -87,12 +89,17 @@ class Search:
         self.measure = usefulness.chosen(self.subject, self.measure)
         present = self.tried(NOTHING, pruned=False)
         if not present.passes:
-            passing = list(self._strongest())
+            later = []
+            for scale, point in list(self._strongest()):
+                if point.trainings <= CHEAP:
+                    self._weakest(scale)
+                else:
+                    later.append(scale)
             for change in itertools.chain(
                 learners.single(self.subject, self.policy), everything(self.subject, self.policy)
             ):
                 self._one(change)
-            for scale in passing:  # last: by now every kind of change has had its turn
+            for scale in later:  # by now every kind of change has had its turn
                 self._weakest(scale)
             self.left += learners.skipped(self.subject, self.policy)
             if why := combined(self.subject, self.tried, lambda: self.over):
@@ -165,13 +172,17 @@ class Search:
 
     # -- what gets weaker on a scale ----------------------------------------------------------------------------------
 
-    def _strongest(self) -> Iterator[Scale]:
-        """Try the strongest of each knob, of other learners and of noise on answers; yield the scales that pass."""
+    def _strongest(self) -> Iterator[tuple[Scale, Point]]:
+        """Try the strongest of each knob, of other learners and of noise on answers; yield what passes."""
         for alternatives in self._scales():
             for scale in alternatives:
-                point = self._one(scale(1.0))
+                try:
+                    point = self._one(scale(1.0))
+                except PrivgateError as exc:
+                    self.left.append(str(exc))
+                    break
                 if point is not None and point.passes:
-                    yield scale
+                    yield scale, point
                     break
 
     def _scales(self) -> Iterator[list[Scale]]:

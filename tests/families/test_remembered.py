@@ -7,7 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.check.gate import evaluate
 from privgate.families import certificates, remembered
 from privgate.families.catalogue import ALL
 from privgate.families.engine import Asked

@@ -5,7 +5,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate
+from privgate import Policy, Recipe, Release, Subject, TrainingData
+from privgate.check.gate import evaluate
 from privgate.families.retrained import Retrained, Status
 from privgate.influence.leave_one_out import per_unit
 from privgate.run.run import Budget

@@ -1,0 +1,109 @@
+"""What a refusal says of the way out: measured, or how long measuring takes; the same every time, and shown."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate.advice.plan import plan
+from privgate.check import gate
+from privgate.training.fleet import Fleet
+
+SIZES = (3, 4)
+RNG = np.random.default_rng(9)
+Y = RNG.integers(0, 2, 40)
+X = np.column_stack([(RNG.integers(0, v, 40) + Y) % v for v in SIZES])
+DATA = TrainingData(np.vstack([X, [[2, 3]]]), np.append(Y, 0), domain=Domain(categories=SIZES))
+PLANNED = re.compile(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) on 1 workers")
+
+
+def bayes(alpha=0.2):
+    from sklearn.naive_bayes import CategoricalNB
+
+    return Subject.local(Recipe(CategoricalNB(alpha=alpha, min_categories=list(SIZES)), seed=1), DATA)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def blocked(fleet):
+    return evaluate("dtp-1", bayes(), fleet=fleet)
+
+
+def test_what_is_named_passes_and_its_numbers_are_those_of_a_check(blocked, fleet):
+    smoother = next(s for s in blocked.evidence.run.next_steps if s.action.startswith("alpha"))
+    alpha = float(smoother.action.rsplit(" ", maxsplit=1)[1])
+    again = gate.evaluate(Policy.load("dtp-1"), bayes(alpha), fleet=fleet)
+    assert again.outcome.releases
+    assert again.records.dtp_upper.max() == pytest.approx(smoother.measured.of_limit)
+    assert blocked.records.dtp_lower.max() == pytest.approx(smoother.measured.of_limit_now, abs=0.02)
+    assert smoother.measured.measure == "accuracy"
+
+
+def test_the_same_check_says_the_same_and_trains_nothing_more(blocked, fleet):
+    calls = fleet.calls
+    again = evaluate("dtp-1", bayes(), fleet=fleet)
+    said = [[(s.action, s.effect) for s in v.evidence.run.next_steps] for v in (blocked, again)]
+    assert said[0] == said[1]
+    assert fleet.calls == calls
+
+
+def test_the_evidence_of_a_check_is_not_touched_by_the_search(blocked, fleet):
+    alone = gate.evaluate(Policy.load("dtp-1"), bayes(), fleet=fleet)
+    assert alone.evidence.run.next_steps == ()
+    assert [f.payload() for f in alone.findings] == [f.payload() for f in blocked.findings]
+    assert alone.records.dtp_upper.tolist() == blocked.records.dtp_upper.tolist()
+
+
+def test_a_report_draws_what_was_measured_and_says_how_long_the_rest_takes(blocked):
+    doc = report.document(blocked, hash_key=b"k" * 32)
+    page = report.render(doc, "html")
+    assert "What would pass, and what it costs" in page
+    steps = json.loads(json.dumps(doc))["next_steps"]
+    assert sum(s["measured"] is not None for s in steps) in (1, 2, 3)
+    assert PLANNED.search(steps[-1]["cost"])
+    shown = report.render(doc, "markdown")
+    assert "privgate advise" in shown
+
+
+def test_an_approved_model_gets_no_advice(fleet):
+    verdict = evaluate("dtp-1", bayes(50.0), fleet=fleet)
+    assert verdict.outcome.releases
+    assert verdict.evidence.run.next_steps == ()
+
+
+def test_what_only_retraining_answers_is_planned_and_not_measured(fleet):
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    subject = Subject.local(Recipe(ExtraTreesClassifier(3), seed=0), TrainingData(X, Y))
+    verdict = evaluate("pdtp-1", subject, fleet=fleet)
+    assert not verdict.outcome.releases
+    [planned] = verdict.evidence.run.next_steps
+    assert planned.measured is None
+    assert PLANNED.search(planned.cost)
+    assert report.document(verdict, hash_key=b"k" * 32)["next_steps"][0]["measured"] is None
+
+
+def same(X, y, *, seed):
+    from sklearn.dummy import DummyClassifier
+
+    return DummyClassifier(strategy="constant", constant=0).fit([[0.0], [0.0]], [0, 1])
+
+
+def test_where_a_control_stops_the_run_no_other_parameters_are_advised(fleet):
+    verdict = evaluate("pdtp-1", Subject.local(Recipe(same, seed=0), TrainingData(X, Y)), fleet=fleet)
+    assert not verdict.outcome.releases
+    assert verdict.evidence.run.next_steps == ()
+
+
+def test_a_plan_says_what_a_search_would_take(fleet):
+    said = plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
+    assert said[:-1] == gate.plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
+    assert said[-1].startswith("if it blocks: search for the cheapest change that passes")
+    assert PLANNED.search(said[-1])
