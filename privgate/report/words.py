@@ -240,6 +240,8 @@ def condition(name: str) -> str:
     if name.startswith("certificate_"):
         theorem = plain(name.removeprefix("certificate_").replace("_", " "), 40)
         return f"Real models keep within the certificate ({theorem})"
+    if name.startswith("suite:"):
+        return f"Expectations of {plain(name.removeprefix('suite:'), 60)} are met"
     if name.startswith("recheck_"):
         return f"Fast engine agrees with retraining ({plain(name.removeprefix('recheck_').replace('_', ' '), 40)})"
     return capital(_CONDITIONS.get(name) or plain(name.replace("_", " "), 60))
