@@ -16,7 +16,7 @@ from privgate.subject.data import TrainingData
 RECORD = "privgate.record"
 #: how many people have the record's label; for targets that are numbers, how many there are
 WITH_LABEL = "privgate.people_with_label"
-#: whether the record lies outside the declared domain, 0 or 1; 0 where none is declared
+#: whether the record lies outside the declared ranges, categories or columns, 0 or 1; 0 where none are declared
 OUTSIDE = "privgate.outside_domain"
 COLUMNS = (RECORD, WITH_LABEL, OUTSIDE)
 

@@ -211,7 +211,7 @@ def _validation(
         }
         for one, e in told
     ]
-    met = sum(r["success"] for r in results)
+    met = sum(e.met for _, e in told)
     return {
         "success": met == len(results),
         "statistics": {
