@@ -50,7 +50,9 @@ def demo(*, folder: Path, opened: bool) -> int:
         click.secho(f"{', '.join(wrong)}: another decision was due; please report it with the report", fg="red")
         return int(ExitCode.INTERNAL)
     promoted = [name for name, approved in due.items() if approved]
-    attacks = {a.name for v in verdicts.values() if v.evidence.membership for a in v.evidence.membership.attacks}
+    attacks = {
+        a.name for v in verdicts.values() if v.evidence.membership for a in v.evidence.membership.attacks if a.figures
+    }
     told = f"as it should be: {len(promoted)} models are @production, {len(due) - len(promoted)} were blocked"
     click.secho(f"{told}, {len(attacks)} attacks were run", fg="green", bold=True)
     if opened:

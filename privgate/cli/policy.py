@@ -1,5 +1,6 @@
-"""``privgate policy``: lint, explain, test, diff, schema. Nothing is trained here."""
+"""``privgate policy``: lint, explain, test, diff, suite, schema. Nothing is trained here."""
 
+import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,43 @@ def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> i
 
 
 @policy.command()
+@click.argument("data", metavar="URI|FILE")
+@click.option("--target", default=None, metavar="COLUMN", help="Of a FILE: the labels.")
+@click.option("--ids", default=None, metavar="COLUMN", help="Of a FILE: names of records.")
+@click.option("--groups", default=None, metavar="COLUMN", help="Of a FILE: whose records they are.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
+@shared.tracking_uri
+def suite(
+    *,
+    data: str,
+    target: str | None,
+    ids: str | None,
+    groups: str | None,
+    output: Path | None,
+    tracking_uri: str | None,
+) -> int:
+    """Draft a Great Expectations suite of what the training data of a model, or a CSV or Parquet FILE, look like.
+
+    A policy that names the draft is refused until a person has read it and removed its mark.
+    """
+    from privgate.cli import outputs
+    from privgate.run import drafting, suites
+
+    place = None if output is None else outputs.file(output, "--output")
+    made = drafting.draft(_data(data, target, ids, groups, tracking_uri), place.stem if place else "data")
+    text = json.dumps(made, indent=2) + "\n"
+    if place is None:
+        click.echo(text, nl=False)
+        return int(ExitCode.PASSED)
+    place.write_text(text, encoding="utf-8")
+    click.echo(
+        plain(f"{place}: {len(made['expectations'])} expectations drafted; read each, then remove meta.{suites.DRAFT}")
+    )
+    click.echo(plain(f"a policy beside it names it: data: {{suite: {place.name}}}"))
+    return int(ExitCode.PASSED)
+
+
+@policy.command()
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
 def schema(*, output: Path | None) -> int:
     """Print the JSON Schema of policy files; name it in a file's first line and an editor completes the rest."""
@@ -127,6 +165,19 @@ def schema(*, output: Path | None) -> int:
         raise UsageError(f"{output}: cannot be written: {exc.strerror}") from exc
     click.echo(f"put this in the first line of a policy:\n# yaml-language-server: $schema={output}")
     return int(ExitCode.PASSED)
+
+
+def _data(data: str, target: str | None, ids: str | None, groups: str | None, tracking_uri: str | None) -> Any:
+    """Return the training data of a model version, or those of a file."""
+    if ":/" in data and "://" not in data:
+        from privgate import Subject
+
+        return Subject.load(data, tracking_uri=tracking_uri).data
+    if target is None:
+        raise UsageError(f"{data}: name the column that holds the labels: --target COLUMN")
+    from privgate import TrainingData
+
+    return TrainingData.from_file(data, target=target, ids=ids, groups=groups)
 
 
 def _facts(uri: str | None, tracking_uri: str | None, candidates: int | None) -> dict[str, Any] | None:

@@ -64,11 +64,10 @@ def recipes() -> dict[str, Shown]:
             approved=True,
             policy="dtp-1-attacks",
         ),
-        # 40 random people are enough to see it fail
+        # 20 random people are enough to see it fail
         "income-boosted-default": Shown(
-            "gradient boosting as the library sets it: attacks find its members",
+            "gradient boosting as the library sets it: it follows single people",
             Recipe(HistGradientBoostingClassifier(), seed=7),
-            policy="dtp-1-attacks",
-            limits=Budget(max_retrains=40),
+            limits=Budget(max_retrains=20),
         ),
     }

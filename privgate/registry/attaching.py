@@ -69,7 +69,8 @@ def attach(
     client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
     place = report_place.folder_of(str(model_id), policy)
-    named = [*_FILES, *([_RECORDS] if include_records else [])]
+    suites = sorted(p.name for p in out_dir.glob("validation-*.json"))
+    named = [*_FILES, *suites, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
             if (out_dir / name).is_file():

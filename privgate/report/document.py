@@ -15,6 +15,7 @@ from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.schema import SCHEMA, read
 from privgate.report.suppression import bounds, hidden
 from privgate.report.units import summary
+from privgate.run.suites import VALIDATION
 from privgate.verdict import Verdict
 from privgate.version import __version__
 
@@ -120,10 +121,10 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_positions(detail: Any) -> Any:
-    """Return a precondition's detail without lists of whole numbers: they are rows of the data."""
+    """Return a precondition's detail without lists of whole numbers, which are rows of the data, and without files."""
     if not isinstance(detail, Mapping):
         return detail
-    return {k: _without_positions(v) for k, v in detail.items() if not _is_positions(v)}
+    return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and not _is_positions(v)}
 
 
 def _is_positions(value: Any) -> bool:

@@ -1,6 +1,8 @@
 """A verdict on disk: all files or none of the new ones, never half a file."""
 
+import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +14,13 @@ from privgate.evidence import COLUMNS
 from privgate.report.document import document
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.rendering import FORMATS, render
+from privgate.run.suites import VALIDATION
 from privgate.verdict import Verdict
 
 DOCUMENT = "report.json"
 RECORDS = "records.parquet"
+#: Great Expectations' validation results
+VALIDATIONS = "validation-*.json"
 
 
 def write(
@@ -43,7 +48,8 @@ def write(
     Returns
     -------
     list of Path
-        ``report.json``, ``records.parquet``, then one file a format.
+        ``report.json``, ``records.parquet``, one file a format, then Great Expectations' validation result of each
+        suite that the policy names.
 
     Raises
     ------
@@ -63,8 +69,24 @@ def write(
         written = {format_: name for format_, (_, name) in FORMATS.items() if name}
         for format_, name in written.items():
             _text(new / name, render(doc, format_))
-        order = [DOCUMENT, RECORDS, *written.values()]
-        return [(new / name).replace(folder / name) for name in order]
+        suites = validations(verdict)
+        for name, text in suites.items():
+            _text(new / name, text)
+        order = [DOCUMENT, RECORDS, *written.values(), *suites]
+        done = [(new / name).replace(folder / name) for name in order]
+    for old in set(folder.glob(VALIDATIONS)) - set(done):
+        old.unlink()  # of an earlier report, whose policy named other suites
+    return done
+
+
+def validations(verdict: Verdict) -> dict[str, str]:
+    """Return ``file name -> text`` of what Great Expectations says of each suite, values and counts left out."""
+    every = [(p.name.partition(":")[2], p.detail.get(VALIDATION)) for p in verdict.evidence.preconditions]
+    found = [(Path(name).stem, result) for name, result in every if result is not None]
+    return {
+        f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
+        for i, (stem, result) in enumerate(found, start=1)
+    }
 
 
 def dumps(doc: Mapping[str, Any]) -> str:

@@ -120,6 +120,7 @@ SENTENCES: Mapping[str, str] = {
     "condition.dp_doubt": "Nothing about the claim is in doubt",
     "condition.dp_hazard": "Nothing is known to defeat the claim",
     "condition.certificate": "Real models keep within the certificate ({name})",
+    "condition.suite": "Expectations of {name} are met",
     "condition.recheck": "Fast engine agrees with retraining ({name})",
     # what to do next
     "next.release": "This version may be signed and released; check again whenever data, code or parameters change.",

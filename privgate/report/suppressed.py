@@ -250,6 +250,9 @@ def _precondition(given: dict[str, Any], totals: Sequence[int], floors: Sequence
         if isinstance(detail[key], int) and not isinstance(detail[key], bool) and hidden(detail[key]):
             detail[key] = None
             detail.pop("share", None)  # the same count as a share
+    for one in detail.get("expectations") or ():
+        if hidden(one["unexpected"]):
+            one |= {"unexpected": None, "percent": None}  # the same count as a share
     return {**given, "detail": detail}
 
 

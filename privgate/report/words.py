@@ -213,6 +213,8 @@ def condition(name: str) -> str:
     if name.startswith("certificate_"):
         theorem = plain(name.removeprefix("certificate_").replace("_", " "), 40)
         return say("condition.certificate", name=theorem)
+    if name.startswith("suite:"):
+        return say("condition.suite", name=plain(name.removeprefix("suite:"), 60))
     if name.startswith("recheck_"):
         return say("condition.recheck", name=plain(name.removeprefix("recheck_").replace("_", " "), 40))
     return capital(SENTENCES.get(f"condition.{name}") or plain(name.replace("_", " "), 60))

@@ -6,11 +6,12 @@ import sys
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
 import privgate
-from privgate import Policy
+from privgate import Policy, TrainingData
 from privgate.policy import locate, schema, strict_yaml
 from privgate.policy.lint import lint
 from privgate.statistics.intervals import exceeding_limit
@@ -95,6 +96,18 @@ def test_attacks_1_has_the_sizes_and_limits_of_dtp_1_attacks_and_concludes():
     assert policy.audit == other.audit
     facts = {"certificates": [], "candidates": policy.audit.min_candidates}
     assert [r.cannot_conclude(facts) for r in policy.rules] == ["", ""]
+
+
+def test_strict_and_what_extends_it_carry_the_suite_about_people(tmp_path):
+    child = "schema: privgate/policy/v1\nname: mine\nversion: '1'\nextends: strict\nvalid_days: 30\n"
+    (tmp_path / "mine.yaml").write_text(child)
+    data = TrainingData(np.eye(120), [0] * 119 + [1])
+
+    for policy in (Policy.load("strict"), Policy.load(tmp_path / "mine.yaml")):
+        found = {p.name: p for p in policy.check_data(data)}
+        assert found["min_rows"].outcome == "passed"
+        assert found["suite:people.json"].outcome == "failed"
+        assert "no label is one person's alone" in found["suite:people.json"].message
 
 
 @pytest.mark.parametrize("name", SHIPPED)

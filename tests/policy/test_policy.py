@@ -486,7 +486,7 @@ def test_too_few_rows_fail():
 
 def test_a_policy_without_a_suite_does_not_import_great_expectations():
     code = (
-        "import sys, numpy as np; from privgate import Policy, TrainingData; p = Policy.load('strict')\n"
+        "import sys, numpy as np; from privgate import Policy, TrainingData; p = Policy.load('dtp-1')\n"
         "p.check_data(TrainingData(np.eye(4), [0, 1, 0, 1])); print('great_expectations' in sys.modules)"
     )
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from importlib.resources import files
 
 import jsonschema
@@ -7,6 +8,7 @@ import pytest
 
 from privgate import report
 from privgate.errors import UsageError
+from privgate.evidence import Precondition
 from privgate.report.pseudonyms import Pseudonyms
 
 NAMES = ["report.json", "records.parquet", "report.html", "summary.md", "junit.xml"]
@@ -32,6 +34,29 @@ def test_every_format_comes_from_the_json_alone(runs, tmp_path):
 
     for format_, name in (("html", "report.html"), ("markdown", "summary.md"), ("junit", "junit.xml")):
         assert report.render(stored, format_).encode() == (tmp_path / name).read_bytes()
+
+
+def test_what_great_expectations_says_of_each_suite_lies_beside_the_report(runs, tmp_path):
+    verdict = runs.verdict("refuted")
+    few = {"name": "young: 4 records (0.4 %)", "met": False, "error": "", "severity": "critical"}
+    few |= {"unexpected": 4, "percent": 0.4}
+    found = [
+        Precondition(f"suite:{name}", "failed", "first young: 4 records (0.4 %)", {
+            "expectations": [few], "rows": 1000, "validation": {"success": False, "results": [name]},
+        })
+        for name in ("people.json", "../../etc/p\nasswd.json")
+    ]  # fmt: skip
+    evidence = replace(verdict.evidence, preconditions=(*verdict.evidence.preconditions, *found))
+    (tmp_path / "validation-7-old.json").write_text("of an earlier policy")
+    paths = report.write(replace(verdict, evidence=evidence), tmp_path, hash_key=runs.KEY)
+
+    assert [p.name for p in paths[len(NAMES) :]] == ["validation-1-people.json", "validation-2-p-asswd.json"]
+    assert json.loads(paths[len(NAMES)].read_text()) == {"success": False, "results": ["people.json"]}
+    assert sorted(p.name for p in tmp_path.glob("validation*")) == [p.name for p in paths[len(NAMES) :]]
+    told = json.loads(paths[0].read_text())["evidence"]["preconditions"][-1]
+    assert "validation" not in told["detail"]
+    assert (told["detail"]["expectations"][0]["unexpected"], "0.4" in told["message"]) == (None, False)
+    assert "Expectations of people.json are met" in (tmp_path / "report.html").read_text()
 
 
 def test_no_unit_name_is_written_anywhere_unless_asked(runs, tmp_path):

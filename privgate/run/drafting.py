@@ -1,0 +1,110 @@
+"""A suite drafted from a data set, for a person to read: what the data look like now is not yet what they must be.
+
+Nobody's own value enters the draft: ends are rounded outward, values that fewer people have than a report would count
+are left out, and so the draft may not be met until somebody who knows the form writes them in.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from privgate.errors import SubjectError
+from privgate.evidence.values import SMALL_CELL
+from privgate.run import declared, suites
+from privgate.subject.data import TrainingData
+
+#: columns with more different values than this are not listed
+MOST = 50
+#: what stands in a draft until a person has read it
+UNREAD = "drafted from data; read every expectation, write in values that are missing, then remove this line"
+
+
+def draft(data: TrainingData, name: str) -> dict[str, Any]:
+    """Return a suite as JSON values, marked as a draft; a policy that names it is refused until the mark is removed.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Features with columns; labels.
+    name : str
+        Of the suite.
+
+    Raises
+    ------
+    SubjectError
+        The records have no columns, or there are none.
+    """
+    frame = suites.as_frame(data)
+    if frame is None or not len(frame):
+        raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
+    if len(set(frame.columns)) != len(frame.columns):
+        raise SubjectError("two columns have the same name; a suite cannot tell them apart")
+    unit = 10 ** (len(str(len(frame))) - 1)
+    least = len(frame) // unit * unit
+    expectations = [
+        _one("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least),
+        _one("expect_table_columns_to_match_set", column_set=[str(c) for c in frame.columns], exact_match=False),
+        _one("expect_column_values_to_be_unique", name="no two records have one id", column=declared.RECORD),
+        _one("expect_column_values_to_be_in_set", column=declared.OUTSIDE, value_set=[0]),
+    ]
+    if not data.numbers:
+        alone = {"name": "no label is one person's alone", "column": declared.WITH_LABEL, "min_value": 2}
+        expectations.append(_one("expect_column_values_to_be_between", **alone))
+    owners = np.arange(data.n) if data.groups is None else np.asarray(data.groups)
+    for column in frame.columns:
+        expectations += _of_column(str(column), frame[column], owners)
+    return {"name": name, "meta": {suites.DRAFT: UNREAD}, "expectations": expectations}
+
+
+def _of_column(column: str, values: Any, owners: Any) -> Iterator[dict[str, Any]]:
+    """Give what a column looks like: without gaps, between two round ends, or one of a few values."""
+    if not values.isna().any():
+        yield _one("expect_column_values_to_not_be_null", column=column)
+    present = values.dropna()
+    kind = present.dtype.kind
+    if not len(present):
+        return
+    if kind in "iuf" and present.nunique() > 2:
+        if np.isfinite(present.to_numpy(dtype=np.float64)).all():
+            low, high = _round(float(present.min()), up=False), _round(float(present.max()), up=True)
+            yield _one("expect_column_values_to_be_between", column=column, min_value=low, max_value=high)
+        return
+    people = present.groupby(present.astype(object).map(_plain), sort=True).agg(
+        lambda held: len(set(owners[held.index.to_numpy()].tolist()))
+    )
+    common = [v for v, n in people.items() if n >= SMALL_CELL]
+    if not common or len(people) > MOST:
+        return
+    made = _one("expect_column_values_to_be_in_set", column=column, value_set=common)
+    if len(common) < len(people):
+        made["meta"] = {"notes": f"values of fewer than {SMALL_CELL} people are left out: write in what a form offers"}
+    yield made
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
+def _round(end: float, *, up: bool) -> float | int:
+    """Return a number of one digit at or beyond an end, so that it is nobody's.
+
+    Examples
+    --------
+    >>> _round(17.0, up=False), _round(90.5, up=True), _round(-0.031, up=False), _round(0.0, up=True)
+    (10, 100, -0.04, 0)
+    """
+    if end == 0.0:
+        return 0
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+    exact = Decimal(repr(end))
+    unit = Decimal(1).scaleb(exact.adjusted())
+    found = (exact / unit).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR) * unit
+    return int(found) if found == found.to_integral_value() and abs(found) < 2**53 else float(found)
+
+
+def _one(kind: str, *, name: Any = "", **kwargs: Any) -> dict[str, Any]:
+    return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}
