@@ -71,6 +71,8 @@ def bound(
     if fleet is None or len(units) < WORTH or fleet.signable:
         return certificate.bound(subject, units, retrained, limit=limit)
     models = {} if retrained is None else _arrays(retrained)
+    if any(a.dtype == object for a in models.values()):  # trees, which their places in memory do not name
+        return certificate.bound(subject, units, retrained, limit=limit)
     told = {} if retrained is None else _told(retrained)
     how = [certificate.name, None if limit is None else repr(limit), told]
     key = _key(subject, fleet, how, [units, *(models[name] for name in sorted(models))])

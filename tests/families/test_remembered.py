@@ -1,6 +1,7 @@
 """What engines and theorems computed before is found by exactly what it was computed from, and never for a signer."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from privgate.check.gate import evaluate
 from privgate.families import certificates, remembered
 from privgate.families.catalogue import ALL
 from privgate.families.engine import Asked
+from privgate.families.retrained import Retrained
 from privgate.subject.domain import Domain
 from privgate.subject.release import Release
 from privgate.training.fleet import Fleet
@@ -103,3 +105,13 @@ def test_an_answer_comes_back_as_it_was_and_only_for_the_same_question(kind, mon
         own.signable = False
         monkeypatch.setattr(remembered, "_source", lambda: "another version of the package")
         assert not remembered.known(engine, asked)
+
+
+def test_bounds_on_models_that_are_kept_as_objects_are_computed_every_time():
+    units = np.arange(N)
+    trees = np.empty((1, N), dtype=object)
+    rows, logs = (units, units), np.zeros((1, N, 2))
+    made = Retrained.of("tree_ensembles", units, (None,), rows, logs, logs, changes={"trees": trees})
+    stub = SimpleNamespace(name="tree_cells", bound=lambda *_, **__: "computed")
+    nothing_to_ask = SimpleNamespace(signable=False)
+    assert remembered.bound(stub, None, units, made, nothing_to_ask, limit=1.0) == "computed"

@@ -128,7 +128,7 @@ def cores() -> int:
 
 def trained(subject: Subject, calls: Sequence[Call], *, keep: bool, jobs: int) -> list[Trained]:
     """Return what came of each call; in worker processes where there is more than one job."""
-    X, y = design.matrix(subject), subject.data.y
+    X, y = _records(subject), subject.data.y
     same = Training(covered.estimator_of(subject), X, y, subject.classes, keep, covered.missing(subject))
     started = time.perf_counter()
     first = _several(same, calls[:1])
@@ -141,6 +141,18 @@ def trained(subject: Subject, calls: Sequence[Call], *, keep: bool, jobs: int) -
     work = Parallel(n_jobs=jobs, backend="loky", inner_max_num_threads=1)
     found = work(delayed(_several)(same, rest[i : i + step]) for i in range(0, len(rest), step))
     return first + [t for part in found for t in part]
+
+
+def _records(subject: Subject) -> NDArray[Any]:
+    """Return the pool as an array that the library reads as it reads the records themselves.
+
+    Of whole numbers in a frame LightGBM makes what holds them, of those in an array single precision, which moves its
+    thresholds where they are above 2^24.
+    """
+    X = design.matrix(subject)
+    if hasattr(subject.data.X, "iloc") and type(covered.estimator_of(subject)).__name__ == "LGBMClassifier":
+        return X.astype(np.result_type(X.dtype, np.float32), copy=False)
+    return X
 
 
 def _several(same: Training, calls: Sequence[Call]) -> list[Trained]:

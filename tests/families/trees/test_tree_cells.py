@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
+from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
     ExtraTreesClassifier,
@@ -426,3 +427,23 @@ def test_numbers_between_thresholds_that_single_precision_does_not_tell_apart_ar
 def test_the_table_of_the_report_is_json():
     _, _, found = certified(GradientBoostingClassifier(n_estimators=5, max_depth=2), 1.0)
     assert json.loads(json.dumps(found.detail)) == found.detail
+
+
+def test_large_whole_numbers_of_a_frame_are_not_rounded_as_those_of_an_array():
+    """LightGBM reads a frame in double precision, an array of whole numbers in single: above 2^24 its cells differ."""
+    rng = np.random.default_rng(0)
+    n, first = 40, 1_718_452_800
+    X = pd.DataFrame({"time": first + 3 * np.sort(rng.choice(4000, n, replace=False))})
+    y = (np.arange(n) > n // 2).astype(int)
+    y[rng.integers(n)] ^= 1
+    model = LGBMClassifier(learning_rate=0.3, min_child_samples=2, min_data_in_bin=1, reg_lambda=0.1, n_jobs=1)
+    model.set_params(n_estimators=8, verbose=-1)
+    box = Domain(box=((float(first), float(first + 12_000)),))
+    subject, units = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=box)), np.arange(n)
+    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
+    found = tree_cells.TreeCells().certify(Units(subject, units, made, None))
+    asked = pd.DataFrame({"time": np.arange(first, first + 12_001)})
+    fit = lambda kept: np.log(clone(model).set_params(random_state=0).fit(X[kept], y[kept]).predict_proba(asked))
+    everybody = fit(np.ones(n, dtype=bool))
+    for k in range(n):
+        assert np.abs(everybody - fit(np.arange(n) != k)).max() <= found.upper[k]
