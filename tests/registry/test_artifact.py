@@ -37,7 +37,7 @@ def rule(verdict):
 
 
 def shown(verdict):
-    return report.render(report.document(verdict, hash_key=b"k" * 32))
+    return report.render(report.document(verdict, hash_key=b"k" * 32), "html")
 
 
 def test_neighbours_are_in_the_file_which_blocks_or_is_withheld(registry, tmp_path, people, fleet):
