@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privgate.check import gate, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
-from privgate.influence import leave_one_out, modes
+from privgate.influence import leave_one_out, modes, per_unit
 from privgate.influence import part as influence
 from privgate.membership import told
 from privgate.policy import Policy
@@ -57,7 +57,7 @@ def probe(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pru
         return Risk(Outcome.INCONCLUSIVE, why=why)
     controls.choose_seeds(run, glance=True)
     measurements = {r: _measured(run, r) for r in dict.fromkeys(rule.request() for rule in policy.rules)}
-    records = dict(run.once(leave_one_out.table)) if run.made(leave_one_out.table) else {}
+    records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(
         subject=gate.identity(subject),
         preconditions=(*run.preconditions, *leave_one_out.ranked_only(run)),

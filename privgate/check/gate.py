@@ -33,7 +33,7 @@ from privgate.evidence import (
     TrainingPlan,
 )
 from privgate.families.least_squares import over_domain
-from privgate.influence import deciding, leave_one_out, modes, sensitivity
+from privgate.influence import deciding, leave_one_out, modes, per_unit, sensitivity
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
@@ -125,7 +125,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             tell(sentence)
     measurements = {request: _measure(run, request, stopped) for request in requests}
     attacks = told.part(run, against_pdtp(run))
-    made = next((t for t in (leave_one_out.table, sensitivity.table) if run.made(t)), None)
+    made = next((t for t in (per_unit.table, sensitivity.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
     about_attributes = inferred.part(run)
     about_influence = influence.part(run)
@@ -166,11 +166,11 @@ def _seeds(run: Run) -> SeedControl | None:
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured and everybody closely."""
-    if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(leave_one_out.table):
+    if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(per_unit.table):
         return None
     from privgate.membership import rotation
 
-    return rotation.against_pdtp(run.once(boards.run), run.once(leave_one_out.table))
+    return rotation.against_pdtp(run.once(boards.run), run.once(per_unit.table))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:

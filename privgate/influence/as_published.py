@@ -3,7 +3,7 @@
 import numpy as np
 
 from privgate.evidence import PublishedBound
-from privgate.influence import leave_one_out, published
+from privgate.influence import per_unit, published
 from privgate.run.run import Run
 
 
@@ -21,12 +21,12 @@ def rows(run: Run) -> tuple[PublishedBound, ...]:
     values = 2 if kind == "BernoulliNB" else max(domain.categories or (0,))
     smallest = int(np.bincount(subject.label_codes).min())
     log_delta = published.naive_bayes_smoothed(subject.data.n, smallest, int(subject.data.X.shape[1]), int(values))
-    pdtp = float(np.max(run.once(leave_one_out.table)["pdtp"]))
+    pdtp = float(np.max(run.once(per_unit.table)["pdtp"]))
     return (
         PublishedBound(
             name="Proposition 6.5, naive Bayes with Laplace smoothing",
             value=published.claimed_dtp(pdtp, log_delta),
-            corrected=float(np.max(run.once(leave_one_out.table)["dtp_upper"])),
+            corrected=float(np.max(run.once(per_unit.table)["dtp_upper"])),
             because="the proposition bounds unnormalised scores; for the probabilities that a library releases it "
             "is false, and another question can tell more than the person's own",
             source="Long et al. (2017), Proposition 6.5 and Theorem 6.2",

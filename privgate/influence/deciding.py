@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privgate import families
 from privgate.errors import MeasurementError
 from privgate.families import refit
-from privgate.influence import leave_one_out, sensitivity
+from privgate.influence import leave_one_out, per_unit, sensitivity
 from privgate.run import beyond
 from privgate.run.run import Run
 from privgate.training.fit import Fit
@@ -32,7 +32,7 @@ PARTS = 5
 
 #: tables of people, and what of each a rule is decided by
 TABLES: tuple[tuple[Callable[[Run], Mapping[str, Any]], tuple[str, ...]], ...] = (
-    (leave_one_out.table, ("pdtp",)),
+    (per_unit.table, ("pdtp",)),
     (sensitivity.table, ("moved", "pdtp")),
 )
 

@@ -10,7 +10,7 @@ from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
-from privgate.influence import aggregate, leave_one_out, sensitivity
+from privgate.influence import aggregate, leave_one_out, per_unit, sensitivity
 from privgate.run.run import Run
 from privgate.statistics import paired
 
@@ -37,7 +37,7 @@ def direct_queries(run: Run, request: Request) -> Measurement:
 
 def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, proven: bool) -> Measurement:
     """Return the aggregate of the columns for value, lower and upper limit; ``proven`` where theorems limit it."""
-    records = run.once(leave_one_out.table)
+    records = run.once(per_unit.table)
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
@@ -68,7 +68,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, prov
 
 def _why_none(run: Run) -> list[str]:
     """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
-    notes = run.once(leave_one_out.certificate_notes)
+    notes = run.once(per_unit.certificate_notes)
     if any(n.applies for n in notes):
         return []
     return bounds.reasons(n.because for n in notes)
@@ -98,7 +98,7 @@ def _seeds(run: Run) -> dict[str, Any]:
     """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
     if not run.random_training:
         return {}
-    own = run.once(leave_one_out.registered)
+    own = run.once(per_unit.registered)
     seen = {"paired_seeds": _paired(run), "unseen": paired.unseen(_paired(run))}
     return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
 
@@ -116,7 +116,7 @@ def _assumptions(run: Run, *, proven: bool) -> list[str]:
     if not proven:
         said.append("direct queries only: each unit is asked about with its own features")
     else:
-        said += [a for note in run.once(leave_one_out.certificate_notes) for a in note.assumptions]
+        said += [a for note in run.once(per_unit.certificate_notes) for a in note.assumptions]
     return said
 
 

@@ -1,7 +1,5 @@
-"""The per-unit table: what the model gives away about each person, measured by leaving that person out."""
+"""Models with and without each person, as many as the verdict needs: who is left out, by which engine, until when."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,30 +8,20 @@ from numpy.typing import NDArray
 
 from privgate import families
 from privgate.evidence import (
-    CertificateNote,
-    IndirectQueries,
     Kind,
     Measurement,
     Precondition,
     RecheckRow,
-    RegisteredPair,
-    SeedNoise,
     UnitCoverage,
 )
 from privgate.families import bound as bounds
-from privgate.families import certificates
-from privgate.families.certificate import Certified
 from privgate.families.engine import Asked
-from privgate.families.pipelines import behind
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
-from privgate.influence import aggregate, decided, indirect, modes, on_edges, residuals
+from privgate.influence import aggregate, changes, decided, modes, on_edges, residuals
 from privgate.run.needs import Need
 from privgate.run.run import Run
-from privgate.statistics import leakage, paired
-from privgate.subject import released
-from privgate.subject.release import Release
 from privgate.training import plan
 
 Float = NDArray[np.float64]
@@ -137,7 +125,11 @@ def broken(run: Run, found: Retrained) -> str:
         own = residuals.of(run.subject, found)
         low = own.low / own.outside
     else:
-        low = np.where(_without_model(found), np.inf, per_unit(found, run.subject.release, people=people)["pdtp_low"])
+        low = np.where(
+            changes.without_model(found),
+            np.inf,
+            changes.per_unit(found, run.subject.release, people=people)["pdtp_low"],
+        )
     padded = with_left(people - len(found.units), low, low, np.full(len(low), np.inf))
     for request, (name, breaks) in run.breaks.items():
         seen = aggregate.asked(request, *padded, run.n_units)
@@ -208,229 +200,6 @@ def recheck_row(checked: Precondition) -> RecheckRow:
         notes=told.get("notes", {}),
         estimates=told.get("estimates", ""),
     )
-
-
-def spread(run: Run) -> Mapping[str, Float]:
-    """Return what ``per_unit`` says of the chosen units."""
-    return per_unit(run.once(retrained), run.subject.release, people=len(run.once(chosen_units)))
-
-
-def table(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
-
-    Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
-    the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
-    (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
-    """
-    found, direct = run.once(retrained), run.once(spread)
-    lost = _without_model(found)
-    lower, upper, _ = run.once(over_all_queries)
-    return {
-        "unit": run.subject.data.unit_names[found.units],
-        "label": unit_labels(run, found.units),
-        "pdtp": np.where(lost, np.inf, direct["pdtp"]),
-        "dtp_lower": lower,
-        "dtp_upper": np.maximum(upper, lower),
-        "error": np.where(lost, 0.0, 2 * found.error),
-        "noise_floor": direct["noise_floor"],
-        "seeds": np.full(len(found.units), len(found.seeds), dtype=np.int64),
-        "engine": found.engine.astype(str),
-        "status": np.array([str(s) for s in found.status]),
-        "pdtp_low": np.where(lost, np.inf, direct["pdtp_low"]),
-        "pdtp_high": np.where(lost, np.inf, direct["pdtp_high"]),
-        "pdtp_registered": np.where(lost, np.inf, _of_own_seed(run, found)),
-    }
-
-
-def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
-    """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
-    found, direct, bound = run.once(retrained), run.once(spread), run.once(certified)
-    # a few people who break a rule are no sign of a store
-    if not np.isfinite(bound.upper).all() and not run.decided_by and (still := nothing_moves(run, found)):
-        run.preconditions.append(still)
-    lost = _without_model(found)
-    lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))
-    # certificates speak about exact probabilities; what is released instead is bounded by nothing here
-    upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
-    searched = None
-    if Need.EVERY_QUERY in run.asked and not run.decided_by:
-        lower, searched = indirect.raised(run, found.units, direct["pdtp"], lower, upper)
-    return lower, upper, searched
-
-
-def _without_model(found: Retrained) -> NDArray[np.bool_]:
-    return np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
-
-
-def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
-    """Return the finding that nobody who was left out moved an answer, though training depends on its data; else None.
-
-    A store that answers for the very records it knows passes every control that changes labels or features: this is
-    what it leaves behind. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
-    """
-    without = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
-    live = ~without[found.row_unit]
-    if not live.any():
-        return None  # nobody has a model without them: without limit, which is no false zero
-    moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
-    single = run.single_median or 0.0
-    if moved > 1e-3 * single:
-        return None
-    people = int((~without).sum())
-    text = (
-        f"leaving out moved the answer about none of {people} people, though relabelling single records moves answers: "
-        "training without a person may have been answered from a store, and nothing is shown"
-    )
-    return Precondition("leave_one_out_moves", "inconclusive", text, {"moved": moved, "single_median": single})
-
-
-def _of_own_seed(run: Run, found: Retrained) -> Float:
-    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN where nobody knows it."""
-    unpaired = [e.name for e in families.ALL if not e.paired]
-    if np.isin(found.engine, unpaired).any() or found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
-        return np.full(len(found.units), np.nan)
-    one = replace(
-        found, seeds=found.seeds[:1], log_with=found.log_with[:1], log_without=found.log_without[:1], changes={}
-    )
-    return per_unit(one, run.subject.release)["pdtp"]
-
-
-def registered(run: Run) -> RegisteredPair | None:
-    """Return what the registered model's own pair of trainings shows; None where no other seed was used."""
-    found = run.once(retrained)
-    if len(found.seeds) == 1 or np.isnan(own := _of_own_seed(run, found)).any():
-        return None
-    limit = run.thresholds[0] if run.thresholds else 1.0
-    return RegisteredPair(worst=float(own.max(initial=0.0)), units_above=int((own > limit).sum()))
-
-
-def noise(run: Run) -> SeedNoise | None:
-    """Return how much another seed alone changes direct answers, and how many people stand out of that noise."""
-    if len(run.once(retrained).seeds) == 1:
-        return None
-    direct = run.once(spread)
-    floor = np.asarray(direct["noise_floor"])
-    return SeedNoise(
-        floor=float(floor.max(initial=0.0)),
-        median=float(np.median(floor)) if len(floor) else 0.0,
-        units_above=int((direct["pdtp"] > floor).sum()),
-    )
-
-
-def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str, Float]:
-    """Return PDTP of each unit with its limits and noise floor, float64 arrays of shape (U,), nats.
-
-    Parameters
-    ----------
-    found : Retrained
-    release : Release
-    people : int
-        Units that might have been measured: limits over seeds are corrected for all of them, whoever was; at least U.
-
-    Notes
-    -----
-    Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean; its
-    upper limit counts a changed spread over seeds as well.
-    A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
-    than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
-    """
-    rows, n_units = found.row_unit, len(found.units)
-    lost = _without_model(found)
-    live = ~lost[rows]
-    change = np.zeros(found.log_with.shape)
-    change[:, live] = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
-    tested = max(people, n_units)
-    estimate = limited(change, tested)
-    apart = paired.spread_change(*(np.where(live[None, :, None], v, 0.0) for v in (found.log_with, found.log_without)))
-    noise = paired.noise_floor(np.where(live[None, :, None], found.log_with, 0.0))
-
-    def worst(per_row: Float) -> Float:
-        out = np.zeros(n_units)
-        np.maximum.at(out, rows, per_row)
-        return out
-
-    error = 2 * np.nan_to_num(found.error, nan=np.inf)
-    screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
-    columns = {
-        "pdtp": worst(estimate.value),
-        "pdtp_low": np.where(screened, 0.0, np.maximum(worst(estimate.low) - error, 0.0)),
-        "pdtp_high": np.where(screened, np.inf, worst(estimate.high + apart) + error),
-        "noise_floor": worst(noise),
-    }
-    if not release.exact:
-        low, nominal, high = np.zeros((3, *found.log_with.shape[:2]))
-        shown = on_edges.bounds(found, release, live)
-        low[:, live], high[:, live] = shown.low, shown.high
-        exactly = released.changes(found.log_with[:, live], found.log_without[:, live], release)
-        nominal[:, live] = np.clip(exactly, shown.low, shown.high)
-        seen = limited(nominal[:, :, None], tested).value
-        # a mean of sizes holds training's noise, too: beyond one seed it shows no more than what is infinite
-        least = low[0] if len(low) == 1 else np.where(np.isinf(low).any(axis=0), np.inf, 0.0)
-        most = limited(high[:, :, None], tested).high
-        for name, figure in (("pdtp", seen), ("pdtp_low", least), ("pdtp_high", most)):
-            columns[name] = np.maximum(columns[name], worst(figure))
-    return columns
-
-
-def limited(change: Float, n_units: int) -> paired.MeanChange:
-    """Return mean changes over seeds with their limits; half of the error for each of two looks, early and late."""
-    return paired.mean_changes(change, n_tests=2 * n_units)
-
-
-def certified(run: Run) -> Certified:
-    """Return the best certificate for each chosen unit, and say which theorems a real model contradicted."""
-    bound, _, _ = run.once(_bounded)
-    if run.witness is not None:
-        for name, (text, values) in run.witness.silenced.items():
-            run.preconditions.append(
-                Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
-            )
-    return bound
-
-
-def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
-    limit = run.thresholds[-1] if run.thresholds else None
-    found = run.once(retrained)
-    attacked = Need.SHADOWS in run.asked
-    return bounds.bound(
-        run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked, fleet=run.fleet
-    )
-
-
-def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:
-    """Return which theorem spoke, and why the others did not."""
-    bound, by, because = run.once(_bounded)
-    notes = []
-    known = behind.certificates(run.subject, certificates.ALL)
-    for name, certificate in certificates.ALL.items():
-        spoke = int((by == name).sum())
-        epsilon = known[name].every_data_set(run.subject) if spoke else np.inf
-        silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
-        notes.append(
-            CertificateNote(
-                name=name,
-                applies=spoke > 0,
-                units=spoke,
-                because=silent[0] if silent else "",
-                source=certificate.source,
-                assumptions=bound.assumptions if spoke else (),
-                guarantee="every data set" if np.isfinite(epsilon) else "these data",
-                epsilon=epsilon if np.isfinite(epsilon) else None,
-            )
-        )
-    return tuple(notes)
-
-
-def unit_labels(run: Run, units: Index) -> NDArray[Any]:
-    """Return each unit's label as text; "mixed" where a person's records differ."""
-    data = run.subject.data
-    if data.groups is None:
-        return np.asarray(data.y[units]).astype(str)
-    return np.array([_common(data.y[data.units[u]]) for u in units])
-
-
-def _common(labels: NDArray[Any]) -> str:
-    return str(labels[0]) if len(set(labels.tolist())) == 1 else "mixed"
 
 
 def ranked_only(run: Run) -> list[Precondition]:

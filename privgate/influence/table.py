@@ -6,7 +6,7 @@ import numpy as np
 
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Expectation, Kind, Measurement, Request
-from privgate.influence import leave_one_out
+from privgate.influence import per_unit
 from privgate.run import suites
 from privgate.run.run import Run
 
@@ -64,7 +64,7 @@ def _frame(run: Run) -> Any:
     """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
     import pandas as pd
 
-    frame = pd.DataFrame(dict(run.once(leave_one_out.table)))
+    frame = pd.DataFrame(dict(run.once(per_unit.table)))
     if run.decided_by:
         few = f"{len(frame)} of {run.n_units} people were trained without"
         raise MeasurementError(f"not computed: already blocked by {run.decided_by} ({few}); --full measures everybody")

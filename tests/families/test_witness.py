@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, families
 from privgate.families import bound, certificates, questions
 from privgate.families.witness import Witness
-from privgate.influence import leave_one_out
+from privgate.influence import per_unit
 from privgate.influence.part import part
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 from privgate.run.run import Run
@@ -65,7 +65,7 @@ def only(monkeypatch, certificate):
 def checked(direct, fleet, name, *, asked=frozenset()):
     estimator, X, domain = SUBJECTS[name]
     bench = Run(direct.subject(estimator, X, Y, domain=domain), fleet, asked=asked)
-    return bench, bench.once(leave_one_out.table)
+    return bench, bench.once(per_unit.table)
 
 
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
@@ -132,7 +132,7 @@ def test_a_comparison_asks_the_same_in_every_run(direct, fleet):
 
 def test_where_no_certificate_applies_nothing_more_is_asked(direct, fleet):
     bench = Run(direct.subject(DecisionTreeClassifier(max_depth=2, random_state=0), REAL, Y), fleet)
-    assert len(bench.once(leave_one_out.table)["unit"]) == N
+    assert len(bench.once(per_unit.table)["unit"]) == N
     assert bench.witness is None
 
 

@@ -10,7 +10,7 @@ from privgate.check import gate
 from privgate.evidence import Measurement, Request
 from privgate.families.chain import DECIDED
 from privgate.families.retrained import Retrained, Status
-from privgate.influence import aggregate, leave_one_out
+from privgate.influence import aggregate, changes, leave_one_out
 from privgate.report import rendering
 from privgate.run.run import Budget
 from privgate.subject.release import Release
@@ -229,12 +229,12 @@ def noisy(rng, mean, seeds, *, spread=0.5):
 
 def test_over_seeds_a_limit_is_the_same_whoever_else_was_measured():
     found = noisy(np.random.default_rng(0), np.linspace(0, 2, 30), 12)
-    all_of_them = leave_one_out.per_unit(found, Release(), people=30)["pdtp_low"]
+    all_of_them = changes.per_unit(found, Release(), people=30)["pdtp_low"]
     some = np.isin(found.units, [3, 11, 29])
-    alone = leave_one_out.per_unit(found.select(some), Release(), people=30)["pdtp_low"]
+    alone = changes.per_unit(found.select(some), Release(), people=30)["pdtp_low"]
 
     np.testing.assert_array_equal(alone, all_of_them[some])
-    assert (leave_one_out.per_unit(found.select(some), Release())["pdtp_low"] > alone)[1:].all()
+    assert (changes.per_unit(found.select(some), Release())["pdtp_low"] > alone)[1:].all()
 
 
 def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():
@@ -244,5 +244,5 @@ def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():
     blocked = 0
     for _ in range(runs):
         found = noisy(rng, np.full(people, 1.0), 10)
-        blocked += bool((leave_one_out.per_unit(found, Release(), people=people)["pdtp_low"] > 1.0).any())
+        blocked += bool((changes.per_unit(found, Release(), people=people)["pdtp_low"] > 1.0).any())
     assert blocked / runs <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)

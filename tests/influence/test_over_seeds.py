@@ -8,7 +8,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.families.retrained import Retrained, Status
-from privgate.influence.leave_one_out import per_unit
+from privgate.influence.changes import per_unit
 from privgate.run.run import Budget
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
 from privgate.verdict import Outcome

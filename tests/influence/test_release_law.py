@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData
 from privgate.families.retrained import Status
-from privgate.influence import leave_one_out
+from privgate.influence import changes, leave_one_out
 from privgate.policy.rules import METRICS
 from privgate.run.run import Budget, Run
 from privgate.subject import released
@@ -203,7 +203,7 @@ def violations(kind, seeds, n, modes=("all", "max")):
                 bench = Run(subject, fleet, limits=Budget(mode=mode), seeds=(0,), asked=METRICS["pdtp"].needs)
                 found = bench.once(leave_one_out.retrained)
                 lost = np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED))
-                stated = leave_one_out.per_unit(found, release)
+                stated = changes.per_unit(found, release)
                 over = np.where(lost, np.inf, stated["pdtp_high"])
                 under = np.where(lost, 0.0, stated["pdtp_low"])
                 asked += len(over)

@@ -14,7 +14,7 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.__main__ import run as main
 from privgate.errors import MeasurementError, PolicyError, SubjectError
 from privgate.evidence import Request, SeedControl
-from privgate.influence import leave_one_out, table
+from privgate.influence import per_unit, table
 from privgate.policy.rules.table import Table
 from privgate.run import drafting, suites
 from privgate.run.run import Run
@@ -189,7 +189,7 @@ def bench(text, **columns):
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
-    made._made[leave_one_out.table] = {
+    made._made[per_unit.table] = {
         "unit": np.arange(4).astype(str),
         "pdtp": np.array([0.1, 0.2, 0.3, 0.4]),
         **columns,
