@@ -40,6 +40,7 @@ def shown(verdict):
     return report.render(report.document(verdict, hash_key=b"k" * 32), "html")
 
 
+@pytest.mark.slow
 def test_neighbours_are_in_the_file_which_blocks_or_is_withheld(registry, tmp_path, people, fleet):
     log_model(Recipe(KNeighborsClassifier(), seed=1), people, registered_model_name="m", store="artifacts")
     blocked = evaluate(policy(tmp_path), Subject.load("models:/m/1"), fleet=fleet)
