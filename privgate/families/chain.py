@@ -173,10 +173,10 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
 
 
 def _made(engine: Engine, asked: Asked, parts: list[Retrained], refitting: Refitting | None) -> tuple[Retrained, Index]:
-    """Return what an engine answers and hands on; refits are ranked by mode "screen", and may end early."""
+    """Return what an engine answers and hands on; what trains is ranked by mode "screen", and may end early."""
     if engine.name == "refit" and asked.mode == "screen":
         return screened(engine, asked)
-    if engine.name == "refit" and refitting is not None:
+    if engine.trains and refitting is not None and asked.mode != "screen":
         return refitting(engine, asked, parts)
     return remembered.answers(engine, asked)
 

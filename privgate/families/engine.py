@@ -93,6 +93,8 @@ class Engine(ABC):
         Nats that the re-check allows beyond each unit's own error bound.
     hands_on : str
         Why units are handed on, beside those of several records where ``single_records`` is set.
+    trains : bool
+        Whether each unit costs a training: then work may end with the first broken rule, as it does for refits.
     complements : bool
         Whether the model releases 1 - p as the first of two probabilities.
     tasks : tuple of str
@@ -108,6 +110,7 @@ class Engine(ABC):
     tolerance: float = TOLERANCE
     hands_on: str = "it could not answer them"
     single_records: bool = False
+    trains: bool = False
     complements: bool = False
     tasks: tuple[str, ...] = ("classification",)
     paired: bool = True

@@ -20,6 +20,7 @@ class Refit(Engine):
     """
 
     name = "refit"
+    trains = True
     tasks = ("classification", "regression")
 
     def supports(self, subject: Subject) -> str:

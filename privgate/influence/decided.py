@@ -1,8 +1,8 @@
 """Stop when decided: people are trained without one after another, riskiest first, until an enforced rule is broken.
 
-Where only retraining answers, one proven violation blocks, and nothing that the other people's models show can take it
-back. So they are not trained: what was not computed is a lower limit, which can block and never approve, and evidence
-and report say so (`--full` computes it all the same).
+Where only training answers, the recipe's own or an engine's, one proven violation blocks, and nothing that the other
+people's models show can take it back. So they are not trained: what was not computed is a lower limit, which can block
+and never approve, and evidence and report say so (`--full` computes it all the same).
 
 The order may depend on anything, because no statement depends on the order. Without randomness in training a violation
 is a fact. With it, every unit has one test at a level that is fixed beforehand: 95 % shared by Bonferroni among all
@@ -40,14 +40,16 @@ def until(broken: Callable[[Retrained], str]) -> Refitting:
         done = list(parts)
         if done and broken(_whole(done)):  # a fast engine's people decide
             return parts[0].select(np.zeros(len(parts[0].units), dtype=bool)), asked.units
-        made, left = list[Retrained](), riskiest_first(asked)
+        made, over, left = list[Retrained](), list[Index](), riskiest_first(asked)
         size = max(1, -(-FIRST * asked.fleet.workers // len(asked.seeds)))
         while len(left):
             now, left, size = np.sort(left[:size]), left[size:], 2 * size
-            made.append(engine.answers(_some(asked, now))[0])
+            found, handed_on = engine.answers(_some(asked, now))
+            made.append(found)
+            over.append(handed_on)
             if len(left) and broken(_whole([*done, *made])):
                 break
-        return _whole(made), np.sort(asked.units[left])
+        return _whole(made), np.sort(np.concatenate([*over, asked.units[left]]))
 
     return answers
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -154,6 +155,18 @@ def test_people_whom_a_fast_engine_answers_decide_for_those_whom_it_hands_on(fle
     assert shares["decision_tree"].handed_on > 0
     assert shares["refit"].answered == 0
     assert verdict.outcome is Outcome.FAILED
+
+
+def test_an_engine_that_trains_stops_too(fleet, policy):
+    boosted = Recipe(GradientBoostingClassifier(n_estimators=20), seed=0)
+    verdict, everybody = (checked(policy(LARGEST.format(1)), fleet, boosted, full=full) for full in (False, True))
+
+    shares = {s.engine: s for s in verdict.evidence.influence.engines}
+    assert verdict.outcome is everybody.outcome is Outcome.FAILED
+    assert 0 < shares["tree_ensembles"].answered == covered(verdict).n_measured < N / 2
+    assert shares["refit"].answered == 0
+    assert covered(everybody).n_measured == N
+    assert rule(verdict).low <= rule(everybody).low
 
 
 def test_a_person_whose_label_vanishes_decides_without_training_anybody(fleet, policy):
