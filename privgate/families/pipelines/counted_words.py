@@ -89,6 +89,8 @@ def counted(subject: Subject) -> Counted | str:
     texts = subject.data.pool()[0]
     if reader.input != "content" or hasattr(texts, "columns") or not all(isinstance(t, str) for t in texts):
         return "the records are no texts"
+    if reader.token_pattern != type(reader)().token_pattern:  # matching one may take for ever, and here nothing ends it
+        return "its token_pattern is not the library's, so texts are read in a box"
     if reader.vocabulary is not None:
         return "its first steps do not depend on the data"
     if reader.max_features is not None or reader.min_df != 1 or reader.max_df != 1.0:

@@ -76,6 +76,10 @@ LIGHTGBM = frozenset((
 # fmt: on
 #: which of them may be text: the library joins all others into one line, in which a blank begins the next parameter
 WORDS = frozenset(("boosting_type", "objective", "class_weight", "importance_type"))
+#: parameters by which a training could outlast any patience, and up to where it is made where the gate itself runs;
+#: larger ones train in a box, with its limits of time and memory
+SIZES = ("n_estimators", "max_iter", "num_leaves", "max_leaf_nodes", "max_leaves", "max_bin", "max_bins", "depth")
+LARGEST = 10_000
 #: classes whose leaves are distributions that are averaged
 MEANS = (
     "RandomForestClassifier",
@@ -180,6 +184,8 @@ def _parameters(estimator: Any, *, seeded: bool) -> str:
             return f"Floored holds {type(estimator.base).__name__}, which is none of {', '.join(MEANS)}"
         return _floor(estimator) or _parameters(estimator.base, seeded=seeded)
     if name == "KeyedForest":
+        if isinstance(estimator.n_estimators, int) and estimator.n_estimators > LARGEST:
+            return f"KeyedForest(n_estimators={estimator.n_estimators}) is above {LARGEST}, so it is trained in a box"
         return _floor(estimator)
     library = type(estimator).__module__.split(".")[0]
     given = estimator.get_params(deep=False)
@@ -189,6 +195,8 @@ def _parameters(estimator: Any, *, seeded: bool) -> str:
     known = LIGHTGBM if library == "lightgbm" else frozenset(type(estimator)().get_params(deep=False))
     if unknown := sorted(set(given) - known):
         return f"{name}({unknown[0]}=…) is not covered"
+    if large := [p for p in SIZES if isinstance(given.get(p), int | float) and given[p] > LARGEST]:
+        return f"{name}({large[0]}={given[large[0]]!r}) is above {LARGEST}, so it is trained in a box"
     if library == "lightgbm" and (words := sorted(p for p in set(given) - WORDS if _text(given[p]))):
         return f"{name}({words[0]}={given[words[0]]!r}) is not covered: pass numbers, not text"
     if library == "sklearn" and given.get("random_state") is None and not seeded:

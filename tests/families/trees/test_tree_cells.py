@@ -323,6 +323,8 @@ def refused(model, X=None, y=None, **more):
         (LGBMClassifier(learning_rate="0.1 forcedsplits_filename=splits.json"), "learning_rate"),
         (LGBMClassifier(monotone_constraints=[0, "0 machines=elsewhere:1"]), "monotone_constraints"),
         (LGBMClassifier(zero_as_missing=True), "zero_as_missing"),
+        (LGBMClassifier(n_estimators=10**9), "n_estimators"),
+        (HistGradientBoostingClassifier(max_iter=10**7, random_state=0), "max_iter"),
         (XGBClassifier(booster="dart"), "dart"),
         (XGBClassifier(booster="gblinear"), "gblinear"),
         (XGBClassifier(missing=0.0), "missing"),
