@@ -140,7 +140,7 @@ def _people(f: Finding, verdict: Verdict) -> int:
         return int(verdict.evidence.subject.get("n_units") or 0)
     behind = (m.behind for m in verdict.evidence.measurements.values() if m.request.key == f.request)
     # the share of members that an attack finds at a rate of false accusations
-    return next((int(getattr(b, "members", 0) or 0) for b in behind), 0) if f.metric == "attack_tpr" else 0
+    return next((int(getattr(b, "members", 0) or 0) for b in behind), 0) if "at_fpr=" in f.request else 0
 
 
 def _coarse(f: Finding, people: int) -> float:

@@ -142,7 +142,7 @@ def few_found(measurements: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     told: dict[str, float] = {}
     for m in measurements:
         members, value = int((m.get("behind") or {}).get("members") or 0), float(m.get("value", "nan"))
-        if m["request"].get("metric") == "attack_tpr" and members and 0 <= value <= 1:
+        if "at_fpr=" in str(m["request"].get("key")) and members and 0 <= value <= 1:
             count = round(value * members)
             if hidden(count, members):
                 told[m["request"]["key"]] = bounds(count, members)[1] / members

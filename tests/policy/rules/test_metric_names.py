@@ -13,8 +13,16 @@ from privgate.policy.rules import METRICS
 
 PACKAGE = Path(privgate.__file__).parent
 RULES = Path(rules.__file__).parent
-#: words of the page's HTML that are spelled like a metric
-HTML = {("table", "report/blocks.py")}
+#: words spelled like a metric that are none: of the HTML, a part of the evidence, a parameter, a key, a column
+HTML = {
+    ("table", "report/blocks.py"),
+    ("collusion", "collusion/pinned.py"),
+    ("collusion", "evidence/evidence.py"),
+    ("collusion", "report/document.py"),
+    ("dtp", "cli/forget.py"),
+    ("deletion_capacity", "cli/forget.py"),
+    ("pdtp", "influence/deciding.py"),
+}
 
 
 def pages(tree: ast.AST) -> set[int]:

@@ -15,7 +15,7 @@ from tests.policy.rules.rule_pages import EXAMPLES
 
 #: a suite of three expectations, which is as many as can be violated
 SUITE = "s.json@sha256:0"
-FACTS = {"n_units": 1000, "expectations": {SUITE: 3}}
+FACTS = {"n_units": 1000, "n_records": 1000, "expectations": {SUITE: 3}}
 
 
 def with_limit(metric, number):
@@ -25,7 +25,8 @@ def with_limit(metric, number):
     number = max(0, round(number)) if whole else number
     others = {"suite": SUITE} if "suite" in EXAMPLES[metric] else {}
     rule = ALL[metric].model_validate({**EXAMPLES[metric], **others, about.direction: number})
-    return rule, {"expectations": 3.0, "": 1.0}.get(about.unit, about.worst)
+    most = {"artifact_records": 1000.0}.get(metric, 1.0)  # of records, as its page shows it
+    return rule, {"expectations": 3.0, "": most}.get(about.unit, about.worst)
 
 
 @given(
