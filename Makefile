@@ -25,7 +25,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/deptry privgate
 
-test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in CI, measures branch coverage too and asks for 90 %
+test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
 	rm -f .coverage .coverage.*
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)

@@ -64,10 +64,8 @@ def recipes() -> dict[str, Shown]:
             approved=True,
             policy="dtp-1-attacks",
         ),
-        # 20 random people are enough to see it fail
         "income-boosted-default": Shown(
             "gradient boosting as the library sets it: it follows single people",
             Recipe(HistGradientBoostingClassifier(), seed=7),
-            limits=Budget(max_retrains=20),
         ),
     }

@@ -186,11 +186,17 @@ def _trainings(run: dict[str, Any], influence: Mapping[str, Any]) -> None:
 
 
 def _influence(part: dict[str, Any], units: int | None) -> None:
-    for engine in part.get("engines") or ():
+    engines = part.get("engines") or ()
+    everybody = engines[0]["asked"] if engines else None  # or a sample of the units
+    for engine in engines:
         asked = engine["asked"]
         _each(engine, "answered", "handed_on", of=asked)
+        if kept(asked, everybody) is None:
+            engine |= {key: None for key in ("asked", "answered", "handed_on") if engine[key]}
         _each(engine, "asked", of=units)
-        engine["why"], engine["without_limit"] = _reasons(engine["why"]), _reasons(engine["without_limit"])
+        for key, whole in (("why", "handed_on"), ("without_limit", "answered")):  # reasons add up to these
+            counts = engine[key] if engine["asked"] is not None and engine[whole] is not None else {}
+            engine[key] = dict.fromkeys(engine[key]) | _reasons(counts)
     for name in ("noise", "registered"):
         _each(part.get(name), "units_above", of=units)
     for note in part.get("certificates") or ():

@@ -56,7 +56,9 @@ def told(finding: Finding) -> str:
         return prose(finding.message)
     # what a rule adds behind its figures: why a waiver does not apply, of whom nothing is known
     more = _MORE.search(finding.message)
-    waived = f" ({prose(finding.waiver)})" if finding.waiver else prose(more[1] if more else "")
+    behind = more[1] if more else ""
+    blank = " " if behind.startswith(" ") else ""
+    waived = f" ({prose(finding.waiver)})" if finding.waiver else f"{blank}{prose(behind)}"
     where = _WHERE.search(finding.message)
     return say("terminal.told", measured=words.measured(finding), whose=f" {where[0]}" if where else "",
                limit=words.limit(finding), result=words.result(finding.outcome).lower(), waived=waived)  # fmt: skip

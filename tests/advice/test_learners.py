@@ -29,6 +29,7 @@ def forest_subject():
     return Subject.local(Recipe(RandomForestClassifier(5, max_depth=3), seed=0), DATA)
 
 
+@pytest.mark.slow
 def test_a_forest_is_tried_as_a_keyed_one_that_theorems_prove(fleet):
     subject, policy = forest_subject(), Policy.load("dtp-1")
     [(name, change)] = learners.families(subject, policy)

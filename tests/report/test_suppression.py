@@ -222,3 +222,20 @@ def test_a_rule_on_a_share_of_people_tells_a_range(runs):
     (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["key"] == key)
     assert (again["low"], again["high"]) == (shown["low"], shown["high"])
     assert headline(runs.verdict(kept))["privgate/dtp"] == 9 / n
+
+
+@pytest.mark.parametrize("few", [4, 396])
+def test_whom_an_engine_answered_does_not_follow_from_whom_it_handed_on(few):
+    """A run that stopped early said "1 to 9 of 400 people" and, of the same engine, "396 handed on"."""
+    why = {"the verdict was decided without them": 400 - few}
+    engines = [
+        {"engine": "trees", "asked": 400, "answered": few, "handed_on": 400 - few, "why": why, "without_limit": {}},
+        {"engine": "refit", "asked": 400 - few, "answered": 0, "handed_on": 400 - few, "why": why, "without_limit": {}},
+    ]
+    payload = {"preconditions": [], "measurements": [], "run": {}, "membership": {}, "claims": {}}
+    payload["influence"] = {"engines": engines}
+
+    told = suppressed.evidence(payload, [400, 0])["influence"]["engines"]
+    counts = [v for e in told for v in (e["answered"], e["handed_on"], e["asked"], *e["why"].values())]
+    assert {c for c in counts if c is not None} <= {400, 0}
+    assert [list(e["why"]) for e in told] == [list(why)] * 2

@@ -152,6 +152,7 @@ def policy(tmp_path):
     return Policy.load(tmp_path / "r.yaml")
 
 
+@pytest.mark.slow
 def test_a_tree_that_remembers_is_refused_and_the_evidence_says_how(policy, fleet):
     verdict = evaluate(policy, subject(DecisionTreeClassifier(random_state=0)), fleet=fleet)
     part = verdict.evidence.robust
