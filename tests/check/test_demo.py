@@ -20,7 +20,7 @@ RECORDED = {
     "income-laplace": ("failed", 1, 1.7061808622, {"categorical_nb": 1000}, 0.0742343412, 0.8052132365),
     "income-tree": ("failed", 1, math.inf, {"decision_tree": 907, "refit": 0}, math.nan, math.nan),
     "income-boosted": ("warned", 0, None, {"tree_ensembles": 1000}, 0.0098296367, 0.2455946510),
-    "income-boosted-default": ("failed", 1, None, {"tree_ensembles": 20}, math.nan, math.nan),
+    "income-boosted-default": ("failed", 1, None, {"tree_ensembles": None, "refit": 0}, math.nan, math.nan),
 }
 
 
@@ -62,7 +62,8 @@ def test_two_models_are_promoted_and_three_are_blocked(tmp_path, monkeypatch, ca
                 0.4518 < float(rule["value"]) <= float(rule["high"]) <= 1.0
             )  # at least what people's own records show
         if name == "income-boosted-default":
-            assert document["evidence"]["influence"]["coverage"]["n_measured"] == 20
+            # the first few decide: how many there were is not told
+            assert (document["evidence"]["influence"]["coverage"]["n_measured"] or 0) < 20
             continue
         if name == "income-tree":  # decided before the people whose ties only a refit follows were left out
             assert document["evidence"]["influence"]["coverage"]["not_computed"] == 93
