@@ -256,7 +256,9 @@ def test_every_command_that_a_report_prints_parses(runs, kind):
     """Each is a whole command line, or the name of a command in a sentence."""
     doc = runs.document(kind)
     shown = unescape(re.sub(r"<[^>]+>", " ", report.render(doc, "html")))
-    found = re.findall(r"privgate ((?:[a-z][a-z-]+)(?: (?:models:/\S+|--[a-z-]+|[\w./-]+\.(?:yaml|json)))*)", shown)
+    found = re.findall(
+        r"privgate ((?:[a-z][a-z-]+)(?: (?:models:/\S+|--policy [\w./-]+|--[a-z-]+|[\w./-]+\.(?:yaml|json)))*)", shown
+    )
     lines = [shlex.split(line) for line in found if line.split()[0] in COMMANDS]
 
     assert ["verify", doc["subject"]["uri"], "--config", "guard.yaml"] in lines
