@@ -5,6 +5,7 @@ with counts in their leaves give the whole training set away where there are eno
 """
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def _leaves(tree: Any) -> NDArray[np.int64]:
 
 def _xgboost(booster: Any, about: Context) -> Iterator[Carried]:
     """Give leaves that one training record reaches; without the records, leaves that could be of one."""
-    import xgboost
+    xgboost: Any = import_module("xgboost")  # installed, or there were no booster
 
     X = about.matrix(booster)
     if X is None:
