@@ -71,7 +71,7 @@ def crowded(doc, comparison):
         "findings": findings,
         "comparison": {**comparison, "summary": long},
         "waivers": [{**w, "reason": long, "approver": "c.rossi" * 10} for w in doc["waivers"] * 3],
-        "next_steps": [dict.fromkeys(step, long) for step in doc["next_steps"] * 3],
+        "next_steps": [{k: long if isinstance(v, str) else v for k, v in s.items()} for s in doc["next_steps"] * 3],
     }
 
 
