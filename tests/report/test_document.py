@@ -133,7 +133,7 @@ def test_page_one_answers_the_four_questions(runs):
         "Influence of one person on any answer is unlimited; at most 2.72-fold (1 nat) is allowed."
     )
     assert told["how_sure"] == "Intervals hold at 95 % confidence. All 150 people or records were measured."
-    assert told["steps"][0].startswith("Remove the riskiest people from the training data")
+    assert told["steps"][0].startswith("Search for the cheapest change that passes: privgate advise")
     assert [r["result"] for r in told["rows"]] == [
         "Broken", "Broken", "Not decided", "Not decided", "Warning", "Warning (waived)", "Met",
     ]  # fmt: skip
