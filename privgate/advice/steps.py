@@ -19,7 +19,7 @@ from privgate.check import gate
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import NextStep, StepMeasured, TrainingPlan
-from privgate.policy import Policy
+from privgate.policy import Policy, locate
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan
@@ -99,10 +99,10 @@ def planned(
     trainings = 0 if check is None else check.retrains
     seconds = 0.0 if check is None else max(check.seconds, trainings * each / workers)
     seconds = count * (seconds + usefulness.FOLDS * each / workers)
+    named = policy.name if locate.shipped().get(policy.name) == policy.path else policy.path.name or policy.name
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
-        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy "
-        f"{policy.name}`",
+        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy {named}`",
         effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
         cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
         "less where a candidate fails early, and --budget ends it",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate.advice import steps
 from privgate.advice.plan import plan
 from privgate.check import gate
 from privgate.training.fleet import Fleet
@@ -107,3 +108,10 @@ def test_a_plan_says_what_a_search_would_take(fleet):
     assert said[:-1] == gate.plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
     assert said[-1].startswith("if it blocks: search for the cheapest change that passes")
     assert PLANNED.search(said[-1])
+
+
+def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path):
+    own = tmp_path / "ours.yaml"
+    own.write_text(Policy.load("dtp-1").path.read_text(encoding="utf-8").replace("name: dtp-1", "name: bank"))
+    for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours.yaml`")):
+        assert steps.planned(policy, bayes(), None, 0.0, 1).action.endswith(named)
