@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from pandas import CategoricalDtype
 
 from kinds import data, training
 from privgate import Domain, Recipe, TrainingData
@@ -147,7 +148,9 @@ def mixed(n: int) -> Made:
     """Histogram boosting on a frame with text as categories and missing values."""
     found = data.adult(n)
     assert found.candidates is not None
-    X, out = (t.astype(dict.fromkeys(data.WORDS, "category")) for t in (found.X, found.candidates[0]))
+    both = (found.X, found.candidates[0])
+    types = {c: CategoricalDtype(sorted(set().union(*(t[c].dropna() for t in both)))) for c in data.WORDS}
+    X, out = (t.astype(types) for t in both)
     made = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]))
     return Recipe(_estimator(_HISTOGRAM, categorical_features="from_dtype"), seed=0), made
 
