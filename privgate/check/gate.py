@@ -70,22 +70,7 @@ def evaluate(
 ) -> Verdict:
     """Judge ``subject`` by every rule of ``policy``, in the policy's order; ``privgate.evaluate`` adds the way out.
 
-    Parameters
-    ----------
-    policy : Policy, str or path
-        A policy, the name of a shipped one, or its file.
-    subject : Subject
-        ``Subject.load("models:/name/version")`` or ``Subject.local(recipe, data)``.
-    fleet : Fleet, optional
-        Where retraining runs and is remembered; worker processes on this machine if absent.
-    limits : Budget, optional
-        What the run may cost.
-    observe : bool
-        The operator's setting: the verdict is recorded, nothing is approved by it.
-    nonce : str
-        Whoever asked for this check; its signer refuses the report of any other.
-    announce : callable, optional
-        Is told in sentences what can never be concluded, and what the work will cost, before it starts.
+    Parameters are those of ``privgate.evaluate``.
 
     Returns
     -------

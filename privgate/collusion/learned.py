@@ -248,12 +248,12 @@ def _network(watch: Watch, frame: FrameType) -> None:
         return
     first = next((a for a in args if hasattr(a, "detach")), None)
     if first is not None and first.ndim:
-        watch._network = watch.note("network", first, None)  # noqa: SLF001
+        watch._network = watch.note("network", first, None)  # noqa: SLF001  the watch of this very process
 
 
 def _loss(watch: Watch, frame: FrameType) -> None:
     if watch._network is not None:  # noqa: SLF001  one class in two halves
-        watch._network.label(frame.f_locals.get("target"))  # noqa: SLF001
+        watch._network.label(frame.f_locals.get("target"))  # noqa: SLF001  ditto
 
 
 def _step(watch: Watch, frame: FrameType) -> None:

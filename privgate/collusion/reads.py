@@ -115,7 +115,7 @@ def _opened(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | N
     with suppress(OSError):
         seen.known_bytes += Path(name).stat().st_size
     writes = bool(int(flags or 0) & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC)) or any(c in str(mode) for c in "wax")
-    if not who or name in seen._made:  # noqa: SLF001
+    if not who or name in seen._made:  # noqa: SLF001  its own record of the run
         return
     if writes:
         if not Path(name).exists():

@@ -25,6 +25,8 @@ _AZURE_HOST = re.compile(r"[a-z0-9-]+@[a-z0-9]+\.(blob|dfs)\.core\.(windows\.net
 #: no folder holds anybody's data there, and reading some of its files waits for ever
 _SPECIAL = ("/proc", "/sys", "/dev")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+#: what of IPv6 is the world's
+_WORLD = ipaddress.IPv6Network("2000::/3")
 
 
 def refuse_data(uri: str) -> None:
@@ -107,6 +109,8 @@ def _inside(address: str) -> str:
         carried = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
         if ip in _NAT64:
             carried = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if carried is None and ip not in _WORLD and not (ip.is_loopback or ip.is_link_local or ip.is_unspecified):
+            return "network"  # older ways to carry an address of IPv4 among them
         ip = carried or ip
     if ip.is_loopback or ip.is_link_local or ip.is_unspecified:
         return "machine"
@@ -122,7 +126,8 @@ def _plain(uri: str) -> tuple[str, bool]:
         path = _folder(uri)
         return scheme, not odd and path is not None and not any(path.is_relative_to(s) for s in _SPECIAL)
     inside = urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
-    fine = rest.startswith("/") and not odd and not {".", ".."} & set(inside.split("/"))
+    steps = {part.partition(";")[0] for part in inside.split("/")}  # some servers take "..;" for a step up
+    fine = rest.startswith("/") and not odd and not {".", ".."} & steps
     account = urllib.parse.urlsplit(uri).username if scheme not in _AZURE else None
     return scheme, fine and account is None
 

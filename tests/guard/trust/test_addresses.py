@@ -257,3 +257,18 @@ def test_serve_checks_for_anybody_and_so_reads_what_is_listed_only(monkeypatch):
     assert environment()[LISTED] == ""
     monkeypatch.setenv(LISTED, "/srv/people")
     assert environment()[LISTED] == "/srv/people"
+
+
+@pytest.mark.parametrize(
+    "address", ["::127.0.0.1", "::ffff:0:7f00:1", "64:ff9b:1::7f00:1", "fd00::1", "::ffff:10.0.0.1"]
+)
+def test_older_ways_to_carry_an_address_are_not_the_worlds(address):
+    assert addresses._inside(address)
+    assert addresses._inside("2001:4860:4860::8888") == ""
+
+
+def test_a_step_up_with_a_parameter_is_one(monkeypatch):
+    monkeypatch.setenv("PRIVGATE_DATA_SOURCES", "https://data.example/ok/")
+    addresses.refuse_data("https://data.example/ok/a;v=1")
+    with pytest.raises(SubjectError):
+        addresses.refuse_data("https://data.example/ok/..;/x")
