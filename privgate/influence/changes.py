@@ -53,6 +53,10 @@ def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str
         "pdtp_high": np.where(screened, np.inf, worst(estimate.high + apart) + error),
         "noise_floor": worst(noise),
     }
+    if len(found.seeds) == 1:  # further seeds are trained, and what was asked of a model is what it releases
+        vague = np.zeros(found.log_with.shape[1])
+        vague[live] = released.without_digits(found.log_with[0, live], found.log_without[0, live])
+        columns["pdtp_high"] = np.maximum(columns["pdtp_high"], worst(vague))
     if not release.exact:
         low, nominal, high = np.zeros((3, *found.log_with.shape[:2]))
         shown = on_edges.bounds(found, release, live)

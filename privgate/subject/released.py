@@ -23,6 +23,8 @@ HAIR = 2.0**-22
 TIED = 1e-12
 #: nats; below exp(-708) float64 loses digits, and below exp(-746) nothing but 0 is left
 SUBNORMAL, NOTHING = -708.0, -746.0
+#: -ln of the least number above 0
+_UNIT = 1074 * np.log(2.0)
 
 
 def released(log_p: Float, release: Release) -> Float:
@@ -83,6 +85,28 @@ def changes(log_with: Float, log_without: Float, release: Release) -> Float:
     0.002
     """
     return leakage.largest_change(released(log_with, release), released(log_without, release))
+
+
+def without_digits(log_with: Float, log_without: Float) -> Float:
+    """Return the largest change, shape (...,), nats, of probabilities that float64 does not hold in full; 0 of others.
+
+    A closed form knows the logarithm of a probability of ``exp(-745)``, and an endpoint releases 5e-324 or 0.
+
+    Examples
+    --------
+    >>> without_digits(np.log([[0.5, 0.5]]), np.log([[0.4, 0.6]])).tolist()
+    [0.0]
+    >>> without_digits(np.array([[0.0, -744.9]]), np.array([[0.0, -745.2]])).tolist()
+    [inf]
+    """
+    small = np.minimum(log_with, log_without) < SUBNORMAL
+    ends = []
+    for log_p in (log_with, log_without):
+        units = np.exp(np.minimum(log_p, SUBNORMAL) + _UNIT)  # how many times the least number above 0
+        with np.errstate(divide="ignore"):
+            held = [np.log(np.where(log_p < NOTHING, 0.0, np.maximum(units + k, 0.0))) - _UNIT for k in (-1.0, 1.0)]
+        ends.append(tuple(np.where(log_p < SUBNORMAL, end, log_p) for end in held))
+    return np.asarray(np.where(small & (log_with != log_without), _apart(*ends)[1], 0.0).max(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,13 @@ from privgate.families.logistic.minimum import FittedProblem
 from privgate.families.logistic.objective import Float
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries.rounding import DEEPEST
 from privgate.subject.subject import Subject
 
 #: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
 STOPPED_SHORT = 0.5
 #: relative margin for what the inverse Hessian lost to rounding (docs/mathematics.md, section 6.3)
 MARGIN = 1e-3
-#: largest difference of two scores whose probabilities float64 holds in full
-_UNDERFLOW = 700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +90,9 @@ def rounding(problem: FittedProblem, bias: Float, weights: Float, reach: Reach, 
     lost = 2 * logits + eps * (span + 2 * bias.shape[1] + 8)
     if problem.C == 1:
         margin = linear.pair_ranges(bias, weights, reach)[1][:, 1, 0] + apart + logits
-        delta = 2.5e-16 * (1 + np.exp(np.minimum(margin, _UNDERFLOW)))
+        delta = 2.5e-16 * (1 + np.exp(np.minimum(margin, DEEPEST)))
         lost += np.where(delta < 0.5, -np.log1p(-np.minimum(delta, 0.5)), np.inf)
-    return np.where(span < _UNDERFLOW, lost, np.inf)
+    return np.where(span < DEEPEST, lost, np.inf)
 
 
 def _largest(weights: Float, reach: Reach) -> Float:

@@ -142,6 +142,19 @@ class Counts:
         return self.log_theta(self.table, self.class_counts)
 
     @property
+    def spread(self) -> float:
+        """Largest difference of two classes' scores over all allowed queries, impossible values left out."""
+        total = self.prior(self.class_counts)
+        total = total[:, None] - total[None, :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = self._log_theta
+            for j in range(len(self.sizes)):
+                own = scores[:, self.allowed & (self.feature_of == j)]
+                apart = own[:, None, :] - own[None, :, :]
+                total = total + np.where(np.isfinite(apart), apart, -np.inf).max(axis=2, initial=-np.inf)
+        return float(np.nan_to_num(total, nan=-np.inf).max())
+
+    @property
     def queries(self) -> float:
         """Number of different queries."""
         return float(np.prod(np.add.reduceat(self.allowed, self.starts).astype(np.float64)))

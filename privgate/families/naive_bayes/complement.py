@@ -182,7 +182,8 @@ class ComplementCertificate(Certificate):
                 if questions is not None:
                     questions[part] = linear.most_telling(with_, without, reach)
                 error = rounded(table[None]) + rounded(left[good])
-                lower[part], upper[part] = rounding.widened(*found, error)
+                lower[part], most = rounding.widened(*found, error)
+                upper[part] = rounding.held(most, float(linear.pair_ranges(*with_, reach)[1].max()))
         assumptions = (reach.words(), "the recipe is scikit-learn's ComplementNB, which counts and nothing else")
         return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
 

@@ -81,6 +81,7 @@ def certify(
     refiner = _Refiner(counts, units, *_first_bounds(counts, units, maximum_only=effort.tidy == 0), effort)
     refiner.run(limit)
     lower, upper = rounding.widened(refiner.lower, refiner.upper, count_rounding.of_changes(counts, units))
+    upper = rounding.held(upper, counts.spread)
     lower, upper = lower[inverse], upper[inverse]
     detail: dict[str, Any] = {"distinct_units": len(units), "searched_units": refiner.searched}
     if len(members):

@@ -98,7 +98,8 @@ class GaussianNB(Certificate):
                 without = model.scores_of(left)
             if len(part):
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
-                lower[part], upper[part] = rounding.widened(least, most, error + model.error(left, side))
+                lower[part], most = rounding.widened(least, most, error + model.error(left, side))
+                upper[part] = rounding.held(most, float(_ranges(*with_, side)[1].max()))
                 questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
         return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
@@ -243,20 +244,21 @@ def _largest(linear: Float, quadratic: Float, side: Float) -> tuple[Float, Float
     return np.take_along_axis(values, top, 0)[0], np.take_along_axis(places, top, 0)[0]
 
 
+def _ranges(a: Float, l: Float, q: Float, side: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
+    """Return the (least, largest) difference of two classes' scores over the box, each of shape (N, K, K)."""
+    pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
+    high = pairs[0] + _largest(pairs[1], pairs[2], side)[0].sum(axis=-1)
+    return -np.swapaxes(high, 1, 2), high
+
+
 def _bounds(
     with_: tuple[Float, ...], without: tuple[Float, ...], side: Float, *, whole: bool
 ) -> tuple[Float, Float, Float]:
     """Return (lower, upper) of the largest label change for N units, each (N,), and where the lower is, (N, d)."""
-
-    def ranges(a: Float, l: Float, q: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
-        pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
-        high = pairs[0] + _largest(pairs[1], pairs[2], side)[0].sum(axis=-1)
-        return -np.swapaxes(high, 1, 2), high
-
     change = [a - b for a, b in zip(with_, without, strict=True)]
-    D = ranges(*change)
+    D = _ranges(*change, side)
     everything = [np.broadcast_to(v, w.shape) for v, w in zip(with_, without, strict=True)]
-    nodes = bound_nodes(ranges(*with_), ranges(*without), D)
+    nodes = bound_nodes(_ranges(*with_, side), _ranges(*without, side), D)
     upper = np.minimum(D[1].max(axis=(1, 2)), nodes)
     row = np.arange(len(upper))
     k, other = np.unravel_index(D[1].reshape(len(upper), -1).argmax(axis=1), D[1].shape[1:])

@@ -127,6 +127,7 @@ class MultinomialCertificate(Certificate):
             )
         if len(fine):
             lower, upper = rounding.widened(lower, upper, counts.rounding(members, fine, reach))
+            upper = rounding.held(upper, float(linear.pair_ranges(all_bias[None], all_weights[None], reach)[1].max()))
         assumptions = (reach.words(), "the recipe is scikit-learn's MultinomialNB, which counts and nothing else")
         questions = None
         if len(members) <= _ASKED:

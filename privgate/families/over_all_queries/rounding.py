@@ -19,6 +19,8 @@ LOG = 4 * U
 SHARE = 0.25
 #: the smallest share of a count that float64 holds in full
 TINY = 1e-290
+#: log-odds from which on a released probability has lost digits, or is 0 while another model's is not
+DEEPEST = 700.0
 
 
 def of_logarithm(share: Float) -> Float:
@@ -80,6 +82,21 @@ def exact_sums(X: Float) -> NDArray[np.bool_]:
     """Return the columns of ``X`` (n, d) whose sums are exact in any order: whole numbers, none of them large."""
     whole = (np.floor(X) == X).all(axis=0)
     return np.asarray(whole & (np.abs(X).sum(axis=0) < 2.0**52))
+
+
+def held(upper: Float, spread: float) -> Float:
+    """Return bounds of released probabilities: infinite where one may be too small for float64 to hold in full.
+
+    Below ``exp(-708)`` few digits are left, and of two small probabilities one may be released as 0, the other not.
+
+    Parameters
+    ----------
+    upper : float64 array of shape (U,)
+        Largest change of each unit's log-probabilities.
+    spread : float
+        Largest difference of two classes' scores, the model of everybody's, over the domain.
+    """
+    return np.where(spread + upper < DEEPEST, upper, np.inf)
 
 
 def widened(lower: Float, upper: Float, error: Float) -> tuple[Float, Float]:
