@@ -19,6 +19,10 @@ SINGLES, MORE = 40, 60
 #: people left out before the rest is changed; a recipe that reuses weights for half of all such trainings, whichever
 #: half it is, is seen with probability 1 - 2^-10
 PEOPLE = 10
+#: exchanges that each label's features get, and how many are added at most so that all labels have them
+EXCHANGES, ADDED = 2, 40
+#: records of a label from which on an exchange of half of them must move predictions
+JUDGED = 5
 #: exchanged records that are compared with the one in their place, to see whether anything changes
 COPIES = 1_000
 
@@ -105,7 +109,7 @@ def one_out(subject: Subject, rng: Generator) -> list[Probe]:
     not at exchanged features, one that is found by features alone not at labels; and a label whose records are ignored
     shows where their features are exchanged.
     """
-    made = []
+    made, donors = list[Probe](), list[int]()
     drawn = np.array(people(subject), dtype=np.int64)
     label = np.array([subject.label_codes[subject.data.units[u][0]] for u in drawn], dtype=np.int64)
     label *= subject.task != "regression"  # numbers take no turns
@@ -114,14 +118,40 @@ def one_out(subject: Subject, rng: Generator) -> list[Probe]:
         gone, plain = subject.data.units[u], without(subject, u)
         rest = np.setdiff1d(np.arange(subject.data.n), gone).astype(np.int64)
         if k % 4 in (1, 2):
-            if (found := exchanged(subject, rest, int(gone[0]), rng)) is not None:
-                members, relabel = found
-                fit = Fit(subject.recipe.seed, pool(subject), members=members, relabel=relabel)
-                made.append(Probe("exchanging features among the others", fit, plain))
+            donors.append(u)
+            made += _exchange(subject, u, rng)
         elif relabel := relabelled(subject, rng.permutation(rest)[:RELABELLED], rng, gone=gone):
             fit = Fit(subject.recipe.seed, pool(subject), left_out=gone, relabel=relabel)
             made.append(Probe(f"relabelling {len(relabel)} of the others", fit, plain))
-    return made
+    return made if subject.task == "regression" else made + _of_every_label(subject, donors, made, rng)
+
+
+def _of_every_label(subject: Subject, donors: list[int], made: list[Probe], rng: Generator) -> list[Probe]:
+    """Return exchanges of the features of labels that ``made`` exchanges too rarely, largest labels first.
+
+    The donors of ``made`` serve again, so that no further training on unchanged data is needed.
+    """
+    totals, more = np.bincount(subject.label_codes), list[Probe]()
+    had = {(p.fit.relabel[0][1], p.against.key) for p in made if p.fit.members is not None and p.against is not None}
+    for label in np.flatnonzero(totals >= JUDGED)[np.argsort(-totals[totals >= JUDGED], kind="stable")].tolist():
+        missing = EXCHANGES - sum(c == label for c, _ in had)
+        others = [u for u in donors if subject.label_codes[subject.data.units[u][0]] != label]
+        others = [u for u in others if (label, without(subject, u).key) not in had]
+        # one of each other label first: a stump may tell this label from one of them alone
+        codes = np.array([subject.label_codes[subject.data.units[u][0]] for u in others], dtype=np.int64)
+        for k in np.argsort(_rank(codes), kind="stable")[: max(0, min(missing, ADDED - len(more)))]:
+            more += _exchange(subject, others[k], rng, label=label)
+    return more
+
+
+def _exchange(subject: Subject, donor: int, rng: Generator, *, label: int | None = None) -> list[Probe]:
+    """Return the probe that exchanges features where a person is left out; empty where nothing would change."""
+    gone = subject.data.units[donor]
+    rest = np.setdiff1d(np.arange(subject.data.n), gone).astype(np.int64)
+    if (found := exchanged(subject, rest, int(gone[0]), rng, label=label)) is None:
+        return []
+    fit = Fit(subject.recipe.seed, pool(subject), members=found[0], relabel=found[1])
+    return [Probe("exchanging features among the others", fit, without(subject, donor))]
 
 
 def blocks(subject: Subject, rng: Generator, queries: Index) -> list[Probe]:
@@ -203,11 +233,11 @@ def relabelled(subject: Subject, rows: Index, rng: Generator, *, gone: Index = N
 
 
 def exchanged(
-    subject: Subject, rest: Index, donor: int, rng: Generator
+    subject: Subject, rest: Index, donor: int, rng: Generator, *, label: int | None = None
 ) -> tuple[Index, tuple[tuple[int, int], ...]] | None:
     """Return (rows, new label of one), half of a label's rows of ``rest`` replaced by ``donor``; None for no change.
 
-    The labels and their order stay: the donor, who is not in ``rest`` and has another label, gets the label of those
+    The label is a largest one, if none is named. The labels and their order stay: the donor, who is not in ``rest`` and has another label, gets the label of those
     whose place it takes. Copies of one record of another label move the bluntest learner, a stump, too.
     """
     if subject.task == "regression":
@@ -215,7 +245,7 @@ def exchanged(
     codes = subject.label_codes[rest]
     counts = np.bincount(codes, minlength=len(subject.classes))
     counts[subject.label_codes[donor]] = 0
-    label = int(rng.choice(np.flatnonzero(counts == counts.max())))
+    label = int(rng.choice(np.flatnonzero(counts == counts.max()))) if label is None else label
     rows = np.flatnonzero(codes == label)
     made = rest.copy()
     made[rng.permutation(rows)[: (len(rows) + 1) // 2]] = donor
