@@ -41,6 +41,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, prov
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
+    high = high + run.registered_apart[int(proven)]  # released is the registered model, trained again is the recipe's
     left = run.once(leave_one_out.left)
     found = aggregate.asked(request, *leave_one_out.with_left(len(left), value, low, high), run.n_units)
     where = str(records["unit"][found.where]) if found.where >= 0 else ""
@@ -113,6 +114,8 @@ def _assumptions(run: Run, *, proven: bool) -> list[str]:
     elif run.seed_control is not None:
         compared = run.seed_control.compared
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
+    if (apart := run.registered_apart[int(proven)]) > 0:
+        said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
     if not proven:
         said.append("direct queries only: each unit is asked about with its own features")
     else:

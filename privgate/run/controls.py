@@ -30,6 +30,7 @@ def trained(run: Run) -> list[Precondition]:
         found = [reproduction.reproduces(subject, fleet)]
     if found[0].outcome not in ("passed", "warned"):
         return found  # the next control makes 70 trainings, and nothing is measured whatever it says
+    run.registered_apart = reproduction.registered_apart(found[0])
     with fleet.afresh():
         found.append(recipe_controls.depends_on_data(subject, fleet))
     run.single_median = found[1].figure("single_median")

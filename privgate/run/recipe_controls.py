@@ -49,7 +49,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
         return reproduction.doubt("depends_on_data", "the training data has one class only; no label can be exchanged")
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _depends_in_distribution(subject, fleet)
-    queries, _ = reproduction.compared(subject)
+    queries = reproduction.compared(subject)
     whole, one_out, blocks, singles = _probes(subject, queries)
     label = "checking that training uses its data"
     probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
@@ -189,7 +189,7 @@ def fits(subject: Subject) -> list[Fit]:
     twice = [changed.full(subject, repeat=r) for r in range(2)]
     if len(subject.classes) < 2:
         return twice
-    whole, one_out, blocks, singles = _probes(subject, reproduction.compared(subject)[0])
+    whole, one_out, blocks, singles = _probes(subject, reproduction.compared(subject))
     probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
     people = changed.people(subject)[:TWICE]
     made = [*twice, *(changed.full(subject, repeat=r) for r in range(ALIKE))]

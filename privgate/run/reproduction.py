@@ -7,15 +7,19 @@ import numpy as np
 from privgate.evidence import Precondition
 from privgate.families.refit import no_answers
 from privgate.run import beyond, changed
+from privgate.statistics import leakage
+from privgate.subject import released
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit, Float, Index
 from privgate.training.fleet import Fleet
 
 #: probabilities of one recipe on another machine, with other threads, differ by less than this
 REPRODUCED = 1e-4
+#: nats between registered model and recipe from which on a sentence says so
+TOLD = 1e-3
 #: a second training on one machine with the same seed differs by less than this; float32 sums are not associative
 DETERMINISTIC = 1e-6
-#: probabilities are compared on at most this many training records, chosen by digest
+#: changed trainings are asked about at most this many training records, chosen by digest
 COMPARED = 10_000
 #: runs of a recipe without a seed whose distance from each other says how close the registered model must be
 RUNS = 5
@@ -25,8 +29,9 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
     """Judge whether the recipe gives the registered model again, and the same model twice.
 
     Trains twice on everything with the recipe's seed and compares probabilities with each other and with the stored
-    model's on the training records (all, or ``COMPARED`` chosen by digest). A recipe trained with differential privacy
-    has no seed: its stored model must be as close to reruns as reruns are to each other.
+    model's on all training records. What is left between them is told in nats, too: a small probability may be many
+    times another within the tolerance, and whoever bounds changes of log-probabilities must add it. A recipe trained
+    with differential privacy has no seed: its stored model must be as close to reruns as reruns are to each other.
     """
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _reproduces_in_distribution(subject, fleet)
@@ -51,12 +56,13 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
         return Precondition(
             "reproduces", "passed", "two trainings agree; there is no stored model to compare with", detail
         )
-    rows, which = compared(subject)
+    rows, which = _everybody(subject)
     stored = fleet.registered(subject, rows)
     if stored.problem:
         return doubt("reproduces", f"the registered model could not be asked: {stored.problem}", detail)
     apart = gap(subject.comparable(stored.log_p), once[rows])
     detail |= {"from_registered_model": apart, "records_compared": len(rows)}
+    detail["from_registered_model_nats"] = _in_nats(subject, stored, answers[0].log_p[rows])
     if not apart <= REPRODUCED:
         return doubt(
             "reproduces",
@@ -66,9 +72,10 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
         )
     if problem := _elsewhere(subject, fleet, detail):
         return doubt("reproduces", problem, detail)
-    return Precondition(
-        "reproduces", "passed", f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}", detail
-    )
+    text = f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}"
+    if (nats := max(registered_apart(Precondition("reproduces", "passed", "", detail)))) > TOLD:
+        text += f"; logarithms of small probabilities differ by up to {nats:.3g} nats, which upper limits include"
+    return Precondition("reproduces", "passed", text, detail)
 
 
 def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
@@ -89,6 +96,7 @@ def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
             "the recipe reproduces the registered model on its records and not elsewhere: probabilities differ at "
             f"{int((~(gaps <= REPRODUCED)).sum())} of {len(out)} questions within the domain that are nobody's record"
         )
+    detail["from_registered_model_elsewhere_nats"] = _in_nats(subject, stored, once.log_p)
     return ""
 
 
@@ -101,7 +109,7 @@ def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
         return doubt("reproduces", no_answers(problem))
     if subject.model is None:
         return Precondition("reproduces", "passed", "there is no stored model to compare with", {"runs": RUNS})
-    rows, which = compared(subject)
+    rows, which = _everybody(subject)
     stored = fleet.registered(subject, rows)
     if stored.problem:
         return doubt("reproduces", f"the registered model could not be asked: {stored.problem}")
@@ -124,13 +132,32 @@ def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     )
 
 
-def compared(subject: Subject) -> tuple[Index, str]:
-    """Return the training records that are compared, and how a sentence names them."""
+def _everybody(subject: Subject) -> tuple[Index, str]:
+    """Return all training records, and how a sentence names them: a stored model may be another at any of them."""
+    return np.arange(subject.data.n, dtype=np.int64), f"all {subject.data.n} training records"
+
+
+def _in_nats(subject: Subject, stored: Answer, expected: Float) -> float:
+    """Return the largest change of log-probability, released ones too, from the recipe's model to the stored one."""
+    if subject.task == "regression":
+        return 0.0
+    exact = leakage.largest_change(stored.log_p, expected)
+    return float(np.maximum(exact, released.changes(stored.log_p, expected, subject.release)).max(initial=0.0))
+
+
+def registered_apart(found: Precondition) -> tuple[float, float]:
+    """Return how far the registered model is from the recipe's in nats: on records, and at any question asked."""
+    records = found.figure("from_registered_model_nats") or 0.0
+    return records, max(records, found.figure("from_registered_model_elsewhere_nats") or 0.0)
+
+
+def compared(subject: Subject) -> Index:
+    """Return the training records that changed trainings are asked about."""
     n = subject.data.n
     if n <= COMPARED:
-        return np.arange(n, dtype=np.int64), f"all {n} training records"
+        return np.arange(n, dtype=np.int64)
     chosen = subject.generator("compared").choice(n, COMPARED, replace=False)
-    return np.sort(chosen).astype(np.int64), f"{COMPARED} of {n} training records, chosen by digest"
+    return np.sort(chosen).astype(np.int64)
 
 
 def gap(p: Float, q: Float) -> float:

@@ -95,6 +95,8 @@ class Run:
         Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
     cannot_conclude : tuple of str
         What the policy can never conclude for this model, known before anything is trained.
+    registered_apart : (float, float)
+        How far the registered model is from the recipe's, by the control: on records, and at any question asked; nats.
     single_median : float, optional
         Median change of a probability when single records are relabelled, by the control; None where it did not run.
     seed_control : SeedControl, optional
@@ -121,6 +123,7 @@ class Run:
     asked: frozenset[Need] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()
+    registered_apart: tuple[float, float] = (0.0, 0.0)
     single_median: float | None = None
     seed_control: SeedControl | None = None
     preconditions: list[Precondition] = field(default_factory=list)

@@ -14,7 +14,7 @@ from privgate.training import asking
 from privgate.training.fit import Float, Index
 from privgate.training.fleet import Fleet
 
-#: records that the served model is asked about, chosen by digest
+#: records that the served model is asked about; in a run that is to be signed nobody can know before which
 ASKED = 10_000
 #: of them, and of the questions that nobody's record is, asked about in every way there is
 FEW = 32
@@ -47,7 +47,8 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
-        rows = np.sort(subject.generator("served").choice(size, ASKED, replace=False)).astype(np.int64)
+        drawn = beyond.drawn(subject, "served", signable=fleet.signable)
+        rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
     wide, out = beyond.asked(subject, signable=fleet.signable)
     rows = np.concatenate([rows, out])
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=asking.WHOLE)
