@@ -7,6 +7,7 @@ confusable characters that models are named by; in a word that mixes scripts, an
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import product
 
 from privgate.guard.statement import fold
 
@@ -24,23 +25,40 @@ _EYES = {
     for script in (_CYRILLIC, _GREEK, _ARMENIAN, _CHEROKEE, _LISU, _COPTIC, _SIGNS)
     for pair in (script[at : at + 2] for at in range(0, len(script), 2))
 }
+#: ones in a name up to which each is read both ways
+_ONES = 6
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def looks(name: str) -> frozenset[str]:
-    """Return what a name may be read as: a capital I is an i, and is an l."""
-    return frozenset(_look(variant) for variant in (name, name.replace("I", "l"), name.casefold()))
+    """Return what a name may be read as: a capital I is an i, and is an l; so is a 1."""
+    return frozenset(_look(v) for read in _ones(name) for v in (read, read.replace("I", "l"), read.casefold()))
+
+
+def _ones(name: str) -> set[str]:
+    """Return a name with each 1 in it read as an l and as an i; beyond a few, all of them as the one or the other."""
+    parts = name.split("1")
+    if len(parts) - 1 > _ONES:
+        return {"l".join(parts), "i".join(parts)}
+    ends = product("li", repeat=len(parts) - 1)
+    return {parts[0] + "".join(c + part for c, part in zip(read, parts[1:], strict=True)) for read in ends}
 
 
 @lru_cache(maxsize=4096)
 def pattern(protected: str) -> re.Pattern[str]:
     """Return what matches the look of every name that may be taken for one of an operator's pattern."""
-    parts = re.split(r"(\[[^\]]+\]|[*?])", protected)
-    made = "".join(
-        {"*": ".*", "?": "."}.get(part, ".") if at % 2 else "".join(f"[{re.escape(c)}{_ANY}]" for c in _look(part))
-        for at, part in enumerate(parts)
-    )
-    return re.compile(made, re.DOTALL)
+    made = []
+    for read in sorted(_ones(protected)):
+        parts = re.split(r"(\[[^\]]+\]|[*?])", read)
+        made.append(
+            "".join(
+                {"*": ".*", "?": "."}.get(part, ".")
+                if at % 2
+                else "".join(f"[{re.escape(c)}{_ANY}]" for c in _look(part))
+                for at, part in enumerate(parts)
+            )
+        )
+    return re.compile("|".join(made), re.DOTALL)
 
 
 def _look(name: str) -> str:

@@ -105,6 +105,8 @@ class GuardedRows:
             raise StatementError("the version carries a statement that was signed later")
         if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
             raise StatementError("the version was refused in the second in which this was signed")
+        if present is not None and claims.passed and not present.passed and claims.decided < present.decided:
+            raise StatementError("a later check than the one that is signed here refused the version; check again")
         if targets and claims.signed < _signed(tags.get(TAG, "")):
             raise StatementError("the version is released on a statement that was signed later")
         if not claims.passed and itself:

@@ -249,11 +249,12 @@ class TrustStore:
 
 
 def _about(envelope: statement.Envelope, taken: Revoked) -> bool:
-    """Whether a verdict is about a version that was revoked, and was signed before."""
+    """Whether a verdict is about a version that was revoked, and was signed or rests on a check that ended before."""
     if not taken.subject:
         return False
     claims = statement.Claims.read(envelope.statement)
-    return f"models:/{claims.name}/{claims.version}" == taken.subject and claims.signed <= statement.when(taken.at)
+    about = f"models:/{claims.name}/{claims.version}" == taken.subject
+    return about and min(claims.signed, claims.decided) <= statement.when(taken.at)
 
 
 def _key(entry: dict[str, Any]) -> Key:

@@ -24,6 +24,9 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
     marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in ("rules", *_JOINED)}
     value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, *_JOINED, "rules")})
     for name in _MERGED:
+        if not isinstance(given := child.value.get(name, {}), dict):
+            value[name] = given  # no keys with values: the shape check says so
+            continue
         value[name] = {**_mapping(parent, name), **_mapping(child, name)}
         if name == "data":
             value[name]["suite"] = [*_listed(parent, name, "suite"), *_listed(child, name, "suite")]

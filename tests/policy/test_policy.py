@@ -173,6 +173,15 @@ def test_a_child_cannot_drop_a_suite(write, tmp_path):
 # -- judging ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("part", ["data", "audit"])
+@pytest.mark.parametrize("said", ["two.json", "[{suite: two.json}]", "0", "false", "''", "[]", ""])
+def test_what_a_child_says_in_another_shape_is_refused_and_not_left_out(write, load, part, said):
+    """``data: two.json`` checked no data, and said nothing."""
+    write("rules:\n  - metric: dtp\n    max: 1.0\n", "base")
+    with pytest.raises(PolicyError, match=rf"(?s){part}.*keys with values"):
+        load(f"extends: base.yaml\n{part}: {said}\n", "child")
+
+
 def test_findings_are_preconditions_first_then_one_a_rule_in_order():
     policy = Policy.load("strict")
     found = evidence(policy, preconditions=[Precondition("reproduces", "passed", "it does")])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from privgate.errors import StatementError
 from privgate.guard import trust
+from privgate.guard.checks import check_original
 from privgate.guard.truststore import fresh_key
 
 
@@ -207,3 +208,18 @@ def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
         trust.signer_from(key_file=path)
     with pytest.raises(UsageError, match="no signing key"):
         trust.signer_from(environment={})
+
+
+@pytest.mark.parametrize(("decided", "signed", "counts"), [(-60, 10, False), (5, 10, True), (5, -60, False)])
+def test_a_copy_is_released_again_only_on_a_later_check_signed_later(world, decided, signed, counts):
+    """A refusal is lifted by what was found out since; an older report that is signed once more is not that."""
+    refusal = world.envelope(passed=False, outcome="failed", decided=world.now, signed=world.now).text()
+    moments = {"decided": world.now + timedelta(seconds=decided), "signed": world.now + timedelta(seconds=signed)}
+    claims = dataclasses.replace(world.claims, **moments)
+    copy = dataclasses.replace(world.row, name="prod.credit", version="1")
+    original = (world.row, refusal)
+    if counts:
+        check_original(claims, copy, original, world.trust, world.now)
+        return
+    with pytest.raises(StatementError, match="was refused since"):
+        check_original(claims, copy, original, world.trust, world.now)

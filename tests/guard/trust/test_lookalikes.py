@@ -64,3 +64,21 @@ def test_a_capital_i_is_an_l_and_patterns_match_what_they_say():
     assert guard("*.prod").model_meant("x.pr0d")
     assert not guard("*").model_meant("anything")
     assert not dataclasses.replace(guard("prod.*"), models=()).model_meant("pr0d.x")
+
+
+@pytest.mark.parametrize(
+    ("protected", "name"),
+    [("credit", "cred1t"), ("cred1t", "credit"), ("final", "f1na1"), ("f1na1", "final"), ("limits", "1im1ts")],
+)
+def test_a_one_is_an_i_and_an_l(protected, name):
+    assert guard(protected).model_meant(name) == protected
+
+
+@pytest.mark.parametrize(("protected", "name"), [("mail", "mall"), ("credit", "credlt-2"), ("model1", "model2")])
+def test_an_i_is_no_l(protected, name):
+    assert not guard(protected).model_meant(name)
+
+
+def test_many_ones_cost_no_time():
+    assert guard("l" * 200).model_meant("1" * 200) == "l" * 200
+    assert guard("i" * 200).model_meant("1" * 200) == "i" * 200

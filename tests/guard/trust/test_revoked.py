@@ -108,7 +108,9 @@ def test_everything_that_was_signed_about_a_version_is_revoked_and_nothing_that_
     with pytest.raises(StatementError, match="revoked"):
         world.check(world.envelope(report=DIGEST).text(), store=store)
     before = world.trust.revoke_version("models:/credit/3", at=world.now - timedelta(seconds=2))
-    assert world.check(world.envelope().text(), store=before).passed
+    assert world.check(world.envelope(decided=world.now).text(), store=before).passed
+    with pytest.raises(StatementError, match="revoked"):  # signed since, of a check that the revocation was about
+        world.check(world.envelope().text(), store=before)
     other = world.trust.revoke_version("models:/credit/33", at=world.now)
     assert world.check(world.envelope().text(), store=other).passed
     store.save(tmp_path / "trust.json")
