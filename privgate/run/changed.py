@@ -237,8 +237,9 @@ def exchanged(
 ) -> tuple[Index, tuple[tuple[int, int], ...]] | None:
     """Return (rows, new label of one), half of a label's rows of ``rest`` replaced by ``donor``; None for no change.
 
-    The label is a largest one, if none is named. The labels and their order stay: the donor, who is not in ``rest`` and has another label, gets the label of those
-    whose place it takes. Copies of one record of another label move the bluntest learner, a stump, too.
+    The label is a largest one, if none is named. The labels and their order stay: the donor, who is not in ``rest`` and
+    has another label, gets the label of those whose place it takes. Copies of one record of another label move the
+    bluntest learner, a stump, too.
     """
     if subject.task == "regression":
         return _exchanged_targets(subject, rest, rng)

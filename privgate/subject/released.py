@@ -100,13 +100,16 @@ def without_digits(log_with: Float, log_without: Float) -> Float:
     [inf]
     """
     small = np.minimum(log_with, log_without) < SUBNORMAL
-    ends = []
-    for log_p in (log_with, log_without):
-        units = np.exp(np.minimum(log_p, SUBNORMAL) + _UNIT)  # how many times the least number above 0
-        with np.errstate(divide="ignore"):
-            held = [np.log(np.where(log_p < NOTHING, 0.0, np.maximum(units + k, 0.0))) - _UNIT for k in (-1.0, 1.0)]
-        ends.append(tuple(np.where(log_p < SUBNORMAL, end, log_p) for end in held))
-    return np.asarray(np.where(small & (log_with != log_without), _apart(*ends)[1], 0.0).max(axis=-1))
+    apart = _apart(_held(log_with), _held(log_without))[1]
+    return np.asarray(np.where(small & (log_with != log_without), apart, 0.0).max(axis=-1))
+
+
+def _held(log_p: Float) -> tuple[Float, Float]:
+    """Return the lowest and highest logarithm of what float64 may make of a probability that it holds in part."""
+    units = np.exp(np.minimum(log_p, SUBNORMAL) + _UNIT)  # how many times the least number above 0
+    with np.errstate(divide="ignore"):
+        low, high = (np.log(np.where(log_p < NOTHING, 0.0, np.maximum(units + k, 0.0))) - _UNIT for k in (-1.0, 1.0))
+    return np.where(log_p < SUBNORMAL, low, log_p), np.where(log_p < SUBNORMAL, high, log_p)
 
 
 @dataclass(frozen=True, eq=False)

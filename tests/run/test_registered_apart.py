@@ -1,4 +1,4 @@
-"""What lies between the registered model and the recipe's: a leak may hide in small probabilities, or in few records."""
+"""What lies between the registered model and the recipe's: leaks hide in small probabilities, or in few records."""
 
 import numpy as np
 import pytest

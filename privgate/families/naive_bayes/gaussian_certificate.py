@@ -99,7 +99,7 @@ class GaussianNB(Certificate):
             if len(part):
                 least, most, where = _bounds(with_, without, side, whole=reach.whole)
                 lower[part], most = rounding.widened(least, most, error + model.error(left, side))
-                upper[part] = rounding.held(most, float(_ranges(*with_, side)[1].max()))
+                upper[part] = rounding.held(most, float(_ranges(with_, side)[1].max()))
                 questions[part] = np.clip(where + X.mean(axis=0), reach.low, reach.high)
         assumptions = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
         return Certified(upper, lower, attained(lower, upper), assumptions, questions=questions)
@@ -244,9 +244,9 @@ def _largest(linear: Float, quadratic: Float, side: Float) -> tuple[Float, Float
     return np.take_along_axis(values, top, 0)[0], np.take_along_axis(places, top, 0)[0]
 
 
-def _ranges(a: Float, l: Float, q: Float, side: Float) -> tuple[Float, Float]:  # noqa: E741  the formula's letters
+def _ranges(scores: tuple[Float, ...], side: Float) -> tuple[Float, Float]:
     """Return the (least, largest) difference of two classes' scores over the box, each of shape (N, K, K)."""
-    pairs = [v[:, :, None] - v[:, None, :] for v in (a, l, q)]
+    pairs = [v[:, :, None] - v[:, None, :] for v in scores]
     high = pairs[0] + _largest(pairs[1], pairs[2], side)[0].sum(axis=-1)
     return -np.swapaxes(high, 1, 2), high
 
@@ -256,9 +256,9 @@ def _bounds(
 ) -> tuple[Float, Float, Float]:
     """Return (lower, upper) of the largest label change for N units, each (N,), and where the lower is, (N, d)."""
     change = [a - b for a, b in zip(with_, without, strict=True)]
-    D = _ranges(*change, side)
+    D = _ranges(tuple(change), side)
     everything = [np.broadcast_to(v, w.shape) for v, w in zip(with_, without, strict=True)]
-    nodes = bound_nodes(_ranges(*with_, side), _ranges(*without, side), D)
+    nodes = bound_nodes(_ranges(with_, side), _ranges(without, side), D)
     upper = np.minimum(D[1].max(axis=(1, 2)), nodes)
     row = np.arange(len(upper))
     k, other = np.unravel_index(D[1].reshape(len(upper), -1).argmax(axis=1), D[1].shape[1:])
