@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families.design import ODD, odd
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 
@@ -95,7 +96,10 @@ class Certificate(ABC):
 
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
-        why = self.unfit(subject)
+        try:
+            why = self.unfit(subject)
+        except ODD as exc:
+            why = odd(exc)
         return f"does not apply, because {why}" if why else ""
 
     def alone(self, subject: Subject) -> str:

@@ -10,6 +10,14 @@ from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
 
+#: what looking at a parameter or a column of a kind that nobody expects may raise
+ODD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+
+
+def odd(exc: Exception) -> str:
+    """Return why nothing is said of a recipe that cannot even be looked at; its training will say what is wrong."""
+    return f"a parameter or the data are of a kind that it does not expect ({type(exc).__name__})"
+
 
 def estimator_of(subject: Subject, name: str) -> Any:
     """Return the recipe's estimator if it is exactly scikit-learn's class ``name``, else None."""

@@ -119,7 +119,10 @@ class Engine(ABC):
         """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
         if subject.task not in self.tasks:
             return f"it answers for {' and '.join(self.tasks)}, and the recipe is a {subject.task}"
-        return self.supports(subject)
+        try:
+            return self.supports(subject)
+        except design.ODD as exc:
+            return design.odd(exc)
 
     @abstractmethod
     def supports(self, subject: Subject) -> str:
