@@ -60,7 +60,7 @@ def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
     limits = gate.unit_limits(policy)
     yield from itertools.chain(
-        removals(subject, limits), sampled(subject), _releases(subject), _sharded(subject, limits)
+        removals(subject, limits), sampled(subject), _releases(subject), sharded(subject, limits)
     )
 
 
@@ -73,7 +73,7 @@ def _releases(subject: Subject) -> Iterator[Change]:
         yield Change(says=f"release {says}", kind="release", release=release.payload(), games=games)
 
 
-def _sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
+def sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
     """Yield the same learner in shards, clipped to the policy's own limit: a theorem then holds whatever it does."""
     payload = subject.recipe.payload
     if payload["kind"] != "estimator" or payload["predict"] is not None or not limits:
@@ -142,6 +142,6 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
     scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
     limits = gate.unit_limits(policy)
-    others = itertools.chain(sampled(subject), learners.early(subject), _sharded(subject, limits), _releases(subject))
+    others = itertools.chain(sampled(subject), learners.early(subject), sharded(subject, limits), _releases(subject))
     alone = len(list(others)) + (1 if limits else 0) + learners.named_private(subject, policy)
     return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

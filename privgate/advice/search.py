@@ -18,7 +18,7 @@ from typing import Any
 from privgate.advice import learners, usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice import Advice
-from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values
+from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
 from privgate.advice.point import Point, front
@@ -89,7 +89,11 @@ class Search:
         self.measure = usefulness.chosen(self.subject, self.measure)
         present = self.tried(NOTHING, pruned=False)
         if not present.passes:
-            later = []
+            later, early = [], list[Change]()
+            if present.trainings > CHEAP:  # theorems about shards need few trainings, whatever the learner costs
+                early = list(sharded(self.subject, gate.unit_limits(self.policy)))
+                for change in early:
+                    self._one(change)
             for scale, point in list(self._strongest()):
                 if point.trainings <= CHEAP:
                     self._weakest(scale)
@@ -98,7 +102,8 @@ class Search:
             for change in itertools.chain(
                 learners.single(self.subject, self.policy), everything(self.subject, self.policy)
             ):
-                self._one(change)
+                if change not in early:
+                    self._one(change)
             for scale in later:  # by now every kind of change has had its turn
                 self._weakest(scale)
             self.left += learners.skipped(self.subject, self.policy)
@@ -121,7 +126,12 @@ class Search:
     @property
     def over(self) -> bool:
         """Whether no time is left to try anything new."""
-        return time.monotonic() - self.began > self.seconds * 2 / 3
+        return self.remaining < 0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds of the search, confirming aside; what a check tries on its own is counted in trainings alone."""
+        return math.inf if self.risk_alone else self.began + self.seconds * 2 / 3 - time.monotonic()
 
     def tried(self, change: Change, *, pruned: bool = True) -> Point:
         """Measure one candidate, keep it and return it; one that cannot be trained is inconclusive, never a pass."""
@@ -131,7 +141,9 @@ class Search:
         try:
             candidate = rehearsed(changed(self.subject, change))
             digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
-            risk = probing.probe(self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned)
+            risk = probing.probe(
+                self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=self.remaining
+            )
             if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
         except (PrivgateError, ValueError, TypeError) as exc:
