@@ -35,6 +35,8 @@ class Point(BaseModel):
         Outcome of a whole check with other randomness; empty where none was made.
     confirmed_value : float
         The same rule's number there: what searching flattered is the difference.
+    confirmed_useful : float
+        Usefulness on other folds than those that the candidate was chosen by.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +58,7 @@ class Point(BaseModel):
     data: str = ""
     confirmed: str = ""
     confirmed_value: Number = math.nan
+    confirmed_useful: Number = math.nan
 
     @property
     def passes(self) -> bool:

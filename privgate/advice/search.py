@@ -21,9 +21,10 @@ from privgate.advice.advice import Advice
 from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
+from privgate.advice.confirm import FINALISTS, confirm
 from privgate.advice.point import Point, front
 from privgate.check import gate
-from privgate.errors import PrivgateError, SubjectError
+from privgate.errors import PrivgateError
 from privgate.policy import Policy
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -34,8 +35,6 @@ from privgate.verdict import Outcome
 HALVINGS = 5
 #: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
 CHEAP = 20
-#: candidates that a whole check looks at again; each is one more try to pass by chance, so there are few
-CONFIRMED = 3
 
 #: a part of the way, 0 to 1, to where little is left of the model -> the change
 Scale = Callable[[float], Change]
@@ -237,25 +236,30 @@ class Search:
 
     def _confirm(self) -> None:
         """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""
-        for point in list(self._worth_confirming()):
-            try:
-                checked = gate.evaluate(
-                    self.policy, changed(self.subject, point.change), fleet=self.fleet, limits=self.limits
-                )
-            except (PrivgateError, SubjectError) as exc:
-                self.left.append(f"{point.change.says}: not confirmed: {exc}")
-                continue
-            risk = probing.of(checked.findings)
-            same = next((probing.unsafe(f) for f in checked.findings if f.rule == point.rule), math.nan)
-            why = point.why if checked.outcome.releases else risk.why
-            update = {"confirmed": checked.outcome.value, "confirmed_value": same, "why": why}
-            self.points[point.number] = point.model_copy(update=update)
-            self.tell(f"  checked again, {checked.outcome.value}: {point.change.says}")
+        found, left = confirm(
+            list(self._worth_confirming()),
+            self.policy,
+            self.subject,
+            fleet=self.fleet,
+            limits=self.limits,
+            tell=self.tell,
+        )
+        self.left += left
+        for point in found:
+            self.points[point.number] = self.again(point)
+
+    def again(self, point: Point) -> Point:
+        """Return a confirmed candidate with its usefulness on other folds: it was chosen for that on the first ones."""
+        if math.isnan(point.useful) or not point.stands:
+            return point
+        candidate = rehearsed(changed(self.subject, point.change))
+        useful, _ = usefulness.cross_validated(candidate, self.fleet, self.measure, draw=usefulness.AGAIN)
+        return point.model_copy(update={"confirmed_useful": useful})
 
     def _worth_confirming(self) -> Iterator[Point]:
         good = [p for p in self.points if p.number > 0 and p.passes and not p.change.games]
         shown = front(good)[::-1]  # the most useful first
-        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:CONFIRMED]
+        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:FINALISTS]
 
 
 def told(point: Point, measure: str) -> str:

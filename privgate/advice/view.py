@@ -29,6 +29,8 @@ def summary(advice: Tried) -> str:
         )
     found = advice.best[0]
     cost = f"{advice.measure} {present.useful:.4f} becomes {found.useful:.4f}" if not math.isnan(found.useful) else ""
+    if not math.isnan(found.confirmed_useful):
+        cost += f" ({found.confirmed_useful:.4f} on folds that the search did not choose by)"
     return (
         f"{found.change.says}: {_number(found)} where {found.limit:g} is allowed and the model as it stands has "
         f"{_number(present)}; {cost}. A whole check with other randomness agrees: {found.confirmed_value:.3g}, and the "
@@ -52,7 +54,8 @@ def _rows(advice: Tried) -> Iterator[tuple[str, ...]]:
     for p in advice.points:
         again = "" if math.isnan(p.confirmed_value) else f" at {p.confirmed_value:.3g}"
         result = p.outcome + (f", a whole check: {p.confirmed}{again}" if p.confirmed else "")
-        useful = "" if math.isnan(p.useful) else f"{p.useful:.4f} ± {p.useful_error:.4f}"
+        other = "" if math.isnan(p.confirmed_useful) else f", other folds {p.confirmed_useful:.4f}"
+        useful = "" if math.isnan(p.useful) else f"{p.useful:.4f} ± {p.useful_error:.4f}{other}"
         risk = "unknown" if math.isnan(p.of_limit) else f"{_number(p)} of {p.limit:g}"
         yield str(p.number), result, risk, useful, f"{p.trainings} in {p.seconds:.0f} s", p.change.says
 
