@@ -1,7 +1,7 @@
 """What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -91,23 +91,25 @@ def sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
         )
 
 
-def removals(subject: Subject, limits: tuple[float, ...], *, most: int | None = None) -> Iterator[Change]:
+def removals(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
     """Yield the riskiest people removed, where that can be computed without training."""
     if not limits:
         return
     budget = max(1, int(REMOVED * len(subject.data.units)))
-    budget = budget if most is None else min(budget, most)
     try:
         found = remove_risky.remove_risky(subject, limit=min(limits), budget=budget, patience=50)
     except PrivgateError:
         return  # it would take a training for each person and removal: `privgate remove-risky` does that
-    if len(found.removed):
+    yield from removed(found.removed)
+
+
+def removed(units: Sequence[int]) -> Iterator[Change]:
+    """Yield these people removed; nothing where there are none."""
+    if len(units):
         yield Change(
-            says="the riskiest person removed"
-            if len(found.removed) == 1
-            else f"the {len(found.removed)} riskiest people removed",
+            says="the riskiest person removed" if len(units) == 1 else f"the {len(units)} riskiest people removed",
             kind="remove",
-            removed=tuple(int(u) for u in found.removed),
+            removed=tuple(int(u) for u in units),
         )
 
 

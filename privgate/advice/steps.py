@@ -18,7 +18,8 @@ from privgate.advice.search import HALVINGS, Search
 from privgate.check import gate
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError, PrivgateError
-from privgate.evidence import NextStep, StepMeasured, TrainingPlan
+from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.influence import remove_risky
 from privgate.policy import Policy, locate
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
@@ -36,24 +37,30 @@ HALVED = 3
 KNOBS, REMOVED = 2, 20
 
 
-def steps(policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget) -> tuple[NextStep, ...]:
+def steps(
+    policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget
+) -> tuple[tuple[NextStep, ...], Removals | None]:
     """Return what would make a refused model pass, the measured steps first and the least costly of them first.
 
-    Empty where the model is released, or where a control stopped the run: then its own sentence says what to do, and
+    Beside them is what removing the riskiest people does, where that costs next to nothing. Empty where the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count.
     """
     stopped = any(p.name in gate.STOPPERS and gate.stops(p) for p in verdict.evidence.preconditions)
     if verdict.outcome.releases or stopped:
-        return ()
+        return (), None
     search = Search(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
     search.measure = usefulness.chosen(subject, "")
-    found = at_once(search)
+    found, path = at_once(search), None
+    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
+        path, passing = removals(search)
+        found += passing
     run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
     named = [_told(point, now, search.measure) for point, now in _compared(search, verdict, found[:NAMED])]
     if (missing := _everybody(verdict, run)) is not None:
         named.append(missing)
     each = planning.seconds_each(run)
-    return (*named, planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points)))
+    search_on = planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points))
+    return (*named, search_on), path
 
 
 def at_once(search: Search) -> list[Point]:
@@ -65,10 +72,26 @@ def at_once(search: Search) -> list[Point]:
             if _cheap(subject, change(1.0), limits) and search.halved(change):
                 found.append([p for p in search.points if p.passes][-1])
                 break
-    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
-        removals = candidates.removals(subject, gate.unit_limits(search.policy), most=REMOVED)
-        found += [p for p in map(search.tried, removals) if p.passes]
     return found
+
+
+def removals(search: Search) -> tuple[Removals | None, list[Point]]:
+    """Return the largest value while the riskiest people go, and the fewest removals if the policy then passes.
+
+    It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
+    """
+    subject, unit_limits = search.subject, gate.unit_limits(search.policy)
+    if not unit_limits:
+        return None, []
+    budget, limit = min(REMOVED, max(1, int(candidates.REMOVED * len(subject.data.units)))), min(unit_limits)
+    try:
+        found = remove_risky.remove_risky(subject, limit=0.0, budget=budget)
+    except PrivgateError:
+        return None, []  # it would take a training for each person and removal
+    kept = np.flatnonzero(found.upper <= limit)
+    best = int(kept[0]) if len(kept) else found.best
+    path = Removals(meaning=found.meaning, path=tuple(found.upper), limit=limit, best=best, stopped=found.stopped)
+    return path, [p for p in map(search.tried, candidates.removed(found.order[:best])) if p.passes]
 
 
 def _compared(search: Search, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:

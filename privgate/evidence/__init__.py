@@ -50,6 +50,7 @@ from privgate.evidence.run import (
     RunPart,
     RunTrace,
     SeedControl,
+    Removals,
     StepMeasured,
     TrainingPlan,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "SelfTest",
     "SensitivityFigures",
     "Sign",
+    "Removals",
     "StepMeasured",
     "TradeoffPoint",
     "TradeoffPoints",
