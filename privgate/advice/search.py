@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from privgate import families
 from privgate.advice import learners, usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice import Advice
@@ -35,6 +38,9 @@ from privgate.verdict import Outcome
 HALVINGS = 5
 #: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
 CHEAP = 20
+
+#: CPU seconds of an engine for everybody, above which other ways are tried first
+SLOW = 60.0
 
 #: a part of the way, 0 to 1, to where little is left of the model -> the change
 Scale = Callable[[float], Change]
@@ -89,7 +95,7 @@ class Search:
         present = self.tried(NOTHING, pruned=False)
         if not present.passes:
             later, early = [], list[Change]()
-            if present.trainings > CHEAP:  # theorems about shards need few trainings, whatever the learner costs
+            if self._trains():  # theorems about shards need few trainings, whatever the learner costs
                 early = list(sharded(self.subject, gate.unit_limits(self.policy)))
                 for change in early:
                     self._one(change)
@@ -174,6 +180,13 @@ class Search:
         except PrivgateError:
             return point
         return point.model_copy(update={"useful": useful, "useful_error": error})
+
+    def _trains(self) -> bool:
+        """Return whether measuring everybody takes many trainings."""
+        subject = self.subject
+        everybody = np.arange(len(subject.data.units), dtype=np.int64)
+        cost = families.first(subject)[0].cost(subject, everybody, (subject.recipe.seed,))
+        return cost.fits > CHEAP or cost.cpu_seconds > SLOW
 
     def _one(self, change: Change) -> Point | None:
         if not self.over:
