@@ -13,7 +13,9 @@ from privgate.report.sections import removals
 @click.command()
 @click.option("--people", default=1000, show_default=True)
 @click.option("--limit", default=1.0, show_default=True, help="Nats.")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Also check a synthetic census, report here.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=None, help="Also check a synthetic census, report here."
+)
 def main(people: int, limit: float, out: Path | None) -> None:
     """Print the path: it falls like a saw, because who is left tells more when somebody goes."""
     if out is not None:

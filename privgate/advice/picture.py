@@ -102,7 +102,9 @@ def _labels(places: dict[int, tuple[float, float]]) -> Iterator[str]:
         left = [n for n in left if n not in near]
         x, y = places[first]
         right = x < _WIDTH - _RIGHT - 14 * len(near) - 10
-        below = _ABOVE + 14 < y < _HEIGHT - _BELOW - 14 and first % 2  # neighbours on a line do not write over each other
+        below = (
+            _ABOVE + 14 < y < _HEIGHT - _BELOW - 14 and first % 2
+        )  # neighbours on a line do not write over each other
         yield (
             f'<text x="{x + (8 if right else -8):.1f}" y="{y + (18 if below else -9):.1f}" '
             f'text-anchor="{"start" if right else "end"}">{", ".join(map(str, near))}</text>'

@@ -28,7 +28,7 @@ from privgate.advice.confirm import FINALISTS, confirm
 from privgate.advice.point import Point, front
 from privgate.check import gate
 from privgate.errors import PrivgateError
-from privgate.policy import Policy
+from privgate.policy import Policy, locate
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -117,7 +117,7 @@ class Search:
         self._confirm()
         return Advice(
             uri=self.subject.uri,
-            policy=self.policy.name,
+            policy=named(self.policy),
             policy_digest=self.policy.digest,
             recipe=self.subject.recipe.digest,
             data=self.subject.data.digest,
@@ -273,6 +273,11 @@ class Search:
         good = [p for p in self.points if p.number > 0 and p.passes and not p.change.games]
         shown = front(good)[::-1]  # the most useful first
         yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:FINALISTS]
+
+
+def named(policy: Policy) -> str:
+    """Return how a command names a policy so that it is found."""
+    return policy.name if locate.shipped().get(policy.name) == policy.path else policy.path.name or policy.name
 
 
 def told(point: Point, measure: str) -> str:

@@ -14,13 +14,13 @@ from privgate.advice import probe as probing
 from privgate.advice.change import Change, changed
 from privgate.advice.combined import TRIALS
 from privgate.advice.point import Point
-from privgate.advice.search import HALVINGS, Search
+from privgate.advice.search import HALVINGS, Search, named
 from privgate.check import gate
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
 from privgate.influence import remove_risky
-from privgate.policy import Policy, locate
+from privgate.policy import Policy
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan
@@ -122,10 +122,9 @@ def planned(
     trainings = 0 if check is None else check.retrains
     seconds = 0.0 if check is None else max(check.seconds, trainings * each / workers)
     seconds = count * (seconds + usefulness.FOLDS * each / workers)
-    named = policy.name if locate.shipped().get(policy.name) == policy.path else policy.path.name or policy.name
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
-        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy {named}`",
+        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy {named(policy)}`",
         effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
         cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
         "less where a candidate fails early, and --budget ends it",

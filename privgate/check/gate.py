@@ -317,7 +317,7 @@ def by_theorem(policy: Policy) -> bool:
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     audit = policy.audit
     enough = audit.min_coverage == 0 and audit.min_units <= proven.SAMPLE and audit.min_seeds <= proven.SEEDS
-    return enough and all(r.about.per_unit for r in rules)
+    return enough and all(r.about.per_unit and Need.EVERYBODY not in r.about.needs for r in rules)
 
 
 def _broken(rule: Rule, measurement: Measurement) -> bool:

@@ -43,9 +43,10 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
     left = run.once(leave_one_out.left)
     low, high, others = proven.of(run, run.once(leave_one_out.retrained).units, low, high)
-    padded = (np.append(c, o) for c, o in ((value, 0 * others), (low, 0 * others), (high, others)))
+    nothing = np.zeros(len(others))
+    padded = (np.append(c, o) for c, o in ((value, nothing), (low, nothing), (high, others)))
     found = aggregate.asked(request, *leave_one_out.with_left(len(left), *padded), run.n_units)
-    where = str(records["unit"][found.where]) if found.where >= 0 else ""
+    where = str(records["unit"][found.where]) if 0 <= found.where < len(low) else ""
     return Measurement(
         request,
         found.value,

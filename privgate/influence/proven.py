@@ -85,9 +85,7 @@ def size(run: Run) -> int:
 def _bounds(run: Run) -> Float:
     everybody = np.arange(run.n_units, dtype=np.int64)
     attacked = Need.SHADOWS in run.asked
-    return bounds.bound(
-        run.subject, everybody, None, witness=run.witness, attacked=attacked, fleet=run.fleet
-    )[0].upper
+    return bounds.bound(run.subject, everybody, None, witness=run.witness, attacked=attacked, fleet=run.fleet)[0].upper
 
 
 def _trainings(run: Run) -> int:

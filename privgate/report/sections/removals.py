@@ -42,7 +42,9 @@ def reading(found: Removals) -> str:
         least = "nothing is gained" if best == 0 else f"the smallest is {after} nats, without {best}"
         text = f"Of up to {len(path) - 1} removals none keeps the limit: {before} nats as it stands, {least}."
     if best + 1 < len(path) and path[best + 1] > path[best]:
-        text += f" Removing one more raises it to {_value(path[best + 1])}: who is left may tell more when somebody goes."
+        text += (
+            f" Removing one more raises it to {_value(path[best + 1])}: who is left may tell more when somebody goes."
+        )
     if rises:
         text += f" {rises} of {len(path) - 1} removals raised it."
     return f"{text} Who was removed is telling, too: the list stays with the training data."
