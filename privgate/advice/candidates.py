@@ -1,9 +1,10 @@
 """What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.advice import learners
 from privgate.advice.change import Change, Setting
@@ -103,7 +104,7 @@ def removals(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
     yield from removed(found.removed)
 
 
-def removed(units: Sequence[int]) -> Iterator[Change]:
+def removed(units: NDArray[np.int64]) -> Iterator[Change]:
     """Yield these people removed; nothing where there are none."""
     if len(units):
         yield Change(

@@ -70,11 +70,14 @@ def stricter(policy: Policy, tries: int) -> Policy:
     """Return the policy whose limits err with a share of their probability, so that all tries together keep it."""
     if tries < 2:
         return policy
-    rules = tuple(
-        rule.model_copy(update={"confidence": 1 - (1 - rule.confidence) / tries}) if _has_level(rule) else rule
-        for rule in policy.rules
-    )
-    return policy.model_copy(update={"rules": rules})
+    return policy.model_copy(update={"rules": tuple(_stricter(rule, tries) for rule in policy.rules)})
+
+
+def _stricter(rule: Rule, tries: int) -> Rule:
+    if not _has_level(rule):
+        return rule
+    level: float = getattr(rule, "confidence")  # noqa: B009  a key of some rules; which, their fields say
+    return rule.model_copy(update={"confidence": 1 - (1 - level) / tries})
 
 
 def _has_level(rule: Rule) -> bool:

@@ -49,10 +49,7 @@ def _range(shown: Sequence[Point]) -> tuple[float, float]:
 
 
 def _x(of_limit: float) -> float:
-    if of_limit <= 0:
-        decades = _NEAREST
-    else:
-        decades = math.log10(of_limit) if of_limit < math.inf else _FURTHEST
+    decades = _NEAREST if of_limit <= 0 else math.log10(min(of_limit, 1e9))
     return _across(min(max(decades, _NEAREST), _FURTHEST))
 
 

@@ -1,4 +1,4 @@
-"""What a search can propose, and nothing else: an advice is a file, and whoever edits it must not choose what is run."""
+"""What a search can propose and nothing else: advice is a file, and whoever edits it must not choose what is run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def before(subject: Subject, change: Change) -> str:
 def after(recipe: Recipe, made: Recipe) -> str:
     """Return which code a changed recipe names that the recipe does not; empty where it names none but ours."""
     new = set(_names(made.payload)) - set(_names(recipe.payload)) - OURS
-    return f"it names {sorted(new)[0]!r}, which the recipe does not" if new else ""
+    return f"it names {min(new)!r}, which the recipe does not" if new else ""
 
 
 def _turned(payload: Mapping[str, Any]) -> Iterator[tuple[Place, set[str]]]:

@@ -42,7 +42,8 @@ def steps(
 ) -> tuple[tuple[NextStep, ...], Removals | None]:
     """Return what would make a refused model pass, the measured steps first and the least costly of them first.
 
-    Beside them is what removing the riskiest people does, where that costs next to nothing. Empty where the model is released, or where a control stopped the run: then its own sentence says what to do, and
+    Beside them is what removing the riskiest people does, where that costs next to nothing. Nothing is returned where
+    the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count.
     """
     stopped = any(p.name in gate.STOPPERS and gate.stops(p) for p in verdict.evidence.preconditions)
@@ -124,7 +125,8 @@ def planned(
     seconds = count * (seconds + usefulness.FOLDS * each / workers)
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
-        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy {named(policy)}`",
+        action="search for the cheapest change that passes: "
+        f"`privgate advise {subject.uri or 'URI'} --policy {named(policy)}`",
         effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
         cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
         "less where a candidate fails early, and --budget ends it",

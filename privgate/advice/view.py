@@ -29,10 +29,11 @@ def summary(advice: Tried) -> str:
     cost = f"{advice.measure} {present.useful:.4f} becomes {found.useful:.4f}" if not math.isnan(found.useful) else ""
     if not math.isnan(found.confirmed_useful):
         cost += f" ({found.confirmed_useful:.4f} on folds that the search did not choose by)"
+    says, saw = found.change.says, f"{found.confirmed_value:.3g}, and the search saw {found.value:.3g}"
     return (
-        f"{found.change.says[:1].upper()}{found.change.says[1:]}: {_number(found)} where {found.limit:g} is allowed; the "
-        f"model as it stands has {_number(present)}; {cost}. A whole check with other randomness agrees: {found.confirmed_value:.3g}, and the "
-        f"search saw {found.value:.3g}; it was chosen among {len(advice.points) - 1} candidates."
+        f"{says[:1].upper()}{says[1:]}: {_number(found)} where {found.limit:g} is allowed; the model as it stands has "
+        f"{_number(present)}; {cost}. A whole check with other randomness agrees: {saw}; it was chosen among "
+        f"{len(advice.points) - 1} candidates."
     )
 
 

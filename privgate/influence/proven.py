@@ -72,8 +72,8 @@ def said(run: Run) -> str:
     if found is None:
         return ""
     return (
-        f"a theorem over all questions limits everybody's change to {found.max():.4g} nats; {size(run)} people drawn at "
-        "random are trained without, to contradict it"
+        f"a theorem over all questions limits everybody's change to {found.max():.4g} nats; {size(run)} people drawn "
+        "at random are trained without, to contradict it"
     )
 
 

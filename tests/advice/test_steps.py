@@ -122,7 +122,7 @@ def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path):
         assert steps.planned(policy, bayes(), None, 0.0, 1).action.endswith(named)
 
 
-# -- removing the riskiest: Figure 6 of Long et al. (2017) -----------------------------------------------------------------
+# -- removing the riskiest: Figure 6 of Long et al. (2017) -----------------------------------------------------------
 
 
 def test_a_report_shows_the_saw_of_removals_and_where_to_stop(fleet):
