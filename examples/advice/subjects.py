@@ -125,8 +125,10 @@ def digits(n: int) -> Made:
 
 
 def convolutional(n_features: int, n_classes: int) -> object:
-    """Return two convolutions and a linear layer; a record is an image of 8 x 8."""
+    """Return two convolutions and a linear layer; a record is an image of 8 x 8, which they leave 4 x 4."""
     import torch
+
+    del n_features
 
     return torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, 8, 8)),
@@ -135,7 +137,7 @@ def convolutional(n_features: int, n_classes: int) -> object:
         torch.nn.Conv2d(8, 16, 3),
         torch.nn.ReLU(),
         torch.nn.Flatten(),
-        torch.nn.Linear(16 * (n_features // 16), n_classes),
+        torch.nn.Linear(16 * 4 * 4, n_classes),
     )
 
 
