@@ -19,7 +19,7 @@ from privgate.check import gate
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
-from privgate.influence import remove_risky
+from privgate.influence import proven, remove_risky
 from privgate.policy import Policy
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
@@ -172,6 +172,8 @@ def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
     coverage = None if about is None else about.coverage
     if coverage is None or coverage.n_units <= coverage.n_measured or coverage.decided_by:
         return None  # nothing that is seen of others takes a violation back
+    if coverage.claim.startswith(proven.CLAIM):
+        return None  # everybody is limited
     missing, mode, trace = coverage.n_units - coverage.n_measured, verdict.evidence.run.mode, verdict.evidence.run.trace
     screened = mode is not None and mode.used == "screen"
     try:

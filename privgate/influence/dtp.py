@@ -60,7 +60,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         where=where,
         assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=leave_one_out.stopped(run) or proven.said(run) or found.claim,
+            claim=leave_one_out.stopped(run) or proven.said(run, after=True) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
             **({"not_computed": len(left), "decided_by": run.decided_by} if len(left) else {}),
@@ -112,12 +112,12 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
     if run.random_training:
-        said += _over_seeds(_paired(run), limited=run.once(proven.left) is not None)
+        said += _over_seeds(_paired(run), limited=bool(proven.said(run, after=True)))
     elif run.seed_control is not None:
         compared = run.seed_control.compared
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
-    if run.once(proven.left) is not None:
-        said.append(proven.said(run))
+    if why := proven.said(run, after=True):
+        said.append(why)
     if not every:
         said.append("direct queries only: each unit is asked about with its own features")
     else:

@@ -15,6 +15,8 @@ from privgate.run.run import Run
 
 Float = NDArray[np.float64]
 
+#: how the sentence about it begins
+CLAIM = "a theorem over all questions limits everybody's change"
 #: people who are trained without all the same: if none of 59 contradicts, fewer than 5 % of all do (0.95^59 < 0.05)
 SAMPLE = 59
 #: the same in a search, which judges nobody
@@ -31,7 +33,7 @@ def limits(run: Run) -> Float | None:
     Before people were trained without, what theorems say; after that, what is left of it.
     """
     asked = run.limits
-    if not run.by_theorem or asked.full or asked.mode != "all" or not run.subject.release.exact:
+    if not (run.by_theorem and run.thresholds) or asked.full or asked.mode != "all" or not run.subject.release.exact:
         return None
     if not (asked.max_retrains is None and asked.budget_seconds is None):
         return None  # the operator says how many
@@ -66,14 +68,16 @@ def fewer_seeds(run: Run) -> None:
         run.seeds, run.more_seeds = run.seeds[:SEEDS], ()
 
 
-def said(run: Run) -> str:
-    """Return what is known of whom, one sentence; empty where everybody has to be measured."""
-    found = run.once(limits)
-    if found is None:
+def said(run: Run, *, after: bool = False) -> str:
+    """Return what is known of whom, one sentence; empty where everybody has to be measured.
+
+    ``after`` people were trained without, and no theorem was contradicted.
+    """
+    found = run.once(left if after else limits)
+    if found is None or not np.isfinite(found).all():
         return ""
     return (
-        f"a theorem over all questions limits everybody's change to {found.max():.4g} nats; {size(run)} people drawn "
-        "at random are trained without, to contradict it"
+        f"{CLAIM} to {found.max():.4g} nats; {size(run)} people drawn at random are trained without, to contradict it"
     )
 
 

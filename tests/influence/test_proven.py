@@ -69,6 +69,8 @@ def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monk
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
     assert finding.high == np.inf
     assert not verdict.outcome.releases
+    assert proven.CLAIM not in verdict.evidence.influence.coverage.claim
+    assert not any(proven.CLAIM in a for m in verdict.evidence.measurements.values() for a in m.assumptions)
     assert "certificate_sharded" in [p.name for p in verdict.evidence.preconditions]
 
 
