@@ -72,7 +72,7 @@ def measured(name: str, case: Case, n: int, *, seconds: float, jobs: int, out: P
     return {
         **row,
         "said": best.change.says,
-        "after": [best.value, best.confirmed_value, best.useful],
+        "after": [best.value, best.confirmed_value, best.useful, best.confirmed_useful],
         "gate": verdict.outcome.value,
         "all calls": fleet.calls,
     }
@@ -91,14 +91,14 @@ def table(rows: list[dict[str, object]]) -> str:
         if not isinstance(before, list):
             lines.append(f"| {r['name']} | | | {r['said']} | | | | |")
             continue
-        then = after if isinstance(after, list) else (float("nan"),) * 3
+        then = after if isinstance(after, list) else (float("nan"),) * 4
         cells = (
             f"{r['name']} ({r['policy']})",
             f"{r['n']}",
             f"{before[0]:.3g} of {before[1]:g}",
             f"{r['said']}",
             f"{then[0]:.3g}, {then[1]:.3g}",
-            f"{r['measure']} {before[2]:.4f} to {then[2]:.4f}",
+            f"{r['measure']} {before[2]:.4f} to {then[2]:.4f}, on other folds {then[3]:.4f}",
             f"{r.get('gate', '')}",
             f"{r['candidates']} candidates, {r.get('all calls', r['trainings'])} trainings, {r['minutes']:.1f} min",
         )

@@ -3,9 +3,11 @@
 from typing import Any
 
 from privgate import registry
+from privgate.advice import proposable
 from privgate.advice.advice import Advice
 from privgate.advice.change import changed
-from privgate.errors import UsageError
+from privgate.errors import PrivgateError, UsageError
+from privgate.policy import Policy
 
 
 def apply(
@@ -49,7 +51,15 @@ def apply(
     subject = registry.load_subject(advice.uri, tracking_uri=tracking_uri)
     if (subject.recipe.digest, subject.data.digest) != (advice.recipe, advice.data):
         raise UsageError(f"{advice.uri} is not what was advised on; run `privgate advise {advice.uri}` again")
-    made = changed(subject, point.change)
+    if why := proposable.before(subject, point.change):
+        raise UsageError(f"candidate {number} is not what `privgate advise` proposes: {why}")
+    try:
+        made = changed(subject, point.change)
+        why = proposable.after(subject.recipe, made.recipe)
+    except (LookupError, TypeError, ValueError) as exc:
+        why = f"it does not fit the recipe ({type(exc).__name__})"
+    if why:
+        raise UsageError(f"candidate {number} is not what `privgate advise` proposes: {why}")
     if (made.recipe.digest, made.data.digest) != (point.recipe, point.data):
         raise UsageError(
             f"candidate {number} as it is made here is not what was measured; run `privgate advise {advice.uri}` again"
@@ -73,3 +83,17 @@ def apply(
         tags=tags,
     )
     return registered, info
+
+
+def changed_policy(advice: Advice) -> str:
+    """Return that the policy is no longer the one that candidates were measured by; empty where it is.
+
+    The gate judges by the policy of the day; nothing depends on this but what a reader expects.
+    """
+    try:
+        found = Policy.load(advice.policy)
+    except PrivgateError:
+        return f"the policy {advice.policy} is not found here: whether it has changed since is not known"
+    if found.digest == advice.policy_digest:
+        return ""
+    return f"the policy {advice.policy} has changed since these candidates were measured: the next check may differ"

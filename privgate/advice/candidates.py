@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.advice import learners
 from privgate.advice.change import Change, Setting
@@ -60,7 +61,7 @@ def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
     limits = gate.unit_limits(policy)
     yield from itertools.chain(
-        removals(subject, limits), sampled(subject), _releases(subject), _sharded(subject, limits)
+        removals(subject, limits), sampled(subject), _releases(subject), sharded(subject, limits)
     )
 
 
@@ -73,7 +74,7 @@ def _releases(subject: Subject) -> Iterator[Change]:
         yield Change(says=f"release {says}", kind="release", release=release.payload(), games=games)
 
 
-def _sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
+def sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
     """Yield the same learner in shards, clipped to the policy's own limit: a theorem then holds whatever it does."""
     payload = subject.recipe.payload
     if payload["kind"] != "estimator" or payload["predict"] is not None or not limits:
@@ -91,23 +92,25 @@ def _sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
         )
 
 
-def removals(subject: Subject, limits: tuple[float, ...], *, most: int | None = None) -> Iterator[Change]:
+def removals(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
     """Yield the riskiest people removed, where that can be computed without training."""
     if not limits:
         return
     budget = max(1, int(REMOVED * len(subject.data.units)))
-    budget = budget if most is None else min(budget, most)
     try:
         found = remove_risky.remove_risky(subject, limit=min(limits), budget=budget, patience=50)
     except PrivgateError:
         return  # it would take a training for each person and removal: `privgate remove-risky` does that
-    if len(found.removed):
+    yield from removed(found.removed)
+
+
+def removed(units: NDArray[np.int64]) -> Iterator[Change]:
+    """Yield these people removed; nothing where there are none."""
+    if len(units):
         yield Change(
-            says="the riskiest person removed"
-            if len(found.removed) == 1
-            else f"the {len(found.removed)} riskiest people removed",
+            says="the riskiest person removed" if len(units) == 1 else f"the {len(units)} riskiest people removed",
             kind="remove",
-            removed=tuple(int(u) for u in found.removed),
+            removed=tuple(int(u) for u in units),
         )
 
 
@@ -142,6 +145,6 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
     scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
     limits = gate.unit_limits(policy)
-    others = itertools.chain(sampled(subject), learners.early(subject), _sharded(subject, limits), _releases(subject))
+    others = itertools.chain(sampled(subject), learners.early(subject), sharded(subject, limits), _releases(subject))
     alone = len(list(others)) + (1 if limits else 0) + learners.named_private(subject, policy)
     return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

@@ -57,9 +57,9 @@ def evaluate(
         verdict = gate.evaluate(
             policy, subject, fleet=fleet, limits=limits, observe=observe, nonce=nonce, announce=announce
         )
-        found = steps(policy, subject, verdict, fleet=fleet, limits=limits)
+        found, path = steps(policy, subject, verdict, fleet=fleet, limits=limits)
     if not found:
         return verdict
-    run = verdict.evidence.run.model_copy(update={"next_steps": found})
+    run = verdict.evidence.run.model_copy(update={"next_steps": found, "removals": path})
     detail = {**verdict.detail, "next_steps": [step.payload() for step in found]}
     return replace(verdict, evidence=replace(verdict.evidence, run=run), detail=detail)

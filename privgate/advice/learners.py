@@ -22,7 +22,7 @@ from privgate.subject.subject import Subject
 Family = tuple[str, Callable[[float], Change]]
 
 #: class -> its names of depth, L2, rounds and learning rate, and how many rounds it makes if nobody says
-_BOOSTED: Mapping[str, tuple[str, str, str, str, int]] = {
+BOOSTED: Mapping[str, tuple[str, str, str, str, int]] = {
     "XGBClassifier": ("max_depth", "reg_lambda", "n_estimators", "learning_rate", 100),
     "LGBMClassifier": ("max_depth", "reg_lambda", "n_estimators", "learning_rate", 100),
     "HistGradientBoostingClassifier": ("max_depth", "l2_regularization", "max_iter", "learning_rate", 100),
@@ -38,7 +38,7 @@ _WEAKEST, _STRONGEST = 16.0, 0.25
 def families(subject: Subject, policy: Policy) -> Iterator[Family]:
     """Yield other learners that get weaker on one scale, so that the weakest that passes can be found by halving."""
     for place, name, params in learners(subject.recipe.payload):
-        if name in _BOOSTED:
+        if name in BOOSTED:
             yield "regularised boosting", _regularised(place, name, params)
         if name in _FORESTS:
             yield "KeyedForest", _keyed(subject, place, params)
@@ -81,7 +81,7 @@ def skipped(subject: Subject, policy: Policy) -> Iterator[str]:
 
 
 def _regularised(place: tuple[str | int, ...], name: str, params: Mapping[str, Any]) -> Callable[[float], Change]:
-    depth, l2, rounds, rate, usual = _BOOSTED[name]
+    depth, l2, rounds, rate, usual = BOOSTED[name]
     few = min(int(params.get(rounds) or usual), 50)
     slow = min(float(params.get(rate) or 0.3), 0.1)
 

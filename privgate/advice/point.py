@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from privgate.advice.change import Change
 from privgate.evidence import Number
@@ -35,6 +35,8 @@ class Point(BaseModel):
         Outcome of a whole check with other randomness; empty where none was made.
     confirmed_value : float
         The same rule's number there: what searching flattered is the difference.
+    confirmed_useful : float
+        Usefulness on other folds than those that the candidate was chosen by.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +58,7 @@ class Point(BaseModel):
     data: str = ""
     confirmed: str = ""
     confirmed_value: Number = math.nan
+    confirmed_useful: Number = math.nan
 
     @property
     def passes(self) -> bool:
@@ -98,6 +101,12 @@ class Tried(BaseModel):
     measure: str
     points: tuple[Point, ...]
     left: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _numbered(self) -> Self:
+        if [p.number for p in self.points] != list(range(len(self.points))) or not self.points:
+            raise ValueError("candidates are numbered from 0, the model as it stands, and each once")
+        return self
 
     @property
     def best(self) -> tuple[Point, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privgate.check import gate, questions
+from privgate.check import plan as planning
 from privgate.errors import MeasurementError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
 from privgate.influence import leave_one_out, modes, per_unit
@@ -15,6 +16,7 @@ from privgate.policy import Policy
 from privgate.run import controls
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
+from privgate.training import plan as spans
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome, together
 
@@ -46,16 +48,27 @@ class Risk:
     why: str = ""
 
 
-def probe(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pruned: bool = True) -> Risk:
+def probe(
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet,
+    limits: Budget,
+    pruned: bool = True,
+    seconds: float = math.inf,
+) -> Risk:
     """Return what the policy's rules say of a subject; never an approval, because no control was made.
 
-    ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model.
+    ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model, or where
+    passing takes longer than so many ``seconds``.
     """
     run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
     run.rehearsed = True
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     controls.choose_seeds(run, glance=True)
+    if pruned and (why := too_long(run, seconds)):
+        return Risk(Outcome.INCONCLUSIVE, why=why)
     measurements = {r: _measured(run, r) for r in dict.fromkeys(rule.request() for rule in policy.rules)}
     records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(
@@ -74,6 +87,23 @@ def hopeless(policy: Policy, run: Run) -> str:
     """Return why an enforced rule can never be decided well for this kind of model; empty if all can."""
     rules = [rule.name for rule in policy.rules if rule.mode == "enforce"]
     return next((why for why in run.cannot_conclude if why.partition(": ")[0] in rules), "")
+
+
+def too_long(run: Run, seconds: float) -> str:
+    """Return how long an approval would take, by a few timed trainings, where that is longer; empty if it is not.
+
+    What breaks a rule ends earlier, but what cannot be shown to pass is no advice.
+    """
+    if seconds == math.inf:
+        return ""
+    planned, _ = planning.make(run)
+    whole = planned.seconds
+    if leave_one_out.worth_more_seeds(run):
+        whole *= len(run.more_seeds) / len(run.seeds)
+    whole += planned.shadows * planning.seconds_each(run) / run.fleet.workers
+    if whole <= seconds:
+        return ""
+    return f"to show that it passes takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
 
 
 def of(findings: Sequence[Finding]) -> Risk:

@@ -15,16 +15,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from privgate import families
 from privgate.advice import learners, usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice import Advice
-from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values
+from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
+from privgate.advice.confirm import FINALISTS, confirm
 from privgate.advice.point import Point, front
 from privgate.check import gate
-from privgate.errors import PrivgateError, SubjectError
-from privgate.policy import Policy
+from privgate.errors import PrivgateError
+from privgate.policy import Policy, locate
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -34,8 +38,9 @@ from privgate.verdict import Outcome
 HALVINGS = 5
 #: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
 CHEAP = 20
-#: candidates that a whole check looks at again; each is one more try to pass by chance, so there are few
-CONFIRMED = 3
+
+#: CPU seconds of an engine for everybody, above which other ways are tried first
+SLOW = 60.0
 
 #: a part of the way, 0 to 1, to where little is left of the model -> the change
 Scale = Callable[[float], Change]
@@ -89,7 +94,11 @@ class Search:
         self.measure = usefulness.chosen(self.subject, self.measure)
         present = self.tried(NOTHING, pruned=False)
         if not present.passes:
-            later = []
+            later, early = [], list[Change]()
+            if self._trains():  # theorems about shards need few trainings, whatever the learner costs
+                early = list(sharded(self.subject, gate.unit_limits(self.policy)))
+                for change in early:
+                    self._one(change)
             for scale, point in list(self._strongest()):
                 if point.trainings <= CHEAP:
                     self._weakest(scale)
@@ -98,7 +107,8 @@ class Search:
             for change in itertools.chain(
                 learners.single(self.subject, self.policy), everything(self.subject, self.policy)
             ):
-                self._one(change)
+                if change not in early:
+                    self._one(change)
             for scale in later:  # by now every kind of change has had its turn
                 self._weakest(scale)
             self.left += learners.skipped(self.subject, self.policy)
@@ -107,7 +117,7 @@ class Search:
         self._confirm()
         return Advice(
             uri=self.subject.uri,
-            policy=self.policy.name,
+            policy=named(self.policy),
             policy_digest=self.policy.digest,
             recipe=self.subject.recipe.digest,
             data=self.subject.data.digest,
@@ -121,7 +131,12 @@ class Search:
     @property
     def over(self) -> bool:
         """Whether no time is left to try anything new."""
-        return time.monotonic() - self.began > self.seconds * 2 / 3
+        return self.remaining < 0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds of the search, confirming aside; what a check tries on its own is counted in trainings alone."""
+        return math.inf if self.risk_alone else self.began + self.seconds * 2 / 3 - time.monotonic()
 
     def tried(self, change: Change, *, pruned: bool = True) -> Point:
         """Measure one candidate, keep it and return it; one that cannot be trained is inconclusive, never a pass."""
@@ -131,7 +146,9 @@ class Search:
         try:
             candidate = rehearsed(changed(self.subject, change))
             digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
-            risk = probing.probe(self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned)
+            risk = probing.probe(
+                self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=self.remaining
+            )
             if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
         except (PrivgateError, ValueError, TypeError) as exc:
@@ -163,6 +180,13 @@ class Search:
         except PrivgateError:
             return point
         return point.model_copy(update={"useful": useful, "useful_error": error})
+
+    def _trains(self) -> bool:
+        """Return whether measuring everybody takes many trainings."""
+        subject = self.subject
+        everybody = np.arange(len(subject.data.units), dtype=np.int64)
+        cost = families.first(subject)[0].cost(subject, everybody, (subject.recipe.seed,))
+        return cost.fits > CHEAP or cost.cpu_seconds > SLOW
 
     def _one(self, change: Change) -> Point | None:
         if not self.over:
@@ -225,25 +249,35 @@ class Search:
 
     def _confirm(self) -> None:
         """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""
-        for point in list(self._worth_confirming()):
-            try:
-                checked = gate.evaluate(
-                    self.policy, changed(self.subject, point.change), fleet=self.fleet, limits=self.limits
-                )
-            except (PrivgateError, SubjectError) as exc:
-                self.left.append(f"{point.change.says}: not confirmed: {exc}")
-                continue
-            risk = probing.of(checked.findings)
-            same = next((probing.unsafe(f) for f in checked.findings if f.rule == point.rule), math.nan)
-            why = point.why if checked.outcome.releases else risk.why
-            update = {"confirmed": checked.outcome.value, "confirmed_value": same, "why": why}
-            self.points[point.number] = point.model_copy(update=update)
-            self.tell(f"  checked again, {checked.outcome.value}: {point.change.says}")
+        found, left = confirm(
+            list(self._worth_confirming()),
+            self.policy,
+            self.subject,
+            fleet=self.fleet,
+            limits=self.limits,
+            tell=self.tell,
+        )
+        self.left += left
+        for point in found:
+            self.points[point.number] = self.again(point)
+
+    def again(self, point: Point) -> Point:
+        """Return a confirmed candidate with its usefulness on other folds: it was chosen for that on the first ones."""
+        if math.isnan(point.useful) or not point.stands:
+            return point
+        candidate = rehearsed(changed(self.subject, point.change))
+        useful, _ = usefulness.cross_validated(candidate, self.fleet, self.measure, draw=usefulness.AGAIN)
+        return point.model_copy(update={"confirmed_useful": useful})
 
     def _worth_confirming(self) -> Iterator[Point]:
         good = [p for p in self.points if p.number > 0 and p.passes and not p.change.games]
         shown = front(good)[::-1]  # the most useful first
-        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:CONFIRMED]
+        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:FINALISTS]
+
+
+def named(policy: Policy) -> str:
+    """Return how a command names a policy so that it is found."""
+    return policy.name if locate.shipped().get(policy.name) == policy.path else policy.path.name or policy.name
 
 
 def told(point: Point, measure: str) -> str:

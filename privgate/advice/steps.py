@@ -14,12 +14,13 @@ from privgate.advice import probe as probing
 from privgate.advice.change import Change, changed
 from privgate.advice.combined import TRIALS
 from privgate.advice.point import Point
-from privgate.advice.search import HALVINGS, Search
+from privgate.advice.search import HALVINGS, Search, named
 from privgate.check import gate
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError, PrivgateError
-from privgate.evidence import NextStep, StepMeasured, TrainingPlan
-from privgate.policy import Policy, locate
+from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.influence import proven, remove_risky
+from privgate.policy import Policy
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan
@@ -36,24 +37,31 @@ HALVED = 3
 KNOBS, REMOVED = 2, 20
 
 
-def steps(policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget) -> tuple[NextStep, ...]:
+def steps(
+    policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget
+) -> tuple[tuple[NextStep, ...], Removals | None]:
     """Return what would make a refused model pass, the measured steps first and the least costly of them first.
 
-    Empty where the model is released, or where a control stopped the run: then its own sentence says what to do, and
+    Beside them is what removing the riskiest people does, where that costs next to nothing. Nothing is returned where
+    the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count.
     """
     stopped = any(p.name in gate.STOPPERS and gate.stops(p) for p in verdict.evidence.preconditions)
     if verdict.outcome.releases or stopped:
-        return ()
+        return (), None
     search = Search(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
     search.measure = usefulness.chosen(subject, "")
-    found = at_once(search)
+    found, path = at_once(search), None
+    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
+        path, passing = removals(search)
+        found += passing
     run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
     named = [_told(point, now, search.measure) for point, now in _compared(search, verdict, found[:NAMED])]
     if (missing := _everybody(verdict, run)) is not None:
         named.append(missing)
     each = planning.seconds_each(run)
-    return (*named, planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points)))
+    search_on = planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points))
+    return (*named, search_on), path
 
 
 def at_once(search: Search) -> list[Point]:
@@ -65,10 +73,26 @@ def at_once(search: Search) -> list[Point]:
             if _cheap(subject, change(1.0), limits) and search.halved(change):
                 found.append([p for p in search.points if p.passes][-1])
                 break
-    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
-        removals = candidates.removals(subject, gate.unit_limits(search.policy), most=REMOVED)
-        found += [p for p in map(search.tried, removals) if p.passes]
     return found
+
+
+def removals(search: Search) -> tuple[Removals | None, list[Point]]:
+    """Return the largest value while the riskiest people go, and the fewest removals if the policy then passes.
+
+    It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
+    """
+    subject, unit_limits = search.subject, gate.unit_limits(search.policy)
+    if not unit_limits:
+        return None, []
+    budget, limit = min(REMOVED, max(1, int(candidates.REMOVED * len(subject.data.units)))), min(unit_limits)
+    try:
+        found = remove_risky.remove_risky(subject, limit=0.0, budget=budget)
+    except PrivgateError:
+        return None, []  # it would take a training for each person and removal
+    kept = np.flatnonzero(found.upper <= limit)
+    best = int(kept[0]) if len(kept) else found.best
+    path = Removals(meaning=found.meaning, path=tuple(found.upper), limit=limit, best=best, stopped=found.stopped)
+    return path, [p for p in map(search.tried, candidates.removed(found.order[:best])) if p.passes]
 
 
 def _compared(search: Search, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:
@@ -99,10 +123,10 @@ def planned(
     trainings = 0 if check is None else check.retrains
     seconds = 0.0 if check is None else max(check.seconds, trainings * each / workers)
     seconds = count * (seconds + usefulness.FOLDS * each / workers)
-    named = policy.name if locate.shipped().get(policy.name) == policy.path else policy.path.name or policy.name
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
-        action=f"search for the cheapest change that passes: `privgate advise {subject.uri or 'URI'} --policy {named}`",
+        action="search for the cheapest change that passes: "
+        f"`privgate advise {subject.uri or 'URI'} --policy {named(policy)}`",
         effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
         cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
         "less where a candidate fails early, and --budget ends it",
@@ -148,6 +172,8 @@ def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
     coverage = None if about is None else about.coverage
     if coverage is None or coverage.n_units <= coverage.n_measured or coverage.decided_by:
         return None  # nothing that is seen of others takes a violation back
+    if coverage.claim.startswith(proven.CLAIM):
+        return None  # everybody is limited
     missing, mode, trace = coverage.n_units - coverage.n_measured, verdict.evidence.run.mode, verdict.evidence.run.trace
     screened = mode is not None and mode.used == "screen"
     try:

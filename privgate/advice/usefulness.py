@@ -14,6 +14,8 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 FOLDS = 5
+#: number of the division into folds that no search has looked at
+AGAIN = 1
 #: a released 0 for the right label costs this much log loss at most: one answer must not decide
 _LEAST = 1e-15
 
@@ -67,16 +69,19 @@ def chosen(subject: Subject, measure: str) -> str:
     return measure or next(iter(fitting))
 
 
-def folds(subject: Subject) -> list[Index]:
-    """Return the rows of each fold: a person's records are in one, labels spread evenly, the same for every change."""
+def folds(subject: Subject, number: int = 0) -> list[Index]:
+    """Return the rows of each fold: a person's records are in one, labels spread evenly, the same for every change.
+
+    ``number`` names the division; a search uses the first, and ``AGAIN`` for the candidate that it has chosen.
+    """
     units = subject.data.units
-    draw = np.random.default_rng(0)
+    draw = np.random.default_rng(number)
     labels = subject.data.label_codes[[int(rows[0]) for rows in units]]
     order = np.lexsort((draw.random(len(units)), labels))
     return [np.sort(np.concatenate([units[int(u)] for u in order[f::FOLDS]])) for f in range(min(FOLDS, len(units)))]
 
 
-def cross_validated(subject: Subject, fleet: Fleet, measure: str) -> tuple[float, float]:
+def cross_validated(subject: Subject, fleet: Fleet, measure: str, *, draw: int = 0) -> tuple[float, float]:
     """Return mean and standard error over the folds of what is released; larger is better.
 
     Raises
@@ -87,7 +92,7 @@ def cross_validated(subject: Subject, fleet: Fleet, measure: str) -> tuple[float
         No measure has that name.
     """
     name = chosen(subject, measure)
-    rows = folds(subject)
+    rows = folds(subject, draw)
     fits = [Fit(subject.recipe.payload["seed"], held, left_out=held) for held in rows]
     found = []
     for held, answer in zip(rows, fleet.fits(subject, fits, label="cross-validation"), strict=True):

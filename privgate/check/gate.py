@@ -33,7 +33,7 @@ from privgate.evidence import (
     TrainingPlan,
 )
 from privgate.families.least_squares import over_domain
-from privgate.influence import deciding, leave_one_out, modes, per_unit, sensitivity
+from privgate.influence import deciding, leave_one_out, modes, per_unit, proven, sensitivity
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
@@ -201,7 +201,7 @@ def prepare(
     thresholds = unit_limits(policy)
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
-    run.breaks, run.sample = breaks(policy), sample(policy)
+    run.breaks, run.sample, run.by_theorem = breaks(policy), sample(policy), by_theorem(policy)
     known = dict(known or facts(subject, attacked=Need.SHADOWS in asked))
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
@@ -310,6 +310,14 @@ def sample(policy: Policy) -> int | None:
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     asked = [r.request().option("sample") for r in rules]
     return None if not asked or None in asked else max(asked)
+
+
+def by_theorem(policy: Policy) -> bool:
+    """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
+    rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    audit = policy.audit
+    enough = audit.min_coverage == 0 and audit.min_units <= proven.SAMPLE and audit.min_seeds <= proven.SEEDS
+    return enough and all(r.about.per_unit and Need.EVERYBODY not in r.about.needs for r in rules)
 
 
 def _broken(rule: Rule, measurement: Measurement) -> bool:

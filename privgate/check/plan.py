@@ -12,7 +12,7 @@ from privgate.families import bound as bounds
 from privgate.families import recheck, remembered, screen
 from privgate.families.engine import Cost, Engine
 from privgate.families.retrained import Index
-from privgate.influence import decided, indirect, leave_one_out, modes, queries
+from privgate.influence import decided, indirect, leave_one_out, modes, proven, queries
 from privgate.run import changed
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -84,12 +84,14 @@ def _collusion(run: Run, said: list[str]) -> int:
 
 def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
     """Return the trainings that leave units out, rank or re-check them, and say so."""
+    proven.fewer_seeds(run)
     engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
     if run.limits.mode == "max":
         said.append(modes.note(run))
     if run.limits.precision == "mixed" and "mixed" in engine.precisions:
         said.append(modes.HALF)
     said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
+    said += [why] if (why := proven.said(run)) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} paired seeds each"
     more = leave_one_out.worth_more_seeds(run)
     if more:
@@ -217,7 +219,7 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     if Need.LEAVE_ONE_OUT not in run.asked:
         return count
     sample = run.once(leave_one_out.chosen_units)
-    seeds = max(len(run.seeds), len(run.more_seeds) if Need.UPPER_LIMIT in run.asked else 0)
+    seeds = len(run.more_seeds) if leave_one_out.worth_more_seeds(run) else len(run.seeds)
     if leave_one_out.costs_no_fits(run):
         return count + recheck.expected(len(sample), len(run.thresholds)) + round(handed_on * seeds)
     return count + decided.FOLDS + len(sample) * seeds

@@ -90,10 +90,15 @@ def apply(*, number: int, out: Path, name: str | None, store: str | None, tracki
     """
     from privgate.advice.advice import Advice
     from privgate.advice.apply import apply as made
+    from privgate.advice.apply import changed_policy
 
     advice = Advice.read(out / "advice.json")
     registered, info = made(advice, number, tracking_uri=tracking_uri, name=name, store=store)
     version = info.registered_model_version
     click.echo(console.plain(f"registered models:/{registered}/{version}: {advice.points[number].change.says}"))
+    if not advice.points[number].stands:
+        click.echo("  no whole check has shown that it passes: it was chosen by you")
+    if why := changed_policy(advice):
+        click.echo(console.plain(f"  {why}"))
     click.echo(console.plain(f"  privgate check models:/{registered}/{version} --policy {advice.policy}"))
     return 0

@@ -47,6 +47,16 @@ class StepMeasured(EvidenceModel):
     of_limit_now: Number
 
 
+class Removals(EvidenceModel):
+    """The largest value while the riskiest people go one after another; it may rise when one goes."""
+
+    meaning: str = Field(description="What the values are: certified DTP, or PDTP of direct queries.")
+    path: tuple[Number, ...] = Field(description="Largest upper limit over all who are left after 0, 1, … removals.")
+    limit: Number = Field(description="The policy's strictest limit on people, in the same unit.")
+    best: int = Field(description="The fewest removals that keep the limit, or that give the smallest value.")
+    stopped: str = Field(description="Why no more were removed, one sentence.")
+
+
 class NextStep(EvidenceModel):
     """One thing that would make a blocked or undecided model pass."""
 
@@ -93,6 +103,9 @@ class RunPart(EvidenceModel):
     )
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
+    removals: Removals | None = Field(
+        default=None, description="null where nothing was refused, or where a removal costs trainings."
+    )
     trace: RunTrace | None = Field(default=None, description="How to repeat the run; null in evidence made by hand.")
     isolation: str = Field(default="none", description="What kept the recipe's code from the rest of the machine.")
     remembered: Remembered | None = Field(default=None, description="null in evidence made by hand: not signable.")

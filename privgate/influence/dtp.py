@@ -10,7 +10,7 @@ from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Status
-from privgate.influence import aggregate, leave_one_out, per_unit, sensitivity
+from privgate.influence import aggregate, leave_one_out, per_unit, proven, sensitivity
 from privgate.run.run import Run
 from privgate.statistics import paired
 
@@ -25,44 +25,48 @@ def every_query(run: Run, request: Request) -> Measurement:
     """
     if run.subject.task == "regression":
         return sensitivity.noised(run, request, everywhere=True)
-    return _measured(run, request, ("dtp_lower", "dtp_lower", "dtp_upper"), proven=True)
+    return _measured(run, request, ("dtp_lower", "dtp_lower", "dtp_upper"), every=True)
 
 
 def direct_queries(run: Run, request: Request) -> Measurement:
     """Return PDTP of the model, aggregated over units as the rule asks; the interval is the value's error."""
     if run.subject.task == "regression":
         return sensitivity.noised(run, request, everywhere=False)
-    return _measured(run, request, ("pdtp", "pdtp_low", "pdtp_high"), proven=False)
+    return _measured(run, request, ("pdtp", "pdtp_low", "pdtp_high"), every=False)
 
 
-def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, proven: bool) -> Measurement:
-    """Return the aggregate of the columns for value, lower and upper limit; ``proven`` where theorems limit it."""
+def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, every: bool) -> Measurement:
+    """Return the aggregate of the columns for value, lower and upper limit; ``every`` where theorems limit it."""
     records = run.once(per_unit.table)
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
-    high = high + run.registered_apart[int(proven)]  # released is the registered model, trained again is the recipe's
     left = run.once(leave_one_out.left)
-    found = aggregate.asked(request, *leave_one_out.with_left(len(left), value, low, high), run.n_units)
-    where = str(records["unit"][found.where]) if found.where >= 0 else ""
+    low, high, others = proven.of(run, run.once(leave_one_out.retrained).units, low, high)
+    apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
+    high, others = high + apart, others + apart
+    nothing = np.zeros(len(others))
+    padded = (np.append(c, o) for c, o in ((value, nothing), (low, nothing), (high, others)))
+    found = aggregate.asked(request, *leave_one_out.with_left(len(left), *padded), run.n_units)
+    where = str(records["unit"][found.where]) if 0 <= found.where < len(low) else ""
     return Measurement(
         request,
         found.value,
         found.low,
         found.high,
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
-        kind=_kind(run, found, proven=proven),
+        kind=_kind(run, found, every=every),
         confidence=_confidence(found.confidence, 0.95 if run.random_training else None),
         n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
         population=run.n_units,
         where=where,
-        assumptions=tuple(_assumptions(run, proven=proven)),
+        assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=leave_one_out.stopped(run) or found.claim,
+            claim=leave_one_out.stopped(run) or proven.said(run, after=True) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
             **({"not_computed": len(left), "decided_by": run.decided_by} if len(left) else {}),
-            **({"why_no_certificate": _why_none(run)} if proven else {}),
+            **({"why_no_certificate": _why_none(run)} if every else {}),
         ),
     )
 
@@ -86,13 +90,13 @@ def _confidence(sampled: float | None, trained: float | None) -> float | None:
     return round(1 - sum(wrong), 12) if wrong else None
 
 
-def _kind(run: Run, found: aggregate.Aggregated, *, proven: bool) -> Kind:
+def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
     if run.random_training:
         # a single seed measures the seed, not the person: it neither blocks nor approves
         return "confidence" if _paired(run) > 1 else "point"
     if found.confidence is not None:
         return "confidence"
-    return "bound" if proven or found.low != found.high else "exact"
+    return "bound" if every or found.low != found.high else "exact"
 
 
 def _seeds(run: Run) -> dict[str, Any]:
@@ -104,30 +108,34 @@ def _seeds(run: Run) -> dict[str, Any]:
     return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
 
 
-def _assumptions(run: Run, *, proven: bool) -> list[str]:
+def _assumptions(run: Run, *, every: bool) -> list[str]:
     declared = torch_nets.recipe_of(run.subject)
     keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
     if run.random_training:
-        said += _over_seeds(_paired(run))
+        said += _over_seeds(_paired(run), limited=bool(proven.said(run, after=True)))
     elif run.seed_control is not None:
         compared = run.seed_control.compared
         said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
-    if (apart := run.registered_apart[int(proven)]) > 0:
+    if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
-    if not proven:
+    if why := proven.said(run, after=True):
+        said.append(why)
+    if not every:
         said.append("direct queries only: each unit is asked about with its own features")
     else:
         said += [a for note in run.once(per_unit.certificate_notes) for a in note.assumptions]
     return said
 
 
-def _over_seeds(count: int) -> list[str]:
+def _over_seeds(count: int, *, limited: bool) -> list[str]:
     """Return what an interval over paired seeds rests on."""
     said = [f"averaged over {count} paired seeds of training, not this very model"]
     if count > 1:
         said.append("changes over seeds are roughly normal (Student's limits, corrected over labels and people)")
+    if limited:
+        return said  # the theorem holds under every seed
     if count >= paired.SEEDS_FOR_A_LIMIT:
         share = paired.unseen(count)
         said.append(

@@ -19,7 +19,7 @@ from privgate.families.engine import Asked
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Status
 from privgate.families.witness import Witness
-from privgate.influence import aggregate, changes, decided, modes, on_edges, residuals
+from privgate.influence import aggregate, changes, decided, modes, on_edges, proven, residuals
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.training import plan
@@ -34,6 +34,8 @@ def selection(run: Run) -> plan.Selection:
     A closed form costs no retraining, so neither a budget of retrains nor a rule's sample cuts it.
     """
     limits = run.limits
+    if run.once(proven.limits) is not None:
+        return plan.select(run.subject, run.fleet, run.seeds, sample=proven.size(run))
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
     if (unlimited and (run.sample is None or run.sample >= run.n_units)) or costs_no_fits(run):
         return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
@@ -60,6 +62,7 @@ def costs_no_fits(run: Run) -> bool:
 
 def answered(run: Run) -> families.Answered:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
+    proven.fewer_seeds(run)
     theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
     witness = Witness(theorems) if theorems else None
     found = _answered(run, witness)
@@ -163,6 +166,8 @@ def stopped(run: Run) -> str:
 def worth_more_seeds(run: Run) -> bool:
     """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
     limits = run.limits
+    if run.once(proven.limits) is not None:
+        return False  # under every seed
     within = limits.max_retrains is None or len(run.once(chosen_units)) * len(run.more_seeds) <= limits.max_retrains
     asked = Need.UPPER_LIMIT in run.asked  # the upper limit of dtp is a theorem's
     return bool(run.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
@@ -179,7 +184,7 @@ def coverage(run: Run) -> UnitCoverage:
     found = run.once(retrained)
     measured = int((found.status != Status.SCREENED).sum())
     ranked = "the others were ranked by shadow models, which shows nothing about them"
-    claims = (stopped(run), run.once(selection).lost, ranked if measured < len(found.units) else "")
+    claims = (stopped(run), proven.said(run, after=True) or run.once(selection).lost, ranked if measured < len(found.units) else "")
     return UnitCoverage(
         n_measured=measured,
         n_units=run.n_units,

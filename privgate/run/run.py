@@ -89,6 +89,8 @@ class Run:
         Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
     sample : int, optional
         Random units that are enough for every rule on units; None where a rule needs everybody.
+    by_theorem : bool
+        Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     suites : mapping
@@ -120,6 +122,7 @@ class Run:
     decided_by: str = ""
     thresholds: tuple[float, ...] = ()
     sample: int | None = None
+    by_theorem: bool = False
     asked: frozenset[Need] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()

@@ -329,7 +329,7 @@ def test_a_notebook_draws_the_advice_and_others_read_it(found):
     drawn = advice._repr_html_()
     assert drawn.count("<circle") == sum(not (math.isnan(p.of_limit) or math.isnan(p.useful)) for p in advice.points)
     assert "the limit" in drawn
-    assert advice.best[0].change.says in repr(advice)
+    assert advice.best[0].change.says[1:] in repr(advice), "it begins a sentence"
     best = advice.best[0]
     assert f"a whole check: {best.confirmed} at {best.confirmed_value:.3g}" in view.text(advice)
 

@@ -1,6 +1,7 @@
 """What a refusal says of the way out: measured, or how long measuring takes; the same every time, and shown."""
 
 import json
+import math
 import re
 
 import numpy as np
@@ -10,6 +11,10 @@ from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, eval
 from privgate.advice import steps
 from privgate.advice.plan import plan
 from privgate.check import gate
+from privgate.evidence import Removals
+from privgate.influence.remove_risky import remove_risky
+from privgate.report import schema
+from privgate.report.sections import removals
 from privgate.training.fleet import Fleet
 
 SIZES = (3, 4)
@@ -115,3 +120,45 @@ def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path):
     own.write_text(Policy.load("dtp-1").path.read_text(encoding="utf-8").replace("name: dtp-1", "name: bank"))
     for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours.yaml`")):
         assert steps.planned(policy, bayes(), None, 0.0, 1).action.endswith(named)
+
+
+# -- removing the riskiest: Figure 6 of Long et al. (2017) -----------------------------------------------------------
+
+
+def test_a_report_shows_the_saw_of_removals_and_where_to_stop(fleet):
+    from advice.subjects import census
+
+    subject = Subject.local(*census(2000))
+    verdict = evaluate("dtp-1", subject, fleet=fleet)
+    found = verdict.evidence.run.removals
+    path = remove_risky(subject, limit=0.0, budget=steps.REMOVED).upper
+    assert found.path == pytest.approx(path)
+    assert (found.limit, found.best) == (1.0, int(np.flatnonzero(path <= 1)[0]))
+    assert path[found.best + 1] > 1 > path[found.best], "one more undoes it, as in the paper"
+    doc = report.document(verdict, hash_key=b"k" * 32)
+    section = removals.section(schema.read(doc))
+    assert [row[:2] for row in section.blocks[0].table.rows] == [
+        (str(k), removals.number(float(v))) for k, v in enumerate(path)
+    ]
+    assert f"Removing one more raises it to {removals.number(float(path[found.best + 1]))}" in section.blocks[0].reading
+    assert section.blocks[0].reading.replace("'", "&#39;") in report.render(doc, "html")
+    assert any(s.action == f"the {found.best} riskiest people removed" for s in verdict.evidence.run.next_steps)
+
+
+@pytest.mark.parametrize(
+    ("path", "best", "says"),
+    [
+        ((3.0, 0.6), 1, "Without the riskiest person the largest value falls from 3 to 0.6 nats and the limit is kept"),
+        ((3.0, 0.6, 2.9), 1, "Removing one more raises it to 2.9"),
+        ((3.0, 2.5, 2.7), 1, "Of up to 2 removals none keeps the limit: 3 nats as it stands, the smallest is 2.5 nats"),
+        ((3.0, 3.5), 0, "none keeps the limit: 3 nats as it stands, nothing is gained"),
+        ((math.inf, 0.6), 1, "falls from without limit to 0.6"),
+    ],
+)
+def test_what_a_path_of_removals_says(path, best, says):
+    found = Removals(meaning="certified DTP", path=path, limit=1.0, best=best, stopped="")
+    assert says in removals.reading(found)
+
+
+def test_an_approved_model_has_no_path_of_removals(fleet):
+    assert evaluate("dtp-1", bayes(50.0), fleet=fleet).evidence.run.removals is None

@@ -52,7 +52,8 @@ class TorchNets(Engine):
     name = "torch_nets"
     version = 2
     precisions = ("mixed",)
-    hands_on = "their block could not be trained"
+    hands_on = "their block could not be trained, or the verdict was decided without them"
+    trains = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

@@ -9,6 +9,7 @@ from privgate.report.schema import ReportDocument
 CATALOGUE = (
     "findings",
     "advice",
+    "removals",
     "model",
     "data",
     "units",

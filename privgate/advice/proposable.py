@@ -1,0 +1,71 @@
+"""What a search can propose and nothing else: advice is a file, and whoever edits it must not choose what is run."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from privgate.advice import learners
+from privgate.advice.change import Change
+from privgate.advice.knobs import BY_NAME, EARLY, KNOBS, Place
+from privgate.advice.knobs import learners as inside
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+
+#: learners that a search puts in place of a recipe's own, or around it
+OURS = frozenset(
+    {"privgate.models:Sharded", "privgate.models:KeyedForest", "privgate.torch_recipe:PrivateTorchTraining"}
+)
+_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def before(subject: Subject, change: Change) -> str:
+    """Return why no search proposes such a change to the subject; empty if one could. Nothing is made yet."""
+    people = len(subject.data.units)
+    if any(not 0 <= u < people for u in change.removed) or len(set(change.removed)) != len(change.removed):
+        return f"it removes people that are not among the {people}, or somebody twice"
+    turned = dict(_turned(subject.recipe.payload))
+    if any(s.place not in turned for s in change.settings):
+        return "it sets a parameter that no search turns"
+    if any(isinstance(s.value, str) and s.value not in turned[s.place] for s in change.settings):
+        return "it gives a parameter a text that no search gives"
+    if change.learner is not None and str(change.learner.spec.get("class")) not in OURS:
+        return "it puts a learner in place that no search proposes"
+    private = change.learner is not None and change.learner.spec["class"].endswith(":PrivateTorchTraining")
+    if change.claim is not None and not private:
+        return "it claims differential privacy for training that it leaves as it is"
+    if change.shards < 0 or (change.shards and not change.dtp > 0):
+        return "it trains in shards that there cannot be"
+    return ""
+
+
+def after(recipe: Recipe, made: Recipe) -> str:
+    """Return which code a changed recipe names that the recipe does not; empty where it names none but ours."""
+    new = set(_names(made.payload)) - set(_names(recipe.payload)) - OURS
+    return f"it names {min(new)!r}, which the recipe does not" if new else ""
+
+
+def _turned(payload: Mapping[str, Any]) -> Iterator[tuple[Place, set[str]]]:
+    """Yield every place of a recipe that a search may set, and the texts that it may put there."""
+    if payload["kind"] == "function":
+        for name in BY_NAME:
+            yield ("params", name), set()
+    for place, name, _ in inside(payload):
+        texts: dict[str, set[str]] = {k.parameter: set() for k in KNOBS.get(name, ())}
+        for knob in KNOBS.get(name, ()):
+            texts |= {n: {v} for n, v in knob.beside if isinstance(v, str)} | {
+                n: set() for n, v in knob.beside if not isinstance(v, str)
+            }
+        more = (*((EARLY[name][0],) if name in EARLY else ()), *learners.BOOSTED.get(name, ())[:4])
+        for parameter, allowed in (texts | {str(n): set() for n in more}).items():
+            yield (*place, "params", parameter), allowed
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        yield value
+    elif isinstance(value, dict):
+        for inside in value.values():
+            yield from _names(inside)
+    elif isinstance(value, list | tuple):
+        for inside in value:
+            yield from _names(inside)

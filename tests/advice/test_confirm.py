@@ -1,0 +1,140 @@
+"""Confirming: many candidates at the limit are tried, and the probability that one passes stays below the level."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.advice import confirm as confirming
+from privgate.advice import usefulness, view
+from privgate.advice.change import Change
+from privgate.advice.confirm import FINALISTS, stricter
+from privgate.advice.point import Point
+from privgate.advice.search import Search
+from privgate.evidence import Measurement
+from privgate.statistics.intervals import upper_limit
+from privgate.verdict import together
+
+#: people asked, searches, candidates of each
+PEOPLE, SEARCHES, CANDIDATES = 2000, 600, 12
+
+POLICY = """\
+schema: privgate/policy/v1
+name: guessing
+version: "1"
+description: One attack.
+rules:
+  - metric: attack_accuracy
+    attack: any
+    scope: model
+    max: 0.6
+    reason: a test
+"""
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    path = tmp_path_factory.mktemp("policy") / "guessing.yaml"
+    path.write_text(POLICY)
+    return Policy.load(path)
+
+
+def subject():
+    from sklearn.naive_bayes import GaussianNB
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    return Subject.local(Recipe(GaussianNB(), seed=0), TrainingData(X, y))
+
+
+def found(policy, accuracy, rng, kind="confidence"):
+    """Return what a whole check would: limits of an attack that is right with this probability."""
+    measured = {}
+    for rule in policy.rules:
+        right = rng.binomial(PEOPLE, accuracy)
+        high = float(upper_limit(right, PEOPLE, alpha=1 - rule.confidence))
+        measured[rule.request()] = Measurement(rule.request(), right / PEOPLE, 0.5, high, kind=kind, n=PEOPLE)
+    findings = tuple(rule.judge(measured[rule.request()]) for rule in policy.rules)
+    return SimpleNamespace(
+        findings=findings, outcome=together(findings), evidence=SimpleNamespace(measurements=measured)
+    )
+
+
+def passing(count):
+    """Return candidates that passed in a search."""
+    return [Point(number=k, change=Change(says=f"candidate {k}"), outcome="passed") for k in range(count + 1)]
+
+
+def wrong(policy, monkeypatch, rng):
+    """Return in how many searches a candidate stands whose attack is right in exactly as many cases as is allowed."""
+    monkeypatch.setattr(confirming.gate, "evaluate", lambda judge, *_, **__: found(judge, 0.6, rng))
+    about, stood = subject(), 0
+    for _ in range(SEARCHES):
+        search = Search(policy, about, None, points=passing(CANDIDATES))
+        search._confirm()
+        stood += any(p.stands for p in search.points)
+    return stood
+
+
+def test_of_many_candidates_at_the_limit_one_stands_no_more_often_than_the_level_says(policy, monkeypatch):
+    most = stats.binom(SEARCHES, 0.05).ppf(0.999)
+    assert wrong(policy, monkeypatch, np.random.default_rng(1)) <= most
+    # the same without a shared level is found out
+    monkeypatch.setattr(confirming, "stricter", lambda policy, _: policy)
+    assert wrong(policy, monkeypatch, np.random.default_rng(1)) > most
+
+
+def test_the_level_is_shared_by_rules_that_pass_by_it_and_by_no_other():
+    policy = stricter(Policy.load("dp-trained"), 3)
+    levels = {r.metric: r.confidence for r in policy.rules if hasattr(r, "confidence")}
+    assert levels["attack_accuracy"] == pytest.approx(1 - 0.05 / 3)
+    assert levels["dp_epsilon_lower_bound"] == 0.999, "its level is that of a false alarm"
+    plain = Policy.load("dp-trained")
+    assert stricter(plain, 1) is plain
+
+
+@pytest.mark.parametrize(("kind", "tried"), [("exact", FINALISTS), ("bound", FINALISTS), ("confidence", 1)])
+def test_limits_whose_level_nobody_names_have_one_try(kind, tried, monkeypatch):
+    policy, asked = Policy.load("pdtp-1"), []
+
+    def evaluate(judge, *_, **__):
+        asked.append(judge)
+        measured = {r.request(): Measurement(r.request(), 2.0, 2.0, 3.0, kind=kind, n=40) for r in judge.rules}
+        findings = tuple(r.judge(measured[r.request()]) for r in judge.rules)
+        return SimpleNamespace(
+            findings=findings, outcome=together(findings), evidence=SimpleNamespace(measurements=measured)
+        )
+
+    monkeypatch.setattr(confirming.gate, "evaluate", evaluate)
+    search = Search(policy, subject(), None, points=passing(CANDIDATES))
+    search._confirm()
+    assert len(asked) == tried
+    assert sum(bool(p.confirmed) for p in search.points) == tried
+    assert any("one try" in why for why in search.left) == (tried == 1)
+
+
+def test_no_more_is_tried_once_a_candidate_stands(policy, monkeypatch):
+    rng = np.random.default_rng(2)
+    monkeypatch.setattr(confirming.gate, "evaluate", lambda judge, *_, **__: found(judge, 0.5, rng))
+    search = Search(policy, subject(), None, points=passing(CANDIDATES))
+    search._confirm()
+    assert [p.number for p in search.points if p.confirmed] == [1]
+    assert any("trying again" in why for why in search.left)
+
+
+def test_the_chosen_candidate_is_measured_on_folds_that_did_not_choose_it(fleet):
+    about = subject()
+    first, second = usefulness.folds(about), usefulness.folds(about, usefulness.AGAIN)
+    assert sorted(np.concatenate(second).tolist()) == list(range(40))
+    assert not any(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    search = Search(Policy.load("pdtp-1"), about, fleet, measure="accuracy")
+    point = Point(number=1, change=Change(says=""), outcome="passed", confirmed="passed", useful=0.5, useful_error=0.1)
+    again = search.again(point)
+    assert again.confirmed_useful == usefulness.cross_validated(about, fleet, "accuracy", draw=usefulness.AGAIN)[0]
+    assert again.useful == 0.5
+    failed = point.model_copy(update={"confirmed": "failed"})
+    assert search.again(failed) is failed
+    advice = SimpleNamespace(points=(again,), measure="accuracy")
+    assert f"other folds {again.confirmed_useful:.4f}" in "\n".join(map(str, view._rows(advice)))

@@ -1,0 +1,128 @@
+"""An advice is a file: whoever edits it registers nothing that a search does not propose, and gets no traceback."""
+
+import json
+
+import numpy as np
+import pytest
+
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.advice import apply as applying
+from privgate.advice import proposable
+from privgate.advice.advice import Advice
+from privgate.advice.change import Change, Replacement, Setting, changed
+from privgate.advice.point import Point
+from privgate.errors import UsageError
+from privgate.policy import Policy
+
+
+def subject():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(3)
+    live = Recipe(make_pipeline(StandardScaler(), LogisticRegression()), seed=0)
+    data = TrainingData(rng.normal(size=(20, 2)), np.arange(20) % 2, domain=Domain(box=[(-9.0, 9.0)] * 2))
+    # as a registry gives it: nothing that the recipe names is imported
+    return Subject.local(Recipe.read(live.payload, None), data)
+
+
+ABOUT = subject()
+
+
+def place_of_c():
+    from privgate.advice.candidates import present_values
+
+    [(place, _, _)] = present_values(ABOUT)
+    return place
+
+
+def advice(change, monkeypatch, **more):
+    """Return advice on one change, its digests those of whatever the file says now."""
+    try:
+        made = changed(ABOUT, change)
+        digests = {"recipe": made.recipe.digest, "data": made.data.digest}
+    except Exception:  # noqa: BLE001  a tampered change need not be possible
+        digests = {}
+    monkeypatch.setattr(applying.registry, "load_subject", lambda *_, **__: ABOUT)
+    monkeypatch.setattr(applying.registry, "log_model", lambda *_, **__: pytest.fail("it was registered"))
+    points = (
+        Point(number=0, change=Change(says="as it stands"), outcome="failed"),
+        Point(number=1, change=change, outcome="passed", confirmed="passed", **digests),
+    )
+    about = {"uri": "models:/credit/1", "policy": "pdtp-1", "policy_digest": Policy.load("pdtp-1").digest}
+    about |= {"recipe": ABOUT.recipe.digest, "data": ABOUT.data.digest, "measure": "accuracy", "points": points}
+    return Advice(**{**about, **more})
+
+
+def test_what_a_search_proposes_gets_through(monkeypatch):
+    good = Change(says="", settings=(Setting(place=place_of_c(), value=0.1),))
+    assert proposable.before(ABOUT, good) == ""
+    assert proposable.after(ABOUT.recipe, changed(ABOUT, good).recipe) == ""
+    for change in (Change(says="", shards=4, dtp=1.0), Change(says="", removed=(0, 19))):
+        assert proposable.before(ABOUT, change) == ""
+        assert proposable.after(ABOUT.recipe, changed(ABOUT, change).recipe) == ""
+
+
+def other(name, value):
+    return Change(says="", settings=(Setting(place=(*place_of_c()[:-1], name), value=value),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: Change(says="", settings=(Setting(place=("network",), value=True),)),
+        lambda: Change(says="", settings=(Setting(place=(*place_of_c()[:-2], "class"), value="os:system"),)),
+        lambda: other("verbose", 1),
+        lambda: other("C", "os:system"),
+        lambda: other("solver", "liblinear"),
+        lambda: Change(says="", settings=(Setting(place=("estimator", "params", "memory"), value="/tmp"),)),
+        lambda: Change(says="", settings=(Setting(place=("nowhere", "params", "C"), value=1.0),)),
+        lambda: Change(
+            says="", learner=Replacement(place=("estimator",), spec={"!": "estimator", "class": "os:system"})
+        ),
+        lambda: Change(
+            says="",
+            learner=Replacement(
+                place=("estimator",),
+                spec={
+                    "!": "estimator",
+                    "class": "privgate.torch_recipe:PrivateTorchTraining",
+                    "params": {"module": {"!": "function", "name": "os:system"}},
+                },
+            ),
+        ),
+        lambda: Change(says="", claim={"mechanism": "dp-sgd", "adjacency": "add_remove", "epsilon": 1, "delta": 1e-5}),
+        lambda: Change(says="", removed=(-1,)),
+        lambda: Change(says="", removed=(20,)),
+        lambda: Change(says="", removed=(1, 1)),
+        lambda: Change(says="", shards=-3, dtp=1.0),
+    ],
+)
+def test_a_change_that_no_search_proposes_is_refused_before_anything_is_trained(change, monkeypatch):
+    with pytest.raises(UsageError, match="not what `privgate advise` proposes"):
+        applying.apply(advice(change(), monkeypatch), 1)
+
+
+@pytest.mark.parametrize("numbers", [(0, 99), (0, 0), (1, 0), ()])
+def test_numbers_that_do_not_count_are_no_advice(numbers, monkeypatch, tmp_path):
+    good = advice(Change(says=""), monkeypatch)
+    points = [{**good.payload()["points"][0], "number": n} for n in numbers]
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps({**good.payload(), "points": points}))
+    with pytest.raises(UsageError, match="numbered from 0"):
+        Advice.read(path)
+
+
+def test_a_policy_that_changed_since_is_said(monkeypatch):
+    now = advice(Change(says=""), monkeypatch)
+    assert applying.changed_policy(now) == ""
+    assert "has changed since" in applying.changed_policy(now.model_copy(update={"policy_digest": "sha256:0"}))
+    assert "not found here" in applying.changed_policy(now.model_copy(update={"policy": "gone.yaml"}))
+
+
+def test_recipe_or_data_that_changed_since_are_refused(monkeypatch):
+    now = advice(Change(says=""), monkeypatch)
+    for part in ("recipe", "data"):
+        with pytest.raises(UsageError, match="is not what was advised on"):
+            applying.apply(now.model_copy(update={part: "sha256:0"}), 1)

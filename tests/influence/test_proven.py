@@ -1,0 +1,109 @@
+"""A theorem that limits everybody: a sample is trained without, and one change beyond the theorem undoes it."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from privgate import Budget, Policy, Recipe, Subject, TrainingData
+from privgate.check import gate
+from privgate.families.sharded import ShardedMembers
+from privgate.influence import proven
+from privgate.models import Sharded
+from privgate.run import controls
+from privgate.run.needs import Need
+from privgate.training.fleet import Fleet
+
+PEOPLE, SAMPLE = 60, 8
+RNG = np.random.default_rng(5)
+Y = RNG.integers(0, 2, PEOPLE)
+X = RNG.normal(size=(PEOPLE, 2)) + Y[:, None]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(proven, "WORTH", 20)
+    monkeypatch.setattr(proven, "SAMPLE", SAMPLE)
+
+
+def subject(dtp=0.9):
+    made = Sharded(GaussianNB(var_smoothing=1e-3), shards=4, dtp=dtp, classes=[0, 1])
+    return Subject.local(Recipe(made, seed=0), TrainingData(X, Y))
+
+
+def run(policy, about, fleet, **limits):
+    made = gate.prepare(policy, about, fleet=fleet, limits=Budget(**limits))
+    controls.choose_seeds(made, glance=True)
+    return made
+
+
+def test_a_sample_is_trained_without_and_the_theorem_limits_the_others(fleet):
+    verdict = gate.evaluate("pdtp-1", subject(), fleet=fleet)
+    [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
+    coverage = verdict.evidence.influence.coverage
+    assert (coverage.n_measured, coverage.n_units) == (SAMPLE, PEOPLE)
+    assert "a theorem over all questions limits everybody's change to 0.9 nats" in coverage.claim
+    assert finding.high == pytest.approx(0.9, abs=1e-6)
+    assert finding.low <= finding.high
+    assert verdict.outcome.releases
+    assert verdict.evidence.influence.certificates_compared.units == SAMPLE
+
+
+def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monkeypatch):
+    certify = ShardedMembers.certify
+
+    def wrong(self, about):
+        found = certify(self, about)
+        return type(found)(found.upper * 1e-6, found.lower, found.exact, found.assumptions, found.detail)
+
+    monkeypatch.setattr(ShardedMembers, "certify", wrong)
+    verdict = gate.evaluate("pdtp-1", subject(), fleet=fleet)
+    [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
+    assert finding.high == np.inf
+    assert not verdict.outcome.releases
+    assert proven.CLAIM not in verdict.evidence.influence.coverage.claim
+    assert not any(proven.CLAIM in a for m in verdict.evidence.measurements.values() for a in m.assumptions)
+    assert "certificate_sharded" in [p.name for p in verdict.evidence.preconditions]
+
+
+def test_dtp_is_limited_likewise(fleet):
+    verdict = gate.evaluate("dtp-1", subject(), fleet=fleet)
+    [finding] = [f for f in verdict.findings if f.metric == "dtp"]
+    assert finding.high == pytest.approx(0.9, abs=1e-6)
+    assert verdict.evidence.influence.coverage.n_measured == SAMPLE
+    assert verdict.outcome.releases
+
+
+@pytest.mark.parametrize(
+    ("about", "limits"),
+    [(1.5, {}), (0.9, {"full": True}), (0.9, {"max_retrains": 40})],
+    ids=["beyond the limit", "everybody is asked for", "a budget"],
+)
+def test_everybody_counts_where_the_theorem_is_not_enough(about, limits, fleet):
+    made = run(Policy.load("pdtp-1"), subject(about), fleet, **limits)
+    assert proven.limits(made) is None
+
+
+@pytest.mark.parametrize("audit", ["min_coverage: 1.0", "min_units: 40", "min_seeds: 10"])
+def test_a_policy_that_wants_more_people_or_seeds_gets_them(audit, fleet, tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(f"schema: privgate/policy/v1\nname: own\nversion: '1'\nextends: pdtp-1\naudit:\n  {audit}\n")
+    assert proven.limits(run(Policy.load("pdtp-1"), subject(), fleet)) is not None
+    assert proven.limits(run(Policy.load(path), subject(), fleet)) is None
+
+
+def test_a_rule_that_wants_everybodys_value_gets_it():
+    policy = Policy.load("pdtp-1")
+    assert gate.by_theorem(policy)
+    rule = policy.rules[0]
+    for wants in ({"needs": rule.about.needs | {Need.EVERYBODY}}, {"per_unit": False}):
+        other = SimpleNamespace(about=dataclasses.replace(rule.about, **wants))
+        assert not gate.by_theorem(SimpleNamespace(rules=(rule, other), audit=policy.audit))
