@@ -196,7 +196,11 @@ def _trainings(run: dict[str, Any], influence: Mapping[str, Any]) -> None:
 def _influence(part: dict[str, Any], units: int | None) -> None:
     engines = part.get("engines") or ()
     everybody = engines[0]["asked"] if engines else None  # or a sample of the units
+    coverage = part.get("coverage") or {}
+    told = (coverage.get("n_measured"), coverage.get("not_computed") or None)  # of a run that stopped: a sample's size
     for engine in engines:
+        if told[1] and {engine["answered"], engine["handed_on"]} <= {0, *told} and len(engine["why"]) == 1:
+            continue
         asked = engine["asked"]
         _each(engine, "answered", "handed_on", of=asked)
         if kept(asked, everybody) is None:
