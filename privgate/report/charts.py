@@ -41,6 +41,8 @@ def histogram(
             )
             said = "no upper limit known" + ("" if unbounded else ": suppressed")
             ax.bar([lane], [unbounded or top], width=broad, align="edge", label=said, **style)
+            ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * right]
+            ax.set_xticks([*ticks, lane + broad / 2], [*(number(t) for t in ticks), "\u221e"])
             right = lane + broad
         ax.set_yscale("log")
         ax.set_ylim(0.8, top)
@@ -105,7 +107,7 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
         if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
             ticks = [t for t in ax.get_xticks() if t < 0.97 * top]
             ax.axvline(top, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "unlimited"])
+            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
             ax.set_xlim(0, 1.1 * top)
         ax.set_xlabel("nats (0 is no change)")
         ax.grid(axis="x")
