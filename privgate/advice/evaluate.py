@@ -8,6 +8,7 @@ from pathlib import Path
 
 from privgate.advice.steps import steps
 from privgate.check import gate
+from privgate.errors import UsageError
 from privgate.policy import Policy
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -49,6 +50,11 @@ def evaluate(
     Verdict
         A failed policy is a verdict, never an exception.
     """
+    if not isinstance(subject, Subject):
+        raise UsageError(
+            f"evaluate judges a Subject, not a {type(subject).__name__}; "
+            "pass Subject.local(recipe, data) or Subject.load('models:/name/version')"
+        )
     policy = (
         policy if isinstance(policy, Policy) else Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
     )

@@ -79,14 +79,14 @@ def advantage(run: Run, request: Request) -> Measurement:
         if str(column) not in kept.results:
             _note(run, column, alpha)
     tries = [(name, who, c) for name in map(str, wanted) for who, c in kept.counts[name].items()]
-    limits = [_limits(c, low_alpha=alpha / len(tries), high_alpha=alpha) for _, _, c in tries]
-    worst = int(np.argmax([value for value, _, _ in limits]))
+    found = [limits(c, low_alpha=alpha / len(tries), high_alpha=alpha) for _, _, c in tries]
+    worst = int(np.argmax([value for value, _, _ in found]))
     who = run.once(people)
     return Measurement(
         request,
-        value=limits[worst][0],
-        low=max(low for _, low, _ in limits),
-        high=max(high for _, _, high in limits),
+        value=found[worst][0],
+        low=max(low for _, low, _ in found),
+        high=max(high for _, _, high in found),
         unit="fraction",
         kind="confidence",
         confidence=1 - alpha,
@@ -149,7 +149,7 @@ def _counted(right: Bool, among: Bool, members: Bool) -> tuple[int, int, int, in
     return tuple(int(n) for s in sides for n in ((right & s).sum(), s.sum()))  # type: ignore[return-value]  # four
 
 
-def _limits(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
+def limits(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
     """Return the difference of two shares, then its limits, one Clopper-Pearson limit a side."""
     a, n, b, k = counts
     low = lower_limit(a, n, alpha=low_alpha / 2) - upper_limit(b, k, alpha=low_alpha / 2)
@@ -159,7 +159,7 @@ def _limits(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: 
 
 def _told(name: str, title: str, source: str, counts: tuple[int, int, int, int], alpha: float) -> AttributeGuesses:
     a, n, b, k = counts
-    value, low, high = _limits(counts, low_alpha=alpha, high_alpha=alpha)
+    value, low, high = limits(counts, low_alpha=alpha, high_alpha=alpha)
     return AttributeGuesses(
         name=name,
         title=title,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +44,30 @@ def promote(*, uri: str, alias: str, **settings: Any) -> int:
     """
     from privgate import registry
 
-    verdict, subject = _checked(uri, attach=True, settings=settings)
+    verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
         why = "the run only observes" if verdict.observed else f"the verdict is {verdict.outcome.value}"
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
-    if why := Policy.load(settings["policy_name"]).refusal(subject.name, alias):
-        raise UsageError(f"{why}; @{alias} is unchanged")
     registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
     said = settings["form"] != "text"  # what a program reads on stdout stays one document
     click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"), err=said)
     return int(verdict.exit_code)
 
 
-def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdict, Subject]:
+def _promotable(policy: Policy, subject: Subject, alias: str) -> None:
+    """Refuse, before anything is trained, an alias that could not be set whatever the verdict."""
+    if not re.fullmatch(r"[\w-]{1,255}", alias, re.ASCII) or re.fullmatch(r"latest|v\d+", alias, re.IGNORECASE):
+        raise UsageError(
+            f"--to {alias!r} is no alias: letters, digits, '_' and '-', and neither 'latest' nor a version such as 'v1'"
+        )
+    if not subject.version:
+        raise UsageError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
+    if why := policy.refusal(subject.name, alias):
+        raise UsageError(f"{why}; @{alias} is unchanged")
+
+
+def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
@@ -64,6 +75,8 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any]) -> tuple[Verdi
     from privgate.report.suppression import sentence
 
     run = options.build(uri, settings)
+    if alias is not None:
+        _promotable(run.policy, run.subject, alias)
     data = run.subject.data
     totals = {len(data.y), run.subject.data.n, *([] if data.candidates is None else [len(data.candidates[1])])}
     folder = Path(settings["report_dir"]).expanduser()

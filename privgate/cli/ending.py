@@ -1,11 +1,16 @@
 """How a command ends: every ending is an exit code, and nothing but a bug shows a traceback."""
 
 import os
+import re
 import traceback
 
 import click
 
 from privgate.errors import ExitCode, PrivgateError
+
+
+def _kind(found: re.Match[str]) -> str:
+    return f"is no {'whole number' if found[1] == 'integer' else 'number'}."
 
 
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
@@ -19,6 +24,8 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         click.echo(f"error: {exc}".encode("utf-8", "backslashreplace").decode(), err=True)
         code = exc.exit_code
     except click.ClickException as exc:
+        if isinstance(exc, click.BadParameter):  # click's own name of a kind of number is no word for people
+            exc.message = re.sub(r"is not a valid (integer|float)(?: range)?\.", _kind, exc.message)
         exc.show()
         code = ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):

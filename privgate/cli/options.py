@@ -1,8 +1,9 @@
 """Options that several commands share, and turning them into a policy, a subject and a fleet."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 import click
@@ -162,26 +163,44 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
     try:
         found = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
     except RegistryError as exc:
-        raise RegistryError(f"{exc}{_versions(uri, settings['tracking_uri'])}") from exc
+        if known := _known(uri, settings["tracking_uri"]):
+            raise RegistryError(known) from exc
+        raise
     return CheckInputs(chosen, found, fleet, limits)
 
 
-def _versions(uri: str, tracking_uri: str | None) -> str:
-    """Return which versions there are, for a URI that names a registered model and none of them; else nothing."""
+def _known(uri: str, tracking_uri: str | None) -> str:
+    """Return what there is instead of the model, version or alias that a URI names; empty where it is not known."""
     from privgate.registry.client import answering, connect
 
-    named = re.fullmatch(r"models:/([^/@'\"]+)", uri)
+    named = re.fullmatch(r"models:/([^/@'\"]+)(?:/(\d+)|@([^/@]+))?", uri)
     if named is None:
         return ""
+    name, version, alias = named.groups()
     try:
         with answering(f"reading {uri}"):
-            rows = connect(tracking_uri).search_model_versions(f"name='{named[1]}'", max_results=10)
+            client = connect(tracking_uri)
+            models = [str(m.name) for m in client.search_registered_models(max_results=200)]
+            if name not in models:
+                near = get_close_matches(name, models, n=1)
+                said = f"; did you mean {near[0]!r}?" if near else f" (it has {_few(models)})" if models else ""
+                return f"{uri}: the registry has no model {name!r}{said}"
+            versions = sorted(int(v.version) for v in client.search_model_versions(f"name='{name}'", max_results=100))
+            aliases = [str(a) for a in client.get_registered_model(name).aliases]
     except RegistryError:
         return ""
-    known = sorted(int(row.version) for row in rows)
-    return (
-        f"; it has versions: name one, such as {uri}/{known[-1]} (known: {', '.join(map(str, known))})" if known else ""
-    )
+    if not versions:
+        return f"{uri}: the model {name!r} has no version"
+    if alias and alias not in aliases:
+        return f"{uri}: no version has the alias {alias!r}" + (f"; there is {_few(aliases)}" if aliases else "")
+    if version and int(version) not in versions:
+        return f"{uri}: there is no such version; {name!r} has {_few(map(str, versions))}"
+    return "" if version or alias else f"{uri} names no version; name one, such as {uri}/{versions[-1]}"
+
+
+def _few(names: Iterable[str], most: int = 8) -> str:
+    every = list(names)
+    return ", ".join(every[-most:]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def duration(text: str) -> float:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from privgate.evidence.membership import Estimate
-from privgate.evidence.values import EvidenceModel, Number
+from privgate.evidence.values import Count, EvidenceModel, Number
 
 
 class AttributeGuesses(EvidenceModel):
@@ -12,10 +12,12 @@ class AttributeGuesses(EvidenceModel):
     name: str
     title: str
     source: str = ""
-    inside: Number = Field(description="Share of members whose feature is guessed.")
-    outside: Number = Field(description="Share of people outside whose feature is guessed: the baseline.")
-    members: int = Field(description="Members asked about.")
-    others: int = Field(description="People outside asked about.")
+    inside: Number | None = Field(
+        description="Share of members whose feature is guessed; in a report null where a small count follows from it."
+    )
+    outside: Number | None = Field(description="Share of people outside whose feature is guessed: the baseline.")
+    members: Count = Field(description="Members asked about.")
+    others: Count = Field(description="People outside asked about.")
     advantage: Estimate = Field(
         description="inside less outside, fraction; 0 where the model tells nothing of members."
     )
@@ -28,7 +30,9 @@ class AttributeResult(EvidenceModel):
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
     without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
-    prior_guess: Number = Field(description="Share that guessing the most frequent value gets right.")
+    prior_guess: Number | None = Field(
+        description="Share that guessing the most frequent value gets right; in a report null where it tells a few."
+    )
     influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
     influence_in: str = Field(description="Its unit.")
     theorem: Number | None = Field(

@@ -31,13 +31,17 @@ def _caption(found: AttributeResult) -> str:
 def _row(guesses: AttributeGuesses) -> Sequence[str]:
     e = guesses.advantage
     limits = "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
-    shown = "not known" if e.value is None else f"{percent(e.value)}{limits}"
-    return plain(guesses.title, 60), percent(guesses.inside), percent(guesses.outside), shown
+    shown = limits.strip(" ()") or "not known" if e.value is None else f"{percent(e.value)}{limits}"
+    return plain(guesses.title, 60), _share(guesses.inside), _share(guesses.outside), shown
+
+
+def _share(value: float | None) -> str:
+    return "suppressed" if value is None else percent(value)
 
 
 def _reading(found: AttributeResult) -> str:
     said = (
-        f"Saying the most frequent of its {found.values} values is right for {percent(found.prior_guess)}. The feature "
+        f"Saying the most frequent of its {found.values} values is right for {_share(found.prior_guess)}. The feature "
         f"alone moves an answer by {number(found.influence)} {plain(found.influence_in, 30)} on average."
     )
     if found.theorem is not None:

@@ -41,6 +41,8 @@ def histogram(
             )
             said = "no upper limit known" + ("" if unbounded else ": suppressed")
             ax.bar([lane], [unbounded or top], width=broad, align="edge", label=said, **style)
+            ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * right]
+            ax.set_xticks([*ticks, lane + broad / 2], [*(number(t) for t in ticks), "\u221e"])
             right = lane + broad
         ax.set_yscale("log")
         ax.set_ylim(0.8, top)
@@ -73,26 +75,40 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
     ----------
     rows : sequence of Line
     top : float
-        Right end of the axis, nats, finite; infinite figures are drawn as arrows to it.
+        Right end of what is finite on the axis, nats; infinite figures have a lane of their own beyond it.
     """
     with Drawing(name, title, desc, height=1.5 + 0.3 * len(rows)) as d:
         ax = d.axes
+        lane = 1.05 * top  # of what is unlimited, beyond everything finite
+        told: set[str] = set()
+
+        def once(text: str) -> str | None:
+            return None if text in told or told.add(text) else text  # type: ignore[func-returns-value]  # adds, says None
+
         for i, r in enumerate(rows):
             y = len(rows) - i
-            high = min(r.high, top)
-            ax.plot([min(r.low, top), high], [y, y], color=SERIES[0], linewidth=5, alpha=0.45,
-                    solid_capstyle="projecting", label="DTP lies in this range" if i == 0 else None)  # fmt: skip
-            if r.high > top:
-                ax.plot([top], [y], marker=">", markersize=9, color=SERIES[0], clip_on=False, linestyle="none",
-                        label=None if any(q.high > top for q in rows[:i]) else "no upper limit known")  # fmt: skip
-            ax.plot([min(r.pdtp, top)], [y], marker="o", markersize=7, color=INK, linestyle="none",
-                    label="PDTP, direct queries" if i == 0 else None)  # fmt: skip
+            if math.isinf(r.low):
+                ax.plot([lane], [y], marker="s", markersize=13, color=SERIES[0], alpha=0.45, linestyle="none",
+                        label=once("DTP is unlimited"))  # fmt: skip
+            else:
+                ax.plot([r.low, lane if math.isinf(r.high) else r.high], [y, y], color=SERIES[0], linewidth=5,
+                        alpha=0.45, solid_capstyle="projecting", label=once("DTP lies in this range"))  # fmt: skip
+                if math.isinf(r.high):
+                    ax.plot([lane], [y], marker=">", markersize=9, color=SERIES[0], linestyle="none",
+                            label=once("no upper limit known"))  # fmt: skip
+            ax.plot([min(r.pdtp, lane)], [y], marker="o", markersize=7, color=INK, linestyle="none",
+                    label=once("PDTP, direct queries"))  # fmt: skip
             if r.noise > 0:
-                ax.plot([r.noise] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2], linewidth=2.5,
-                        label="noise floor" if not any(q.noise > 0 for q in rows[:i]) else None)  # fmt: skip
+                ax.plot([min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2],
+                        linewidth=2.5, label=once("noise floor"))  # fmt: skip
         ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.set_xlim(0, top)
+        if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
+            ticks = [t for t in ax.get_xticks() if t < 0.97 * top]
+            ax.axvline(top, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
+            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
+            ax.set_xlim(0, 1.1 * top)
         ax.set_xlabel("nats (0 is no change)")
         ax.grid(axis="x")
         if math.isfinite(limit):

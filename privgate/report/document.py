@@ -9,7 +9,7 @@ from privgate.errors import PrivgateWarning, SubjectError
 from privgate.evidence import Evidence
 from privgate.evidence.values import encode
 from privgate.policy.rules import about
-from privgate.report import suppressed, words
+from privgate.report import guesses, suppressed, words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.schema import SCHEMA, read
@@ -51,6 +51,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     payload = evidence.payload()
     totals, few = suppressed.known(payload, everybody), suppressed.few_found(payload["measurements"])
     people, limits = everybody[1], suppressed.shares([f.payload() for f in verdict.findings])
+    guessed = guesses.differences(payload, [f.payload() for f in verdict.findings])
     floors = [v for v in dict((verdict.policy.get("source") or {}).get("audit") or {}).values() if isinstance(v, int)]
     doc: dict[str, Any] = {
         "schema": SCHEMA,
@@ -72,9 +73,10 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
             | (suppressed.ranged_finding(f.payload(), people, limits[f.request]) if f.request in limits else {})
             | suppressed.of_file(f.payload(), totals[0])
             | ({"value": few[f.request]} if f.request in few else {})
+            | (guesses.finding(f.payload(), guessed[f.request]) if f.request in guessed else {})
             for f in verdict.findings
         ],
-        "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits),
+        "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits, guessed),
         "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),
     }
     told = read({**doc, "decision": "", "level": ""})

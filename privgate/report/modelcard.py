@@ -22,7 +22,13 @@ def _metadata(doc: ReportDocument) -> dict[str, Any]:
     context = doc.context
     dataset = {"type": "private", "name": plain(context.data_name, 80) or "training data of the model"}
     figures = [
-        {"type": f"privgate-{f.metric}", "name": words.titles(doc)[f.rule], "value": _value(f.value)}
+        {
+            "type": f"privgate-{f.metric}",
+            "name": words.titles(doc)[f.rule],
+            "value": _value(f.value),
+            # a figure alone is no promise: an approval rests on the upper end of its interval
+            "args": {"low": _value(f.low), "high": _value(f.high), f.direction: _value(f.limit), "unit": f.unit},
+        }
         for f in words.rules(doc)
         if f.metric
     ]

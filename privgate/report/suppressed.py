@@ -7,6 +7,7 @@ from typing import Any
 
 from privgate.evidence.values import SMALL_CELL
 from privgate.policy.rules import about
+from privgate.report import guesses
 from privgate.report.suppression import at_least, bounds, cells, hidden, kept, nested, sentence, share
 from privgate.run.needs import Need
 
@@ -86,6 +87,7 @@ def evidence(
     totals: Iterable[int],
     floors: Iterable[int] = (),
     limits: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    guessed: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the payload of evidence with every small count of people hidden, in numbers and in sentences.
 
@@ -100,6 +102,8 @@ def evidence(
         numbers again comes to the same end.
     limits : mapping
         Request to limits of its rules, of shares of people.
+    guessed : mapping
+        Request to what is told of guesses at sensitive features instead (``guesses.differences``).
     """
     totals, floors, few = tuple(totals), tuple(floors), few_found(payload["measurements"])
     made = {part: sentences(payload[part], totals) for part in ("run", "influence", "membership", "claims")}
@@ -110,6 +114,8 @@ def evidence(
         if against := membership.get("against_pdtp"):
             against["n"] = at_least(against["n"], totals)
         _membership(membership, [m.get("behind") or {} for m in payload["measurements"]])
+    if payload.get("attributes"):
+        made["attributes"] = guesses.part(payload)
     if artifact := payload.get("artifact"):
         made["artifact"] = _artifact(dict(artifact))
     return {
@@ -117,7 +123,9 @@ def evidence(
         **made,
         "preconditions": [_precondition(sentences(p, totals), totals, floors) for p in payload["preconditions"]],
         "measurements": [
-            _measurement(finding(m, totals), totals, floors) | _limits_told(m, limits, few)
+            _measurement(finding(m, totals), totals, floors)
+            | _limits_told(m, limits, few)
+            | guessed.get(m["request"]["key"], {})
             for m in payload["measurements"]
         ],
     }
@@ -188,7 +196,11 @@ def _trainings(run: dict[str, Any], influence: Mapping[str, Any]) -> None:
 def _influence(part: dict[str, Any], units: int | None) -> None:
     engines = part.get("engines") or ()
     everybody = engines[0]["asked"] if engines else None  # or a sample of the units
+    coverage = part.get("coverage") or {}
+    told = (coverage.get("n_measured"), coverage.get("not_computed") or None)  # of a run that stopped: a sample's size
     for engine in engines:
+        if told[1] and {engine["answered"], engine["handed_on"]} <= {0, *told} and len(engine["why"]) == 1:
+            continue
         asked = engine["asked"]
         _each(engine, "answered", "handed_on", of=asked)
         if kept(asked, everybody) is None:

@@ -34,8 +34,8 @@ def headline(doc: ReportDocument) -> str:
 def lines(doc: ReportDocument) -> Iterator[str]:
     """Yield what follows the headline; a precondition that holds is not worth a line."""
     named = words.titles(doc)
-    if doc.approved:
-        yield f"  {prose(doc.decision)}"
+    if doc.approved and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
+        yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
     for finding in sorted(doc.findings, key=words.badness):
         if finding.outcome is Outcome.PASSED and words.is_condition(finding):
             continue
@@ -72,6 +72,11 @@ def _how(doc: ReportDocument) -> Iterator[str]:
     if influence is None:
         return
     for share in influence.engines:
+        if share.asked is None:  # it was asked about a few, or about all but a few
+            continue
+        if share.answered is None:
+            yield f"{share.engine}: part of {shown(share.asked)} people or records, {'; '.join(share.why)}"
+            continue
         why = "; ".join(f"{reason} ({shown(count)})" for reason, count in share.why.items())
         rest = "" if share.handed_on == 0 else f", {shown(share.handed_on)} handed on: {why}"
         yield f"{share.engine}: {shown(share.answered)} of {shown(share.asked)} people or records{rest}"

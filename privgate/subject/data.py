@@ -122,6 +122,8 @@ class TrainingData:
         if self.ids is not None and len(np.unique(self.ids)) != n:
             raise SubjectError("ids are not unique; use groups for people with several records")
         if self.candidates is not None:
+            if not (isinstance(self.candidates, tuple | list) and len(self.candidates) == 2):
+                raise SubjectError("candidates: pass the pair (X, y) of people who were not trained on")
             X, y_out = self.candidates
             y_out = labels.plain(y_out, "candidates: y")
             if length(X) != len(y_out):

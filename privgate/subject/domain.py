@@ -67,7 +67,7 @@ class Domain:
         stated = [v for v in (self.categories, self.box, self.max_length, self.norm, self.columns) if v is not None]
         if not stated:
             raise ValueError("a domain needs categories, box, columns, max_length or norm")
-        if self.categories is not None and any(int(v) < 1 for v in self.categories):
+        if self.categories is not None and not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
             raise ValueError("domain: every feature needs at least one category")
         if self.box is not None and any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
             raise ValueError("domain: every box side needs finite low <= high")

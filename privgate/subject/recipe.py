@@ -71,7 +71,7 @@ class Recipe:
                 f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, "
                 f"not {type(self.training).__name__}"
             )
-        if self.seed is not None and not 0 <= self.seed < 2**32:
+        if self.seed is not None and not (isinstance(self.seed, int | np.integer) and 0 <= self.seed < 2**32):
             raise SubjectError(f"seed must be a whole number in [0, 2^32), not {self.seed!r}")
         if self.task is None and self.predict is None and estimators.is_estimator(self.training):
             own = tasks.of_estimator(self.training)
@@ -80,6 +80,8 @@ class Recipe:
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
         if not self.is_estimator:
             calling.check(self.training, self.params)
+        elif unknown := set(self.params) - set(self.training.get_params() if self.params else ()):
+            raise SubjectError(f"{type(self.training).__name__} has no parameter {min(unknown)!r}")
         if any(calling.is_of_script(thing) for thing in (self.training, self.predict)):
             sources.collect(
                 self._references(), extra=self.sources

@@ -108,7 +108,7 @@ class LeaveOneOutRule(Rule):
         if outcome is not Outcome.FAILED:
             return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
         where = f" ({measurement.where})" if measurement.where else ""
-        return f"{seen}{where}; allowed is at most {self.limit:.4g}: failed ({few}, the others could change nothing)"
+        return f"{seen}{where}; allowed is at most {self.limit:.4g}: failed ({few}, no other could change the decision)"
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""

@@ -169,7 +169,10 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
     # all that are listed lie on one side of infinity: of a mixture only the first is listed
     theorem = "no theorem limits" if math.isinf(rows[0].high) else "a theorem limits"
-    said = f"The record that matters most {changed}; for {each} {theorem} the change over all questions"
+    over = f"for {each} {theorem} the change over all questions"
+    if all(math.isinf(r.low) for r in rows):
+        over = f"over all questions the change has no limit for {each}"
+    said = f"The record that matters most {changed}; {over}"
     if all(r.pdtp <= r.noise for r in rows):
         said += "; none of this can be told from the noise of training"
     svg = charts.intervals("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.",

@@ -1,0 +1,166 @@
+"""What people get wrong: every answer is one clear sentence with the right exit code, before anything is trained."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import CategoricalNB
+
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
+from privgate.__main__ import run
+from privgate.errors import PrivgateError
+from privgate.registry.client import answering
+from privgate.training.fleet import Fleet
+
+HEAD = 'schema: privgate/policy/v1\nname: x\nversion: "1"\n'
+FILES = {
+    "empty.yaml": "",
+    "metric.yaml": HEAD + "rules:\n  - metric: dtpp\n    max: 1\n",
+    "tab.yaml": "schema: privgate/policy/v1\n\tname: x\n",
+    "negative.yaml": HEAD + "rules:\n  - metric: dtp\n    max: -1\n",
+    "word.yaml": HEAD + "rules:\n  - metric: dtp\n    max: one\n",
+    "rules.yaml": HEAD + "rules: []\n",
+    "number.yaml": HEAD.replace('"1"', "1") + "rules:\n  - metric: dtp\n    max: 1\n",
+    "other.json": "{}",
+    "text.json": "not JSON",
+}
+ONE = "models:/credit/1"
+#: command line, exit code, what the sentence must say
+WRONG = (
+    ("chek {one}", 2, "did you mean 'check'"),
+    ("check", 2, "Missing argument 'URI'"),
+    ("check {one}", 2, "--policy"),
+    ("check {one} {one} --policy dtp-1", 2, "unexpected extra argument"),
+    ("check {one} --policy dpt-1", 2, "did you mean 'dtp-1'"),
+    ("check {one} --policy nothere.yaml", 2, "no such file"),
+    ("check {one} --policy empty.yaml", 2, "is empty"),
+    ("check {one} --policy metric.yaml", 2, "did you mean 'dtp'"),
+    ("check {one} --policy tab.yaml", 2, "tab.yaml:2"),
+    ("check {one} --policy negative.yaml", 2, "negative.yaml:6"),
+    ("check {one} --policy word.yaml", 2, "expected a number"),
+    ("check {one} --policy rules.yaml", 2, "at least one"),
+    ("check {one} --policy number.yaml", 2, "put it in quotes"),
+    ("check {one} --policy dtp-1 --reportdir out", 2, "--report-dir"),
+    ("check {one} --policy dtp-1 --report-dir other.json", 2, "is a file"),
+    ("check {one} --policy dtp-1 --max-retrains many", 2, "'many' is no whole number"),
+    ("check {one} --policy dtp-1 --max-retrains -1", 2, "x>=1"),
+    ("check {one} --policy dtp-1 --jobs 0", 2, "x>=1"),
+    ("check {one} --policy dtp-1 --budget soon", 2, "write 90s, 30m or 2h"),
+    ("check {one} --policy dtp-1 --mode fast", 2, "'all', 'max', 'screen'"),
+    ("check {one} --policy dtp-1 --format xml", 2, "'cyclonedx'"),
+    ("check credit --policy dtp-1", 4, "models:/name/version"),
+    ("check models:/credit --policy dtp-1", 4, "name one, such as models:/credit/1"),
+    ("check models:/credit/latest --policy dtp-1", 4, "moving target"),
+    ("check models:/credit/99 --policy dtp-1", 4, "there is no such version; 'credit' has 1"),
+    ("check models:/credti/1 --policy dtp-1", 4, "did you mean 'credit'"),
+    ("check models:/credit@prod --policy dtp-1", 4, "no version has the alias 'prod'; there is staging"),
+    ("check {one} --policy dtp-1 --tracking-uri http://127.0.0.1:9", 4, "http://127.0.0.1:9 does not answer"),
+    ("check {one} --policy dtp-1 --tracking-uri sqlite:///typo.db", 4, "there is no registry at"),
+    ("promote {one} --policy dtp-1", 2, "Missing option '--to'"),
+    ("promote {one} --policy dtp-1 --to prod!", 2, "is no alias"),
+    ("promote {one} --policy dtp-1 --to latest", 2, "is no alias"),
+    ("promote {model} --policy dtp-1 --to production", 2, "only versions have aliases"),
+    ("report nothere.json --html x.html", 4, "nothere.json"),
+    ("report other.json --html x.html", 4, "not a report of privgate"),
+    ("report text.json --html x.html", 4, "text.json"),
+    ("report other.json", 2, "say what to write"),
+    ("compare other.json", 2, "Missing argument 'NEW'"),
+    ("explain dtpp", 2, "the nearest names are dtp"),
+    ("init --ci jenkins", 2, "'github', 'gitlab', 'none'"),
+    ("demo --folder other.json", 2, "is a file"),
+    ("policy lint metric.yaml", 2, "did you mean 'dtp'"),
+    ("policy suite nothere.csv --target y", 4, "nothere.csv"),
+    ("verify {one}", 2, "--config"),
+    ("sign . --policy dtp-1", 2, "--config"),
+    ("apply one", 2, "'one' is no whole number"),
+    ("dp bounds --epsilon x --delta 1e-5", 2, "'x' is no number"),
+    ("--verison", 2, "--version"),
+)
+
+
+def people():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(60, 2))
+    return TrainingData(X, np.where(rng.random(60) < 0.5, "no", "yes"), domain=Domain(categories=(3, 3)))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wrong")
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    uri = registry.local_registry(folder / "registry")
+    recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=[3, 3]), seed=7)
+    info = log_model(recipe, people(), registered_model_name="credit", tracking_uri=uri, store="artifacts")
+    registry.client.connect(uri).set_registered_model_alias("credit", "staging", "1")
+    return folder, uri, f"models:/{info.model_id}"
+
+
+@pytest.mark.parametrize(("line", "code", "words"), WRONG, ids=lambda v: v if isinstance(v, str) else str(v))
+def test_a_mistake_is_answered_in_a_sentence(here, monkeypatch, capfd, line, code, words):
+    folder, uri, model = here
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # as the installed command sets it
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    before = {p: p.stat().st_mtime_ns for p in Path().iterdir() if p.is_file()}
+
+    ended = run(line.format(one=ONE, model=model).split())
+
+    told = capfd.readouterr()
+    said = [s for s in told.err.splitlines() if s and not s.startswith(("Usage:", "Try "))]
+    assert ended == code, told.err
+    assert words in told.err
+    assert len(said) == 1
+    assert said[0].lower().startswith("error: ")
+    assert len(said[0]) < 420
+    assert "Traceback" not in told.err
+    assert told.out == ""
+    assert before == {p: p.stat().st_mtime_ns for p in Path().iterdir() if p.is_file()}
+
+
+X, Y = np.zeros((4, 1)), np.array([0, 1, 0, 1])
+NB = CategoricalNB()
+#: what is written in Python, and what the sentence must say
+WRONG_PYTHON = (
+    (lambda: TrainingData(X, Y[:3]), "4"),
+    (lambda: TrainingData(X, Y, ids=["a", "b"]), "ids"),
+    (lambda: TrainingData(X, Y, ids=["a", "a", "b", "c"]), "ids"),
+    (lambda: TrainingData(X, Y, groups=["a"]), "groups"),
+    (lambda: TrainingData(X, Y, candidates=X), "candidates"),
+    (lambda: TrainingData(X, Y, candidates=(np.zeros((2, 3)), [0, 1])), "candidates"),
+    (lambda: TrainingData(X[:0], Y[:0]), "0 records"),
+    (lambda: Recipe("naive bayes"), "not str"),
+    (lambda: Recipe(NB, seed="seven"), "seed"),
+    (lambda: Recipe(NB, params={"alhpa": 1}), "'alhpa'"),
+    (lambda: Policy.load("dpt-1"), "did you mean 'dtp-1'"),
+    (lambda: Policy.load(Path("nothere.yaml")), "nothere.yaml"),
+    (lambda: evaluate("dpt-1", Subject.local(Recipe(NB), people())), "did you mean 'dtp-1'"),
+    (lambda: evaluate("dtp-1", Recipe(NB)), "Subject"),
+    (lambda: Fleet(jobs=0), "jobs"),
+    (lambda: Domain(categories=()), "at least one category"),
+    (lambda: Domain(box=[(1.0, 0.0)]), "low <= high"),
+)
+
+
+@pytest.mark.parametrize(("call", "words"), WRONG_PYTHON, ids=range(len(WRONG_PYTHON)))
+def test_a_mistake_in_python_raises_one_sentence(call, words):
+    with pytest.raises((PrivgateError, ValueError), match=r"\S") as caught:
+        call()
+
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer_is_named_without_the_pool_of_connections():
+    said = (
+        "API request to http://h:1/api/x failed with exception HTTPConnectionPool(host='h', port=1): Max retries "
+        'exceeded with url: /api/x (Caused by NewConnectionError("[Errno 111] Connection refused"))'
+    )
+    with pytest.raises(PrivgateError) as caught, answering("reading m"):
+        raise OSError(said)
+
+    assert str(caught.value) == "reading m: http://h:1 does not answer: connection refused"
+    assert json.dumps(str(caught.value)).isascii()
