@@ -48,7 +48,7 @@ class Fleet:
     memory_limit : int, optional
         Bytes of private memory for one worker; an even share of the machine's if absent.
     cluster : str or dask Client, optional
-        ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
+        ``tcp://…`` of a Dask scheduler, a Client, ``"spark"`` or a Spark master, or the name of a joblib backend.
     isolate : {"auto", "bubblewrap", "none"}
         Whether training code runs in boxes: where they can be made, or else not at all, or never. Workers of a cluster
         run as whoever started them.
@@ -309,8 +309,11 @@ class Fleet:
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
             return LokyPool(self.jobs, self.limits, WorkerSettings(logs=str(self.logs), memory=self.limits.memory))
+        from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 
+        if isinstance(self.cluster, str) and spark.is_master(self.cluster):
+            return spark.SparkPool(self.cluster, self.limits)
         if isinstance(self.cluster, str) and "://" not in self.cluster:
             return JoblibPool(self.cluster, self.jobs, self.limits)
         return DaskPool(self.cluster, self.limits)
