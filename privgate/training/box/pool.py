@@ -14,6 +14,7 @@ from privgate.training.box import wire
 from privgate.training.box.process import Box, GoneError
 from privgate.training.fit import Answer, Index
 from privgate.training.limits import GRACE, TaskLimits
+from privgate.training.parts import Part
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 
@@ -78,7 +79,8 @@ class BoxPool:
         """Start a chunk in a box that knows its code, or in a new one."""
         lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
         lane.chunk = chunk
-        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
+        # parts of work that trains nothing are never boxed: no code of the user's is loaded for them
+        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits if not isinstance(fit, Part)]
         each = self._limits.seconds + GRACE + 1.0
         trainings = sum(fit.trainings for fit in chunk.fits)
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
