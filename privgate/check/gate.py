@@ -232,12 +232,15 @@ class Costs:
         Beside the controls.
     each : float
         Seconds of one training; 0 where none was timed.
+    seconds : float
+        Of everything, controls included, on these workers.
     said : list of str
         All of it in sentences.
     """
 
     planned: TrainingPlan
     each: float
+    seconds: float
     said: list[str]
 
 
@@ -272,7 +275,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     total = f"in all: about {first + planned.retrains} trainings, {spans.span(seconds)} on {fleet.workers} workers"
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
     others = planning.alternatives(run, planned, judge, fitting)
-    return Costs(planned, each, [*run.cannot_conclude, seeds.note, before, *said, total, *others])
+    return Costs(planned, each, seconds, [*run.cannot_conclude, seeds.note, before, *said, total, *others])
 
 
 def named(policy: Policy) -> dict[str, Any]:
