@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.errors import SubjectError
 from privgate.families import catalogue, certificates, packing
 from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Asked, Engine
@@ -23,6 +24,8 @@ from privgate.training.parts import Part, Worked, unpacked
 LONG = 5.0
 #: people from whom on a theorem's work is divided: what it takes is stated nowhere
 MANY = 20_000
+#: bytes of parameters of models without each person, above which work stays whole: parts are held twice
+MOST = 2**29
 #: parts, so that an interruption costs less than one in a hundred
 PARTS = 128
 #: seconds after which workers help
@@ -34,6 +37,8 @@ Told = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 def worth(engine: Engine, asked: Asked) -> bool:
     """Whether an engine's work is divided: it is long, and one person's answer does not depend on who else is asked."""
     if not _divisible(engine.divisible, asked.subject, asked.units, asked.fleet) or asked.queries is not None:
+        return False
+    if asked.changes and 8 * len(asked.units) * asked.subject.width * int(asked.subject.data.X.shape[1]) > MOST:
         return False
     cost = engine.cost(asked.subject, asked.units, asked.seeds, mode=asked.mode)
     return asked.mode == "all" and not cost.fits and cost.cpu_seconds > LONG and catalogue.named(engine.name) is engine
@@ -53,7 +58,8 @@ def answers(engine: Engine, asked: Asked) -> tuple[Retrained, Index]:
 
 def known(engine: Engine, asked: Asked) -> bool:
     """Return whether every part of an engine's work is remembered, and may be used."""
-    return all(answer is not None for answer in asked.fleet.remembered_parts(asked.subject, _parts(engine, asked))[1])
+    keys = asked.fleet.part_keys(asked.subject, _parts(engine, asked))
+    return not asked.fleet.signable and bool(asked.fleet.ledger.find(keys).all())
 
 
 def _parts(engine: Engine, asked: Asked) -> list[Part]:
@@ -62,7 +68,7 @@ def _parts(engine: Engine, asked: Asked) -> list[Part]:
     return [
         Part(
             f"{__name__}:answered",
-            (*how, units),
+            (packing.source(), *how, units),
             packing.key(asked.subject, ["part", *named], [units]),
             len(units),
         )
@@ -72,7 +78,8 @@ def _parts(engine: Engine, asked: Asked) -> list[Part]:
 
 def answered(subject: Subject, asks: tuple[Any, ...], kept: dict[Any, Any]) -> Told:
     """Return a part of an engine's work."""
-    name, seeds, changes, precision, units = asks
+    ours, name, seeds, changes, precision, units = asks
+    _same(ours)
     engine = catalogue.named(name)
     if (prepared := kept.get(name)) is None:
         prepared = kept[name] = engine.prepared(subject)
@@ -95,6 +102,8 @@ def bound(
     divided = certificates.ALL.get(certificate.name) is certificate and certificate.divisible
     if fleet is None or not _divisible(divided, subject, units, fleet) or len(units) < MANY:
         return certificate.bound(subject, units, retrained, limit=limit)
+    if retrained is not None and sum(a.nbytes for a in retrained.changes.values()) > 2 * MOST:
+        return certificate.bound(subject, units, retrained, limit=limit)
     parts = []
     for at in np.array_split(np.arange(len(units)), PARTS):
         some = None if retrained is None else retrained.select(np.isin(np.arange(len(units)), at))
@@ -102,14 +111,22 @@ def bound(
         said = {} if some is None else packing.told(some)
         named = ["part", certificate.name, None if limit is None else repr(limit), said]
         key = packing.key(subject, named, [units[at], *(models[n] for n in sorted(models))])
-        parts.append(Part(f"{__name__}:bounded", (certificate.name, limit, units[at], models, said), key, len(at)))
+        parts.append(
+            Part(
+                f"{__name__}:bounded",
+                (packing.source(), certificate.name, limit, units[at], models, said),
+                key,
+                len(at),
+            )
+        )
     found = _found(subject, fleet, parts, f"bounding by {certificate.name}")
     return packing.joined([packing.certified(arrays, told) for arrays, told in found])
 
 
 def bounded(subject: Subject, asks: tuple[Any, ...], kept: dict[Any, Any]) -> Told:
     """Return a part of a theorem's work."""
-    name, limit, units, models, said = asks
+    ours, name, limit, units, models, said = asks
+    _same(ours)
     certificate = certificates.ALL[name]
     if (prepared := kept.get(name)) is None:
         prepared = kept[name] = certificate.prepared(subject)
@@ -117,9 +134,16 @@ def bounded(subject: Subject, asks: tuple[Any, ...], kept: dict[Any, Any]) -> To
     return packing.plain(certificate.certify(Units(subject, units, retrained, limit, prepared)))
 
 
+def _same(ours: str) -> None:
+    """Refuse to work where another privgate is installed; only a cluster's worker can have one."""
+    if packing.source() != ours:
+        raise SubjectError("a worker of the cluster has another version of privgate")
+
+
 def _found(subject: Subject, fleet: Fleet, parts: list[Part], label: str) -> list[Told]:
     """Return what all parts say: what is remembered, then what the first seconds give, then what workers give."""
-    keys, known = fleet.remembered_parts(subject, parts)
+    keys = fleet.part_keys(subject, parts)
+    known = fleet.recalled_parts(keys)
     here, started = Worked(subject), time.monotonic()
     done, total = sum(p.units for p, k in zip(parts, known, strict=True) if k is not None), sum(p.units for p in parts)
     before, several = done, fleet.jobs > 1 or fleet.cluster is not None

@@ -42,7 +42,17 @@ def arrays(made: Retrained) -> Arrays:
     """Return the columns of retrained models."""
     plain = {n: getattr(made, n) for n in ("units", "row_unit", "row_query", "log_with", "log_without", "error")}
     text = {"status": made.status.astype(str), "engine": made.engine.astype(str)}
-    return {**plain, **text, **{f"changes.{name}": value for name, value in made.changes.items()}}
+    return {**plain, **text, **{f"changes.{name}": _once(name, value) for name, value in made.changes.items()}}
+
+
+def _once(name: str, value: NDArray[Any]) -> NDArray[Any]:
+    """Return an array without its repetitions: parameters of the model with everybody are the same beside each unit."""
+    alike = name.endswith("_with") and value.shape[1] > 1 and value.dtype != object and (value == value[:, :1]).all()
+    return value[:, :1] if alike else value
+
+
+def _each(value: NDArray[Any], units: int) -> NDArray[Any]:
+    return np.broadcast_to(value, (value.shape[0], units, *value.shape[2:])) if value.shape[1] == 1 else value
 
 
 def told(made: Retrained) -> Told:
@@ -59,7 +69,11 @@ def retrained(columns: Arrays, said: Told) -> Retrained:
         status=np.array([Status(s) for s in columns["status"].tolist()], dtype=object),
         engine=columns["engine"].astype(object),
         reason={int(k): v for k, v in said["reason"]},
-        changes={n.removeprefix("changes."): v for n, v in columns.items() if n.startswith("changes.")},
+        changes={
+            n.removeprefix("changes."): _each(v, len(columns["units"]))
+            for n, v in columns.items()
+            if n.startswith("changes.")
+        },
     )
 
 

@@ -153,15 +153,19 @@ class Fleet:
 
     # -- parts of work that trains nothing ----------------------------------------------------------------------------
 
-    def remembered_parts(self, subject: Subject, parts: Sequence[Part]) -> tuple[list[bytes], list[Answer | None]]:
-        """Return the ledger key of every part, and what is remembered; a run that is to be signed believes nothing."""
+    def part_keys(self, subject: Subject, parts: Sequence[Part]) -> list[bytes]:
+        """Return the ledger key of every part."""
         own = self.context(subject)
-        keys = [context.key(own, p.encoding) for p in parts]
-        known: list[Answer | None] = [None] * len(keys)
-        if not self.signable:
-            known = self._recall(keys)
-        self.freshness.recalled += sum(k is not None for k in known)
-        return keys, known
+        return [context.key(own, p.encoding) for p in parts]
+
+    def recalled_parts(self, keys: Sequence[bytes]) -> list[Answer | None]:
+        """Return what is remembered of parts; a run that is to be signed believes nothing."""
+        if self.signable:
+            return [None] * len(keys)
+        known = self._recall(keys)
+        # all parts are one answer, and a run that took any of them as it was remembered cannot be signed
+        self.freshness.recalled += any(k is not None for k in known)
+        return known
 
     def keep_part(self, key: bytes, answer: Answer) -> None:
         """Remember a part that the caller worked out."""
@@ -175,6 +179,7 @@ class Fleet:
         self.activity = label
         name = self.context(subject).hex() + str(id(subject))
         shipped = lay_out(subject, self._spool / "parts" / name, name)
+        shipped = replace(shipped, libraries=context.libraries_of(subject))
         try:
             return Batch(_Aside(self), shipped, keys, list(parts)).all()
         except BaseException:
@@ -186,8 +191,8 @@ class Fleet:
 
     @property
     def plain_pool(self) -> Pool:
-        """Worker processes of this machine that never load the user's code, or the cluster's."""
-        if self.cluster is not None:
+        """Worker processes of this machine that never load the user's code; the cluster's if nobody is to sign."""
+        if self.cluster is not None and not self.signable:
             return self.pool
         if self._plain_pool is None:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
