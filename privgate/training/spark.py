@@ -140,13 +140,15 @@ def _started(cluster: str) -> Any:
     if cluster != "spark":
         builder = builder.master(cluster)
     if cluster.startswith(_LOCAL):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as exc:  # Java is missing, or nobody answers: Spark has several words for it
         why = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
         raise UsageError(f"no Spark session starts by {cluster!r}: {why}") from exc
+    if cluster.startswith(_LOCAL) and "PYSPARK_PYTHON" not in os.environ:
+        session.sparkContext.pythonExec = sys.executable  # else whatever is called python3
+    return session
 
 
 def _context(session: Any) -> Any:

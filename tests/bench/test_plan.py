@@ -45,7 +45,7 @@ with tempfile.TemporaryDirectory() as folder:
         calls = fleet.calls
     took = time.monotonic() - started
 print(json.dumps({"planned": costs.seconds, "took": took, "plan_cpu": used, "trainings": calls,
-                  "planned_trainings": costs.planned.retrains, "verdict": str(verdict.outcome)}))
+                  "planned_trainings": costs.trainings, "verdict": str(verdict.outcome)}))
 """
 
 
@@ -69,6 +69,7 @@ def test_a_plan_next_to_its_check(kind):
         policy=kind.policy,
         within_a_factor_2=bool(0.5 <= factor <= 2.0),
         factor=factor,
+        factor_of_trainings=found["planned_trainings"] / max(1, found["trainings"]),
         **found,
     )
     assert found["plan_cpu"] <= 3.0

@@ -43,12 +43,12 @@ def session(monkeypatch):
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'privgate[spark]'")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, and there is none")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     return "local[2]"
 
 
 @pytest.mark.slow
-def test_spark_gives_the_same_table_and_stays_as_it_was(session, tmp_path):
+def test_spark_gives_the_same_table_and_stays_as_it_was(session, tmp_path, monkeypatch):
     from pyspark.sql import SparkSession
 
     with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
@@ -62,6 +62,7 @@ def test_spark_gives_the_same_table_and_stays_as_it_was(session, tmp_path):
     assert [a.problem[:23] for a in named] == ["", "the worker process died"]
     assert SparkSession.getActiveSession() is None  # it was ours
 
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     theirs = SparkSession.builder.master(session).config("spark.ui.enabled", "false").getOrCreate()
     try:
         with Fleet(ledger=tmp_path / "ledger", cluster="spark") as fleet:
