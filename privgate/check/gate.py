@@ -232,12 +232,18 @@ class Costs:
         Beside the controls.
     each : float
         Seconds of one training; 0 where none was timed.
+    trainings : int
+        All together, controls included.
+    seconds : float
+        Of everything, controls included, on these workers.
     said : list of str
         All of it in sentences.
     """
 
     planned: TrainingPlan
     each: float
+    trainings: int
+    seconds: float
     said: list[str]
 
 
@@ -269,10 +275,11 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     )
     each = planning.seconds_each(run)
     seconds = planned.seconds + first * each / fleet.workers
-    total = f"in all: about {first + planned.retrains} trainings, {spans.span(seconds)} on {fleet.workers} workers"
+    trainings = first + planned.retrains
+    total = f"in all: about {trainings} trainings, {spans.span(seconds)} on {fleet.workers} workers"
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
     others = planning.alternatives(run, planned, judge, fitting)
-    return Costs(planned, each, [*run.cannot_conclude, seeds.note, before, *said, total, *others])
+    return Costs(planned, each, trainings, seconds, [*run.cannot_conclude, seeds.note, before, *said, total, *others])
 
 
 def named(policy: Policy) -> dict[str, Any]:

@@ -72,7 +72,12 @@ def run(command: F) -> F:
             click.option("--data-source", default="", help="Where the training data come from; on page one."),
             click.option("--baseline", default="production", show_default=True, help="Alias to compare with."),
             jobs,
-            click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
+            click.option(
+                "--cluster",
+                default=None,
+                metavar="tcp://HOST:PORT|spark|spark://HOST:PORT",
+                help="Dask scheduler or Spark to retrain on.",
+            ),
             ledger,
             click.option(
                 "--budget", default=None, metavar="30m", help="Wall time for leave-one-out; units are sampled."

@@ -42,6 +42,11 @@ def of(subject: Subject) -> tuple[Engine, ...]:
     return behind.engines(subject, ALL)
 
 
+def named(name: str) -> Engine:
+    """Return the engine of a name."""
+    return next(e for e in ALL if e.name == name)
+
+
 def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
     """Return the first engine that answers for a subject, and why engines of its kind before it decline the work.
 

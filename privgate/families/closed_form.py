@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,11 @@ class ClosedForm(Engine):
     """An engine that answers in closed form; it says what it covers and gives the form."""
 
     version = 3
+    divisible = True
+
+    def prepared(self, subject: Subject) -> Any:
+        """Return the closed form, or what it is made of."""
+        return self.form(subject)
 
     def form(self, subject: Subject) -> Form:
         """Return the closed form; may raise ``Declined``."""
@@ -61,7 +66,7 @@ class ClosedForm(Engine):
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return exact answers, and the units that are handed on."""
-        return self.evaluated(self.form(asked.subject), asked)
+        return self.evaluated(self.form(asked.subject) if asked.common is None else asked.common, asked)
 
     def evaluated(self, form: Form, asked: Asked) -> tuple[Retrained, Index]:
         """Return what a form says of the units that are sure, and the others; block by block."""

@@ -61,6 +61,8 @@ class Asked:
         ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean error of those without.
     mode, precision : str
         As in ``chain.answer``.
+    common : object, optional
+        What ``Engine.prepared`` gave, where several parts of the work share it.
     """
 
     subject: Subject
@@ -71,6 +73,7 @@ class Asked:
     changes: bool = False
     mode: str = "all"
     precision: str = "full"
+    common: Any = None
 
     @cached_property
     def rows(self) -> tuple[Index, Index]:
@@ -99,6 +102,9 @@ class Engine(ABC):
         Whether the model releases 1 - p as the first of two probabilities.
     tasks : tuple of str
         What kinds of models it answers for.
+    divisible : bool
+        Whether nobody's answer depends on who else is asked about, and no code of the user's is run: long work is then
+        divided (``in_parts``).
     paired : bool
         Whether a seed's models with and without a unit are those that training with this seed gives.
     """
@@ -113,6 +119,7 @@ class Engine(ABC):
     trains: bool = False
     complements: bool = False
     tasks: tuple[str, ...] = ("classification",)
+    divisible: bool = False
     paired: bool = True
 
     def refusal(self, subject: Subject) -> str:
@@ -135,6 +142,10 @@ class Engine(ABC):
     @abstractmethod
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return what it can answer, and the units handed on; see ``leave_out``."""
+
+    def prepared(self, subject: Subject) -> Any:
+        """Return what all parts of the work have in common, of an engine that is ``divisible``; may raise."""
+        del subject
 
     def leave_out(
         self,

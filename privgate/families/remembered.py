@@ -8,17 +8,15 @@ theorem compares, and the very source files of this package that compute it. A r
 import hashlib
 import io
 import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import digest
+from privgate.families import in_parts, packing
 from privgate.families.certificate import Certificate, Certified
 from privgate.families.engine import Asked, Engine
-from privgate.families.retrained import Index, Retrained, Status
+from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -26,24 +24,27 @@ from privgate.training.fleet import Fleet
 WORTH = 2_000
 #: bytes of one entry
 MOST = 64 * 2**20
-_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def known(engine: Engine, asked: Asked) -> bool:
     """Return whether ``answers`` finds what it is asked, and computes nothing."""
+    if in_parts.worth(engine, asked):
+        return in_parts.known(engine, asked)
     return _kept(engine, asked) and bool(asked.fleet.ledger.find([_asked(engine, asked)])[0])
 
 
 def answers(engine: Engine, asked: Asked) -> tuple[Retrained, Index]:
-    """Return what ``engine.answers`` returns, from the ledger where it is remembered."""
+    """Return what ``engine.answers`` returns, from the ledger where it is remembered; what is long, part by part."""
+    if in_parts.worth(engine, asked):
+        return in_parts.answers(engine, asked)
     if not _kept(engine, asked):
         return engine.answers(asked)
     key = _asked(engine, asked)
     if (found := _read(asked.fleet, key)) is not None:
         arrays, told = found
-        return _retrained(arrays, told), arrays["handed_on"]
+        return packing.retrained(arrays, told), arrays["handed_on"]
     made, handed_on = engine.answers(asked)
-    _write(asked.fleet, key, {**_arrays(made), "handed_on": handed_on}, _told(made))
+    _write(asked.fleet, key, {**packing.arrays(made), "handed_on": handed_on}, packing.told(made))
     return made, handed_on
 
 
@@ -69,74 +70,22 @@ def bound(
 ) -> Certified:
     """Return what ``certificate.bound`` returns, from the ledger where it is remembered."""
     if fleet is None or len(units) < WORTH or fleet.signable:
-        return certificate.bound(subject, units, retrained, limit=limit)
-    models = {} if retrained is None else _arrays(retrained)
+        return in_parts.bound(certificate, subject, units, retrained, fleet, limit=limit)
+    models = {} if retrained is None else packing.arrays(retrained)
     if any(a.dtype == object for a in models.values()):  # trees, which their places in memory do not name
         return certificate.bound(subject, units, retrained, limit=limit)
-    told = {} if retrained is None else _told(retrained)
+    told = {} if retrained is None else packing.told(retrained)
     how = [certificate.name, None if limit is None else repr(limit), told]
     key = _key(subject, fleet, how, [units, *(models[name] for name in sorted(models))])
     if (found := _read(fleet, key)) is not None:
-        arrays, told = found
-        return Certified(
-            arrays["upper"],
-            arrays["lower"],
-            arrays["exact"],
-            tuple(told["assumptions"]),
-            told["detail"],
-            arrays.get("questions"),
-        )
-    made = certificate.bound(subject, units, retrained, limit=limit)
-    arrays = {"upper": made.upper, "lower": made.lower, "exact": made.exact}
-    if made.questions is not None:
-        arrays["questions"] = made.questions
-    _write(fleet, key, arrays, {"assumptions": list(made.assumptions), "detail": made.detail})
+        return packing.certified(*found)
+    made = in_parts.bound(certificate, subject, units, retrained, fleet, limit=limit)
+    _write(fleet, key, *packing.plain(made))
     return made
 
 
-@cache
-def _source() -> str:
-    """Return the digest of every source file of this package: whatever computes, its change forgets."""
-    return digest.of_bytes(*(p.read_bytes() for p in sorted(_PACKAGE.rglob("*.py"))))
-
-
 def _key(subject: Subject, fleet: Fleet, how: list[Any], arrays: list[NDArray[Any]]) -> bytes:
-    domain = subject.data.effective_domain
-    about = [
-        _source(),
-        fleet.context(subject).hex(),
-        dict(subject.digests),
-        None if domain is None else domain.payload(),
-        subject.release.payload(),
-        how,
-    ]
-    named = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
-    for array in arrays:
-        named.update(f"{array.dtype.str}{array.shape}".encode())
-        named.update(np.ascontiguousarray(array).data)
-    return named.digest()
-
-
-def _arrays(made: Retrained) -> dict[str, NDArray[Any]]:
-    plain = {n: getattr(made, n) for n in ("units", "row_unit", "row_query", "log_with", "log_without", "error")}
-    text = {"status": made.status.astype(str), "engine": made.engine.astype(str)}
-    return {**plain, **text, **{f"changes.{name}": value for name, value in made.changes.items()}}
-
-
-def _told(made: Retrained) -> dict[str, Any]:
-    return {"seeds": list(made.seeds), "reason": [[k, v] for k, v in made.reason.items()]}
-
-
-def _retrained(arrays: dict[str, NDArray[Any]], told: dict[str, Any]) -> Retrained:
-    plain = {n: arrays[n] for n in ("units", "row_unit", "row_query", "log_with", "log_without", "error")}
-    return Retrained(
-        **plain,
-        seeds=tuple(told["seeds"]),
-        status=np.array([Status(s) for s in arrays["status"].tolist()], dtype=object),
-        engine=arrays["engine"].astype(object),
-        reason={int(k): v for k, v in told["reason"]},
-        changes={n.removeprefix("changes."): v for n, v in arrays.items() if n.startswith("changes.")},
-    )
+    return hashlib.sha256(fleet.context(subject) + packing.key(subject, how, arrays)).digest()
 
 
 def _read(fleet: Fleet, key: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:

@@ -11,6 +11,7 @@ from privgate.training import context
 from privgate.training.fit import Answer, Call, Fit
 from privgate.training.freshness import Freshness
 from privgate.training.ledger import Ledger
+from privgate.training.parts import Part
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, Pool
 
@@ -48,7 +49,7 @@ class Batch:
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
     """
 
-    def __init__(self, fleet: Owner, shipped: Payload, keys: list[bytes], fits: list[Call]) -> None:
+    def __init__(self, fleet: Owner, shipped: Payload, keys: list[bytes], fits: Sequence[Call | Part]) -> None:
         self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
         self._todo = deque(range(len(fits)))
         self._suspects: deque[int] = deque()
@@ -114,7 +115,9 @@ class Batch:
         self._answers.update(found)
         trained = sum(self._fits[i].trainings for i in chunk.positions)
         self._trained += trained
-        self._fleet.freshness.trained += trained
+        self._fleet.freshness.trained += sum(
+            self._fits[i].trainings for i in chunk.positions if not isinstance(self._fits[i], Part)
+        )
         self._fleet.freshness.fresh.update(found)
         lasting = [k for k, a in found.items() if a.lasting]
         new = zip(lasting, self._fleet.ledger.find(lasting).tolist(), strict=True)

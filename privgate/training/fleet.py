@@ -22,6 +22,7 @@ from privgate.training.fit import Answer, Call, Index
 from privgate.training.freshness import Freshness, Recalled, same
 from privgate.training.ledger import Ledger
 from privgate.training.limits import TaskLimits
+from privgate.training.parts import Part, lay_out
 from privgate.training.payload import Payload
 from privgate.training.pools import LokyPool, Pool
 from privgate.training.storage import cache_folder
@@ -48,7 +49,7 @@ class Fleet:
     memory_limit : int, optional
         Bytes of private memory for one worker; an even share of the machine's if absent.
     cluster : str or dask Client, optional
-        ``tcp://…`` of a Dask scheduler, a Client, or the name of another joblib backend.
+        ``tcp://…`` of a Dask scheduler, a Client, ``"spark"`` or a Spark master, or the name of a joblib backend.
     isolate : {"auto", "bubblewrap", "none"}
         Whether training code runs in boxes: where they can be made, or else not at all, or never. Workers of a cluster
         run as whoever started them.
@@ -65,6 +66,7 @@ class Fleet:
     cluster: Any = None
     network = True
     _all_afresh = False
+    _plain_pool: Pool | None = None
 
     def __init__(  # noqa: PLR0917  the order is part of the interface
         self,
@@ -148,6 +150,55 @@ class Fleet:
             fresh = self._train(subject, list(first), [fits[i] for i in first.values()])
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
+
+    # -- parts of work that trains nothing ----------------------------------------------------------------------------
+
+    def part_keys(self, subject: Subject, parts: Sequence[Part]) -> list[bytes]:
+        """Return the ledger key of every part."""
+        own = self.context(subject)
+        return [context.key(own, p.encoding) for p in parts]
+
+    def recalled_parts(self, keys: Sequence[bytes]) -> list[Answer | None]:
+        """Return what is remembered of parts; a run that is to be signed believes nothing."""
+        if self.signable:
+            return [None] * len(keys)
+        known = self._recall(keys)
+        # all parts are one answer, and a run that took any of them as it was remembered cannot be signed
+        self.freshness.recalled += any(k is not None for k in known)
+        return known
+
+    def keep_part(self, key: bytes, answer: Answer) -> None:
+        """Remember a part that the caller worked out."""
+        if not self.ledger.find([key])[0]:
+            self.ledger.write([(key, context.encode(answer))])
+
+    def computed(
+        self, subject: Subject, keys: list[bytes], parts: Sequence[Part], *, label: str
+    ) -> dict[bytes, Answer]:
+        """Return key -> answer of parts that workers work out; none of them opens the user's code."""
+        self.activity = label
+        name = self.context(subject).hex() + str(id(subject))
+        shipped = lay_out(subject, self._spool / "parts" / name, name)
+        shipped = replace(shipped, libraries=context.libraries_of(subject))
+        try:
+            return Batch(_Aside(self), shipped, keys, list(parts)).all()
+        except BaseException:
+            self._stop(kill=True)
+            raise
+        finally:
+            self.ledger.settle()
+            shutil.rmtree(shipped.folder, ignore_errors=True)
+
+    @property
+    def plain_pool(self) -> Pool:
+        """Worker processes of this machine that never load the user's code; the cluster's if nobody is to sign."""
+        if self.cluster is not None and not self.signable:
+            return self.pool
+        if self._plain_pool is None:
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            settings = WorkerSettings(logs=str(self.logs), memory=self.limits.memory)
+            self._plain_pool = LokyPool(self.jobs, self.limits, settings)
+        return self._plain_pool
 
     def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Call]) -> list[Answer | None]:
         """Return what is remembered and may be used; what has to be trained afresh is, and compared, on the way."""
@@ -309,8 +360,11 @@ class Fleet:
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
             return LokyPool(self.jobs, self.limits, WorkerSettings(logs=str(self.logs), memory=self.limits.memory))
+        from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 
+        if isinstance(self.cluster, str) and spark.is_master(self.cluster):
+            return spark.SparkPool(self.cluster, self.limits)
         if isinstance(self.cluster, str) and "://" not in self.cluster:
             return JoblibPool(self.cluster, self.jobs, self.limits)
         return DaskPool(self.cluster, self.limits)
@@ -334,9 +388,10 @@ class Fleet:
             self._progress(done, total, seconds_left)
 
     def _stop(self, *, kill: bool) -> None:
-        if self._pool is not None:
-            self._pool.close(kill=kill)
-            self._pool = None
+        for pool in (self._pool, self._plain_pool):
+            if pool is not None:
+                pool.close(kill=kill)
+        self._pool = self._plain_pool = None
 
     def close(self) -> None:
         """End the workers, write what is pending, and delete the copies of the data that workers used."""
@@ -344,6 +399,23 @@ class Fleet:
         self.ledger.settle()
         self._end()
         _tidy(self._spool, self.logs)
+
+
+class _Aside:
+    """A fleet whose batches run where no code of the user's is loaded."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet, self.ledger, self.calls, self.report = fleet, fleet.ledger, 0, fleet.report
+
+    @property
+    def freshness(self) -> Freshness:
+        """What the fleet's own is; parts are no trainings."""
+        return self._fleet.freshness
+
+    @property
+    def pool(self) -> Pool:
+        """Where parts run."""
+        return self._fleet.plain_pool
 
 
 def _tidy(spool: Path, logs: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from privgate.training import environment, recognition, worker
 from privgate.training.fit import Answer, Call, Index
 from privgate.training.limits import TaskLimits
+from privgate.training.parts import Part
 from privgate.training.payload import Payload
 
 
@@ -23,13 +24,13 @@ class Chunk:
     ----------
     positions : sequence of int
         Where the answers belong.
-    fits : sequence of Fit or Block
+    fits : sequence of Fit or Block, or of Part
     last_try : bool
         Nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
-    fits: Sequence[Call]
+    fits: Sequence[Call | Part]
     last_try: bool = False
 
 

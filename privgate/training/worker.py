@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError, UsageError
-from privgate.training import answers, asking, context, environment
+from privgate.training import answers, asking, context, environment, parts
 from privgate.training.fit import Answer, Block, Call, Fit, Float, Index
 from privgate.training.limits import Clock, OutOfTimeError, TaskLimits, limit_memory
+from privgate.training.parts import Part
 from privgate.training.payload import Opened, Payload
 from privgate.training.rows import Rows
 
@@ -78,9 +79,12 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def run_chunk(payload: Payload, fits: Sequence[Call], limits: TaskLimits) -> list[Answer]:
+def run_chunk(payload: Payload, fits: Sequence[Call | Part], limits: TaskLimits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     _check_versions(payload)
+    if asked := [fit for fit in fits if isinstance(fit, Part)]:  # of which a chunk holds nothing else
+        with _ONE_AT_A_TIME, _guest():
+            return parts.run(payload, asked)
     with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
         try:
             # imports of large libraries are no part of any training
@@ -91,7 +95,7 @@ def run_chunk(payload: Payload, fits: Sequence[Call], limits: TaskLimits) -> lis
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
             problem = _sentence("loading the recipe", exc)
             return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
-        return [_answer(opened, rows, fit, limits, clock) for fit in fits]
+        return [_answer(opened, rows, fit, limits, clock) for fit in fits if not isinstance(fit, Part)]
 
 
 def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:

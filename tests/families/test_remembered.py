@@ -10,7 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.families import certificates, remembered
+from privgate.families import certificates, packing, remembered
 from privgate.families.catalogue import ALL
 from privgate.families.engine import Asked
 from privgate.families.retrained import Retrained
@@ -103,7 +103,7 @@ def test_an_answer_comes_back_as_it_was_and_only_for_the_same_question(kind, mon
         own.signable = True
         assert not remembered.known(engine, asked)
         own.signable = False
-        monkeypatch.setattr(remembered, "_source", lambda: "another version of the package")
+        monkeypatch.setattr(packing, "source", lambda: "another version of the package")
         assert not remembered.known(engine, asked)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
 import privgate
 from privgate.errors import UsageError
@@ -513,6 +514,16 @@ def test_answers_are_the_same_in_a_box(tmp_path):
 
 
 # without a box
+
+
+@boxes
+def test_a_limit_of_months_is_one(tmp_path):
+    """A block of a thousand networks has a thousand times the limit of one, more than the system waits at once."""
+    X = np.arange(12.0)[:, None]
+    subject = Subject.local(Recipe(GaussianNB(), seed=1), TrainingData(X, np.arange(12) % 2))
+    with Fleet(jobs=1, ledger=tmp_path, isolate="bubblewrap", time_limit=1e7) as fleet:
+        assert not fleet.fits(subject, [Fit(1, np.arange(2), left_out=np.array([0]))])[0].problem
+        assert fleet.pool.peak_memory() > 0
 
 
 def test_where_no_box_can_be_made_the_run_says_none_or_refuses(tmp_path, monkeypatch):

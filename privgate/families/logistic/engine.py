@@ -41,6 +41,7 @@ class Logistic(Engine):
     hands_on = "no sweep and no Newton step could certify them, or the solver's tolerance is too coarse"
     complements = True
     modes = ("max",)
+    divisible = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -58,6 +59,11 @@ class Logistic(Engine):
         flops = 16 * n * width * close + 20 * n * width**2
         return Cost(0, flops / 2e10 + 2e-8 * n * close * K, 24 * n * width + 16 * width**2)
 
+    def prepared(self, subject: Subject) -> tuple[Objective, tuple[Solver, Stopping, float]]:
+        """Return the problem and its solution."""
+        problem = objective.objective(subject)
+        return problem, solved(subject, problem)
+
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return every unit that can be certified; the others are handed on.
 
@@ -70,8 +76,7 @@ class Logistic(Engine):
             The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
         """
         subject, units, mode, (row_unit, row_query) = asked.subject, asked.units, asked.mode, asked.rows
-        problem = objective.objective(subject)
-        solver, stops, whole = solved(subject, problem)
+        problem, (solver, stops, whole) = self.prepared(subject) if asked.common is None else asked.common
         full = log_softmax(problem, problem.X @ solver.u.T)
         reach = np.full(len(units), 1e-300)
         np.maximum.at(reach, row_unit, solver.reach[row_query])

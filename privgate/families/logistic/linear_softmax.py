@@ -37,6 +37,11 @@ class LinearSoftmax(Certificate):
     name = "linear_softmax"
     source = "docs/mathematics.md, section 6.2"
     needs_retrained = True
+    divisible = True
+
+    def prepared(self, subject: Subject) -> tuple[FittedProblem, Reach, float]:
+        """Return the problem, the domain, and what a training may miss."""
+        return _known(subject)
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
@@ -45,7 +50,7 @@ class LinearSoftmax(Certificate):
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
         subject, units = about.subject, about.units
-        problem, reach, stop = _known(subject)
+        problem, reach, stop = _known(subject) if about.common is None else about.common
         found = parameters(about.retrained, subject)
         upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
         if found is not None:
@@ -73,6 +78,11 @@ class Lipschitz(Certificate):
     name = "lipschitz"
     source = "Long et al. (2017), Theorem 6.9; constant of docs/mathematics.md, section 6.1"
     needs_retrained = True
+    divisible = True
+
+    def prepared(self, subject: Subject) -> tuple[FittedProblem, Reach, float]:
+        """Return the problem, the domain, and what a training may miss."""
+        return _known(subject)
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
@@ -81,7 +91,7 @@ class Lipschitz(Certificate):
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where the engine gives no parameters."""
         subject, units = about.subject, about.units
-        problem, reach, stop = _known(subject)
+        problem, reach, stop = _known(subject) if about.common is None else about.common
         found = parameters(about.retrained, subject)
         upper = np.full(len(units), np.inf)
         if found is not None:

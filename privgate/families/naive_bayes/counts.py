@@ -118,6 +118,10 @@ class CountingEngine(LibraryEngine, ClosedForm):
         """Return the log-likelihoods and the prior."""
         raise NotImplementedError
 
+    def prepared(self, subject: Subject) -> tuple[ClassModel, Prior]:
+        """Return the log-likelihoods and the prior."""
+        return self.model(subject)
+
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return every unit, exactly; nothing is handed on.
 
@@ -130,7 +134,7 @@ class CountingEngine(LibraryEngine, ClosedForm):
         route) where the model can name them cheaply.
         """
         subject, units = asked.subject, asked.units
-        model, prior = self.model(subject)
+        model, prior = self.model(subject) if asked.common is None else asked.common
         shared = None
         if asked.queries is None and subject.data.groups is None:
             shared = model.representatives(units, subject.label_codes)

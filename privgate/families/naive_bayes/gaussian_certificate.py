@@ -32,6 +32,7 @@ class GaussianNB(Certificate):
 
     name = "gaussian_nb"
     source = "docs/mathematics.md, section 3.5"
+    divisible = True
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
@@ -72,6 +73,10 @@ class GaussianNB(Certificate):
         model = _Moments(X, centre, subject.label_codes, len(subject.classes), estimator)
         return model, np.array([reach.low, reach.high]) - centre
 
+    def prepared(self, subject: Subject) -> tuple["_Moments", Float]:
+        """Return the model's moments and the declared box; it applies."""
+        return self._model(subject, np.asarray(applies.dense(subject.data.X)), applies.reach(subject))
+
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``."""
         subject, units = about.subject, about.units
@@ -79,7 +84,7 @@ class GaussianNB(Certificate):
         if X is None:
             raise ValueError("bound() without applies(): the features are not numbers")
         reach = applies.reach(subject)
-        model, side = self._model(subject, X, reach)
+        model, side = self._model(subject, X, reach) if about.common is None else about.common
         members = about.members
         lower, upper = np.full(len(units), np.inf), np.full(len(units), np.inf)
         questions = np.full((len(units), X.shape[1]), np.nan)

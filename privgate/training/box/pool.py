@@ -14,11 +14,15 @@ from privgate.training.box import wire
 from privgate.training.box.process import Box, GoneError
 from privgate.training.fit import Answer, Index
 from privgate.training.limits import GRACE, TaskLimits
+from privgate.training.parts import Part
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 
 #: above what the worker's own clock allows: only code that stopped that clock is still there then
 _BEYOND_SECONDS = 30.0
+#: no wait for a box is longer: the system counts milliseconds in 31 bits, and a block's limit is that of a thousand
+#: trainings
+_AT_ONCE_SECONDS = 3600.0
 
 
 @dataclass(eq=False)
@@ -78,7 +82,8 @@ class BoxPool:
         """Start a chunk in a box that knows its code, or in a new one."""
         lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
         lane.chunk = chunk
-        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
+        # parts of work that trains nothing are never boxed: no code of the user's is loaded for them
+        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits if not isinstance(fit, Part)]
         each = self._limits.seconds + GRACE + 1.0
         trainings = sum(fit.trainings for fit in chunk.fits)
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
@@ -98,7 +103,7 @@ class BoxPool:
             if gone is not None:
                 return self._landed(gone, None)
             patience = min(lane.box.seconds_left for lane in self._flying)
-            for key, _ in self._waiting.select(max(0.0, patience)):
+            for key, _ in self._waiting.select(min(max(0.0, patience), _AT_ONCE_SECONDS)):
                 lane: _Lane = key.data
                 try:
                     body = lane.box.receive()
@@ -197,8 +202,7 @@ def ask(box: Box, function: Callable[..., Any], *arguments: Any, most: int, seco
     box.send(function, *arguments, most=most, seconds=seconds, **named)
     with selectors.DefaultSelector() as waiting:
         waiting.register(box, selectors.EVENT_READ)
-        while waiting.select(max(0.0, box.seconds_left)):
-            body = box.receive()
-            if body is not None:
+        while box.seconds_left > 0:
+            if waiting.select(min(box.seconds_left, _AT_ONCE_SECONDS)) and (body := box.receive()) is not None:
                 return body
     raise GoneError("it hangs")
