@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
@@ -9,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pandas as pd
 
 from kinds.apart import apart
 from kinds.catalogue import KINDS, Kind
 from kinds.measure import by_name
-from kinds.table import written
+from kinds.table import best, written
 from privgate import registry
 
 #: fewer people outside of the training data let no attack conclude
@@ -31,20 +33,23 @@ LEAST_ATTACKED = 900
 def main(only: str, short: bool, limit: float, at_most: int, at_once: int, out: Path, table: Path | None) -> None:
     """Measure every kind that was not measured yet, and write the table; interrupted, the same command goes on."""
     out.mkdir(parents=True, exist_ok=True)
-    rows = out / ("short.jsonl" if short else f"kinds{at_most or ''}.jsonl")
-    known = {str(r["name"]): r for r in _read(rows)}
+    here = pd.__version__.partition(".")[0]
+    rows = out / f"{'short' if short else 'kinds'}{at_most or ''}-pandas{here}.jsonl"
+    known = {r["name"] for r in _read(rows)}
     wanted = [k for k in KINDS if only in k.name and (k.small or not short)]
     todo = [k for k in wanted if k.name not in known]
     start, _ = time.monotonic(), registry.local_registry(out / "registry")
     with ThreadPoolExecutor(at_once) as threads:
         row = partial(_row, short=short, limit=limit, at_most=at_most, out=out)
         for found in (done.result() for done in as_completed([threads.submit(row, k) for k in todo])):
-            known[found["name"]] = found
             with rows.open("a", encoding="utf-8") as f:
                 f.write(json.dumps(found) + "\n")
             text = f"{found['name']}: {found['verdict']}, {found['cpu']:.0f} s of a processor: {found['said']}"
             click.echo(f"{time.monotonic() - start:.0f} s: {text}", err=True)
-    text = written([known[k.name] for k in wanted])
+    place = {k.name: i for i, k in enumerate(wanted)}
+    every = [r for path in sorted(out.glob("short*.jsonl" if short else "kinds*.jsonl")) for r in _read(path)]
+    chosen = best(r for r in every if r["name"] in place)
+    text = written(sorted(chosen, key=lambda r: (place[r["name"]], r.get("pandas") != here)), _where(chosen))
     if table is not None:
         table.write_text(text, encoding="utf-8")
     click.echo(text)
@@ -52,6 +57,15 @@ def main(only: str, short: bool, limit: float, at_most: int, at_once: int, out: 
 
 def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def _where(rows: list[Any]) -> str:
+    """Return which machine measured, and how busy it was."""
+    info = Path("/proc/cpuinfo")
+    names = [t.partition(":")[2].strip() for t in info.read_text(encoding="utf-8").splitlines() if "model name" in t]
+    loads = sorted(r["load"] for r in rows if "load" in r)
+    load = f"; load when a kind began {loads[0]:g} to {loads[-1]:g}" if loads else ""
+    return f"Machine: {len(names)} cores {names[0] if names else platform.machine()}{load}."
 
 
 def _row(kind: Kind, *, short: bool, limit: float, at_most: int, out: Path) -> dict[str, Any]:

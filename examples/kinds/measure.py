@@ -6,8 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from kinds.catalogue import KINDS, Kind
 from kinds.referee import disagreement
+from kinds.table import DECIDED
 from privgate import Budget, Fleet, Policy, PrivgateError, Subject, log_model, registry
 from privgate.check.gate import evaluate
 
@@ -24,6 +27,7 @@ def measured(kind: Kind, *, n: int, ledger: Path | None, refereed: bool, home: P
         Folder of an empty registry to copy; making one takes seconds.
     """
     row: dict[str, Any] = {"row": kind.row, "name": kind.name, "n": n, "policy": kind.policy, "expects": kind.expects}
+    row["pandas"] = pd.__version__.partition(".")[0]
     start = time.monotonic()
     try:
         row |= _checked(kind, n, ledger, refereed=refereed, home=home)
@@ -58,19 +62,21 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool, home: P
             "trainings": calls,
             "people": len(subject.data.units),
         }
-        worst = max(verdict.findings, key=lambda f: f.outcome.rank)
-        found["said"] = worst.message
+        released = verdict.outcome.releases  # what only warns of the data decided nothing
+        ruled = [f for f in verdict.findings if not f.rule.startswith("precondition:") and f.mode == "enforce"]
+        found["said"] = max(ruled if released and ruled else verdict.findings, key=lambda f: f.outcome.rank).message
         influence = verdict.evidence.influence
         if influence is not None:
             found["engines"] = {s.engine: s.answered for s in influence.engines}
             found["certificates"] = {c.name: c.units for c in influence.certificates if c.units}
         # a rule about a share of people says nothing about any one of them
-        ruled = [f for f in verdict.findings if f.metric in ("pdtp", "dtp") and f.mode == "enforce"]
-        limits = [f.limit for f in ruled if "aggregate=share_above" not in str(f.request)]
-        decided = verdict.outcome.value in ("passed", "warned", "failed") and limits and "pdtp_low" in verdict.records
+        limits = [f.limit for f in ruled if f.metric in {"pdtp", "dtp"} and "share_above" not in str(f.request)]
+        decided = (
+            verdict.outcome.value in DECIDED and "pdtp_low" in verdict.records and subject.task == "classification"
+        )
         if refereed and decided and _fixed(verdict):
             found["contradicted"] = disagreement(
-                Subject.local(recipe, data), verdict.records, approved=verdict.outcome.releases, limit=min(limits)
+                Subject.local(recipe, data), verdict.records, approved=released, limit=min(limits, default=None)
             )
     return found
 
