@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pandas as pd
 
-from kinds.apart import apart
+from kinds.apart import apart, import_once
 from kinds.catalogue import KINDS, Kind
 from kinds.measure import by_name
 from kinds.table import best, written
@@ -38,7 +38,9 @@ def main(only: str, short: bool, limit: float, at_most: int, at_once: int, out: 
     known = {r["name"] for r in _read(rows)}
     wanted = [k for k in KINDS if only in k.name and (k.small or not short)]
     todo = [k for k in wanted if k.name not in known]
-    start, _ = time.monotonic(), registry.local_registry(out / "registry")
+    start = time.monotonic()
+    import_once()
+    registry.local_registry(out / "registry")
     with ThreadPoolExecutor(at_once) as threads:
         row = partial(_row, short=short, limit=limit, at_most=at_most, out=out)
         for found in (done.result() for done in as_completed([threads.submit(row, k) for k in todo])):

@@ -9,7 +9,11 @@ from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["kinds.measure", "mlflow.sklearn", "skops.io", "privgate.guard"])
+
+
+def import_once() -> None:
+    """Import what every kind needs in the process that is forked; to be called before the first kind."""
+    _CONTEXT.set_forkserver_preload(["kinds.measure", "mlflow.sklearn", "skops.io", "privgate.guard"])
 
 
 def apart(work: Callable[..., dict[str, Any]], *arguments: Any, limit: float) -> dict[str, Any]:

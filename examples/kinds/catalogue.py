@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from pandas import CategoricalDtype
+from scipy import sparse
 
 from kinds import data, training
 from privgate import Domain, Recipe, TrainingData
@@ -107,6 +108,16 @@ def with_box(n: int) -> Made:
     return Recipe(_estimator(_LOGISTIC, C=1e-4, solver="newton-cholesky", tol=1e-8), seed=0), made
 
 
+def one_hot(n: int) -> Made:
+    """Logistic regression on what imputing, one-hot and scaling made of Adult beforehand: an array."""
+    found = data.adult(n)
+    assert found.candidates is not None
+    made = columns().fit(found.X)
+    X, out = (sparse.csr_array(made.transform(t)).toarray() for t in (found.X, found.candidates[0]))
+    table = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]))
+    return Recipe(_estimator(_LOGISTIC, **_NEWTON), seed=0), table
+
+
 def coded(path: str, /, **params: Any) -> Callable[[int], Made]:
     """Return the maker of naive Bayes over declared categories."""
 
@@ -198,6 +209,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(2, "scaler + logistic, breast cancer", scaled(_LOGISTIC, data.breast_cancer), 280, "pdtp-1", small=150),
     Kind(2, "scaler + logistic, small C", scaled(_LOGISTIC, data.breast_cancer, C=0.01), 280, "pdtp-1"),
     Kind(3, "columns + logistic, Adult", encoded(_LOGISTIC, max_iter=1000), 20000, "share-1", small=150),
+    Kind(3, "logistic, newton, on the same columns made beforehand", one_hot, 10000, "pdtp-1"),
     Kind(3, "columns + logistic, newton", encoded(_LOGISTIC, **_NEWTON), 20000, "pdtp-1"),
     Kind(3, "columns + logistic, small C", encoded(_LOGISTIC, max_iter=1000, C=0.01), 20000, "share-1"),
     Kind(4, "columns + logistic in a function", written(training.pipeline, data.adult), 2000, "pdtp-1", small=100),
