@@ -14,9 +14,7 @@ import pandas as pd
 
 from kinds.apart import apart, import_once
 from kinds.catalogue import KINDS, Kind
-from kinds.measure import by_name
 from kinds.table import best, written
-from privgate import registry
 
 #: fewer people outside of the training data let no attack conclude
 LEAST_ATTACKED = 900
@@ -29,18 +27,24 @@ LEAST_ATTACKED = 900
 @click.option("--at-most", default=0, help="No more records than this; the table says how many. All, if 0.")
 @click.option("--at-once", default=1, show_default=True, help="Kinds measured at the same time.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("build/kinds"), show_default=True)
+@click.option("--only-table", is_flag=True, help="Measure nothing; the table of what there is.")
 @click.option("--table", type=click.Path(path_type=Path), default=None, help="Write the table there.")
-def main(only: str, short: bool, limit: float, at_most: int, at_once: int, out: Path, table: Path | None) -> None:
+def main(
+    only: str, short: bool, limit: float, at_most: int, at_once: int, out: Path, only_table: bool, table: Path | None
+) -> None:
     """Measure every kind that was not measured yet, and write the table; interrupted, the same command goes on."""
     out.mkdir(parents=True, exist_ok=True)
     here = pd.__version__.partition(".")[0]
     rows = out / f"{'short' if short else 'kinds'}{at_most or ''}-pandas{here}.jsonl"
     known = {r["name"] for r in _read(rows)}
     wanted = [k for k in KINDS if only in k.name and (k.small or not short)]
-    todo = [k for k in wanted if k.name not in known]
+    todo = [] if only_table else [k for k in wanted if k.name not in known]
     start = time.monotonic()
-    import_once()
-    registry.local_registry(out / "registry")
+    if todo:
+        from privgate import registry
+
+        import_once()
+        registry.local_registry(out / "registry")
     with ThreadPoolExecutor(at_once) as threads:
         row = partial(_row, short=short, limit=limit, at_most=at_most, out=out)
         for found in (done.result() for done in as_completed([threads.submit(row, k) for k in todo])):
@@ -50,7 +54,8 @@ def main(only: str, short: bool, limit: float, at_most: int, at_once: int, out: 
             click.echo(f"{time.monotonic() - start:.0f} s: {text}", err=True)
     place = {k.name: i for i, k in enumerate(wanted)}
     every = [r for path in sorted(out.glob("short*.jsonl" if short else "kinds*.jsonl")) for r in _read(path)]
-    chosen = best(r for r in every if r["name"] in place)
+    unmeasured = [{**_about(k, 0), "verdict": "not run", "said": "not measured yet", "cpu": 0} for k in wanted]
+    chosen = best([*(r for r in every if r["name"] in place), *_without(unmeasured, every)])
     text = written(sorted(chosen, key=lambda r: (place[r["name"]], r.get("pandas") != here)), _where(chosen))
     if table is not None:
         table.write_text(text, encoding="utf-8")
@@ -59,6 +64,11 @@ def main(only: str, short: bool, limit: float, at_most: int, at_once: int, out: 
 
 def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def _without(rows: list[Any], measured: list[Any]) -> list[Any]:
+    names = {r["name"] for r in measured}
+    return [r for r in rows if r["name"] not in names]
 
 
 def _where(rows: list[Any]) -> str:
@@ -73,9 +83,15 @@ def _where(rows: list[Any]) -> str:
 def _row(kind: Kind, *, short: bool, limit: float, at_most: int, out: Path) -> dict[str, Any]:
     """Measure one kind in a process of its own: what hangs or dies is a row of the table too."""
     n = _records(kind, short=short, at_most=at_most)
-    row = {"row": kind.row, "name": kind.name, "n": n, "policy": kind.policy, "expects": kind.expects}
-    row |= {"asked": kind.n, "load": round(os.getloadavg()[0], 1)}
+    from kinds.measure import by_name
+
+    row = {**_about(kind, n), "load": round(os.getloadavg()[0], 1)}
     return row | apart(by_name, kind.name, n, out, limit=limit)
+
+
+def _about(kind: Kind, n: int) -> dict[str, Any]:
+    about = {"row": kind.row, "name": kind.name, "n": n, "policy": kind.policy, "expects": kind.expects}
+    return {**about, "asked": kind.n, "pandas": pd.__version__.partition(".")[0]}
 
 
 def _records(kind: Kind, *, short: bool, at_most: int) -> int:

@@ -41,7 +41,7 @@ def measured(kind: Kind, *, n: int, ledger: Path | None, refereed: bool, home: P
 def by_name(name: str, n: int, out: Path) -> dict[str, Any]:
     """Return what became of one kind; ``out`` keeps what is trained, for a run that was interrupted."""
     kind = next(k for k in KINDS if k.name == name)
-    ledger = out / "ledger" / str(KINDS.index(kind))
+    ledger = out / "ledger" / name
     return measured(kind, n=n, ledger=ledger, refereed=True, home=out / "registry")
 
 

@@ -52,12 +52,13 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
     blocked = [r for r in decided if r["verdict"] == "failed"]
     refused = [r for r in rows if r["expects"] == "refusal" and right(r)]
     full = [r for r in decided if r["n"] >= r.get("asked", r["n"])]
+    undecided = [r for r in rows if r["expects"] == "decision" and not right(r) and r["verdict"] != "not run"]
     return (
         f"**{len(rows)} rows: {len(decided)} decided** ({len(approved)} approved, of which "
         f"{sum(r in approved for r in hand)} are confirmed by hand; {len(blocked)} blocked, "
         f"{sum(r in blocked for r in hand)} confirmed), {len(refused)} refused as they should be, "
-        f"{sum(bool(r.get('contradicted')) for r in rows)} contradicted, "
-        f"{len(rows) - sum(map(right, rows))} without the end that was wanted. "
+        f"{sum(bool(r.get('contradicted')) for r in rows)} contradicted, {len(undecided)} not decided, "
+        f"{sum(r['verdict'] == 'not run' for r in rows)} not run. "
         f"{len(full)} of the decided ran with as many people as were wanted."
     )
 

@@ -34,7 +34,11 @@ _WORK = re.compile(
 _SETTING = re.compile(r"set_\w+|use_\w+|manual_seed\w*|seed|seterr|filterwarnings|simplefilter|enable_\w+|disable_\w+")
 _LONGEST = 20_000
 #: what is written as the value that it has, beside plain Python, and where it is imported from
-_HELD = {argparse.Namespace: "argparse", **dict.fromkeys((pathlib.PosixPath, pathlib.WindowsPath), "pathlib")}
+_HELD: dict[type, str] = {
+    argparse.Namespace: "argparse",
+    pathlib.PosixPath: "pathlib",
+    pathlib.WindowsPath: "pathlib",
+}
 
 
 def needed(names: Iterable[str], *, file: Path | None) -> str:
