@@ -1,10 +1,16 @@
 """The table of kinds in its short form: what is refused in one sentence, what is decided, and what refits say of it."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from kinds.apart import apart
 from kinds.catalogue import KINDS
 from kinds.measure import measured
-from kinds.table import DECIDED, right, written
+from kinds.table import DECIDED, best, right, written
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "kinds.md"
 
 REFUSED = [k for k in KINDS if k.expects == "refusal"]
 #: in every run, and in the slow suite
@@ -16,7 +22,7 @@ DECIDED_HERE = [
 ]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def data(shared_data, monkeypatch):
     monkeypatch.setenv("PRIVGATE_DATA", str(shared_data("adult.csv.gz").parent))
 
@@ -26,6 +32,7 @@ def test_each_name_is_one_kind_and_rows_are_those_of_the_list():
     assert {k.row for k in KINDS} <= set(range(1, 33))
 
 
+@pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.name)
 def test_what_has_no_answer_about_one_person_is_refused_in_one_sentence(kind, tmp_path):
     row = measured(kind, n=kind.small, ledger=tmp_path, refereed=False)
@@ -36,6 +43,7 @@ def test_what_has_no_answer_about_one_person_is_refused_in_one_sentence(kind, tm
     assert row.get("trainings", 0) == 0
 
 
+@pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("kind", DECIDED_HERE)
 def test_what_is_decided_is_not_contradicted_by_refits(kind, tmp_path):
     row = measured(kind, n=kind.small, ledger=tmp_path, refereed=True)
@@ -43,3 +51,36 @@ def test_what_is_decided_is_not_contradicted_by_refits(kind, tmp_path):
     assert row["verdict"] in DECIDED, row
     assert right(row), row
     assert kind.name in written([row])
+
+
+def test_the_table_of_the_documentation_has_a_row_for_every_kind():
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    told = {line.split("|")[2].strip() for line in lines if line.startswith("| ")}
+
+    assert {k.name for k in KINDS} <= told
+    assert not [line for line in lines if "traceback" in line.lower()]
+
+
+def test_the_run_that_ended_right_with_most_people_is_shown_in_each_environment():
+    row = {"name": "a", "expects": "decision", "said": ""}
+    runs = [
+        {**row, "n": 400, "verdict": "failed"},
+        {**row, "n": 2000, "verdict": "passed"},
+        {**row, "n": 20000, "verdict": "too slow"},
+        {**row, "n": 9000, "verdict": "passed", "contradicted": "by refits"},
+        {**row, "n": 100, "verdict": "inconclusive", "pandas": "2"},
+    ]
+
+    assert best(runs) == [runs[1], runs[4]]
+
+
+def test_what_dies_or_takes_too_long_is_a_row():
+    done = apart(dict, [("verdict", "passed")], limit=60.0)
+    died = apart(os._exit, 3, limit=60.0)
+    slow = apart(sum, range(10**12), limit=0.5)
+
+    assert done["verdict"] == "passed"
+    assert died["verdict"] == "died"
+    assert died["said"].endswith("(exit code 3)")
+    assert slow["verdict"] == "too slow"
+    assert 0.5 < slow["cpu"] < 30

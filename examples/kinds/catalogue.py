@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from pandas import CategoricalDtype
+from scipy import sparse
 
 from kinds import data, training
 from privgate import Domain, Recipe, TrainingData
@@ -107,6 +108,16 @@ def with_box(n: int) -> Made:
     return Recipe(_estimator(_LOGISTIC, C=1e-4, solver="newton-cholesky", tol=1e-8), seed=0), made
 
 
+def one_hot(n: int) -> Made:
+    """Logistic regression on what imputing, one-hot and scaling made of Adult beforehand: an array."""
+    found = data.adult(n)
+    assert found.candidates is not None
+    made = columns().fit(found.X)
+    X, out = (sparse.csr_array(made.transform(t)).toarray() for t in (found.X, found.candidates[0]))
+    table = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]))
+    return Recipe(_estimator(_LOGISTIC, **_NEWTON), seed=0), table
+
+
 def coded(path: str, /, **params: Any) -> Callable[[int], Made]:
     """Return the maker of naive Bayes over declared categories."""
 
@@ -197,11 +208,12 @@ KINDS: tuple[Kind, ...] = (
     Kind(1, "logistic, declared box", with_box, 20000, "dtp-1", small=150),
     Kind(2, "scaler + logistic, breast cancer", scaled(_LOGISTIC, data.breast_cancer), 280, "pdtp-1", small=150),
     Kind(2, "scaler + logistic, small C", scaled(_LOGISTIC, data.breast_cancer, C=0.01), 280, "pdtp-1"),
-    Kind(3, "columns + logistic, Adult", encoded(_LOGISTIC, max_iter=1000), 20000, "pdtp-1", small=150),
+    Kind(3, "columns + logistic, Adult", encoded(_LOGISTIC, max_iter=1000), 20000, "share-1", small=150),
+    Kind(3, "logistic, newton, on the same columns made beforehand", one_hot, 10000, "pdtp-1"),
     Kind(3, "columns + logistic, newton", encoded(_LOGISTIC, **_NEWTON), 20000, "pdtp-1"),
-    Kind(3, "columns + logistic, small C", encoded(_LOGISTIC, max_iter=1000, C=0.01), 20000, "pdtp-1"),
+    Kind(3, "columns + logistic, small C", encoded(_LOGISTIC, max_iter=1000, C=0.01), 20000, "share-1"),
     Kind(4, "columns + logistic in a function", written(training.pipeline, data.adult), 2000, "pdtp-1", small=100),
-    Kind(5, "logistic, balanced, 1 %", bare(_LOGISTIC, data.rare, class_weight="balanced"), 20000, "pdtp-1"),
+    Kind(5, "logistic, balanced, 1 %", bare(_LOGISTIC, data.rare, class_weight="balanced"), 20000, "share-1"),
     Kind(5, "logistic, sample weights in a function", written(training.weighted, data.rare), 2000, "pdtp-1"),
     Kind(6, "LogisticRegressionCV", bare("sklearn.linear_model.LogisticRegressionCV", _NUMBERS, Cs=3), 2000, "share-1"),
     Kind(6, "grid search in a function", written(training.tuned, _NUMBERS), 2000, "share-1", small=100),
@@ -250,7 +262,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(21, "CNN on digits", written(training.convolutions, data.digits, training.network_answers), 800, "attacks-1"),
     Kind(21, "skorch", written(training.skorch_net, _BINARY, training.skorch_answers), 2000, "attacks-1"),
     Kind(22, "logistic, people with several rows", bare(_LOGISTIC, data.several_rows), 2000, "pdtp-1", small=150),
-    Kind(23, "logistic, 1 %", bare(_LOGISTIC, data.rare), 20000, "pdtp-1"),
+    Kind(23, "logistic, 1 %", bare(_LOGISTIC, data.rare), 20000, "share-1"),
     Kind(24, "topics + logistic", written(training.topics, data.texts), 300, "share-1"),
     Kind(25, "ridge", bare("sklearn.linear_model.Ridge", data.diabetes), 220, "regression-1", small=100),
     Kind(25, "least squares", bare("sklearn.linear_model.LinearRegression", data.diabetes), 220, "regression-1"),

@@ -1,35 +1,55 @@
 """One kind through the gate, as its owner would put it there; everything that happens is a line of the table."""
 
-import resource
+import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from kinds.catalogue import Kind
+import pandas as pd
+
+from kinds.catalogue import KINDS, Kind
 from kinds.referee import disagreement
-from privgate import Budget, Fleet, Policy, PrivgateError, Subject, evaluate, log_model, registry
+from kinds.table import DECIDED
+from privgate import Budget, Fleet, Policy, PrivgateError, Subject, log_model, registry
+from privgate.check.gate import evaluate
 
 
-def measured(kind: Kind, *, n: int, ledger: Path | None, refereed: bool) -> dict[str, Any]:
-    """Return what became of one kind: one JSON row."""
+def measured(kind: Kind, *, n: int, ledger: Path | None, refereed: bool, home: Path | None = None) -> dict[str, Any]:
+    """Return what became of one kind: one JSON row.
+
+    The decision alone is measured: what would pass instead (``privgate.evaluate``, ``privgate advise``) is searched for
+    by whoever is refused.
+
+    Parameters
+    ----------
+    home : Path, optional
+        Folder of an empty registry to copy; making one takes seconds.
+    """
     row: dict[str, Any] = {"row": kind.row, "name": kind.name, "n": n, "policy": kind.policy, "expects": kind.expects}
+    row["pandas"] = pd.__version__.partition(".")[0]
     start = time.monotonic()
     try:
-        row |= _checked(kind, n, ledger, refereed=refereed)
+        row |= _checked(kind, n, ledger, refereed=refereed, home=home)
     except PrivgateError as exc:
         row |= {"verdict": "refused", "said": str(exc)}
     except Exception as exc:  # noqa: BLE001  a traceback is what the table must show
         row |= {"verdict": "traceback", "said": f"{type(exc).__name__}: {exc}"}
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    row["seconds"] = round(time.monotonic() - start, 1)
-    row["cpu"] = round(sum(u.ru_utime + u.ru_stime for u in used), 1)
-    return row
+    return row | {"seconds": round(time.monotonic() - start, 1)}
 
 
-def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool) -> dict[str, Any]:
+def by_name(name: str, n: int, out: Path) -> dict[str, Any]:
+    """Return what became of one kind; ``out`` keeps what is trained, for a run that was interrupted."""
+    kind = next(k for k in KINDS if k.name == name)
+    ledger = out / "ledger" / name
+    return measured(kind, n=n, ledger=ledger, refereed=True, home=out / "registry")
+
+
+def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool, home: Path | None) -> dict[str, Any]:
     recipe, data = kind.make(n)
     with tempfile.TemporaryDirectory() as folder:
+        if home is not None:
+            shutil.copy(home / "registry.db", folder)
         uri = registry.local_registry(Path(folder))
         log_model(recipe, data, registered_model_name="kind", tracking_uri=uri, store=Path(folder, "data"))
         subject = Subject.load("models:/kind/1", tracking_uri=uri)
@@ -42,19 +62,21 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool) -> dict
             "trainings": calls,
             "people": len(subject.data.units),
         }
-        worst = max(verdict.findings, key=lambda f: f.outcome.rank)
-        found["said"] = worst.message
+        released = verdict.outcome.releases  # what only warns of the data decided nothing
+        ruled = [f for f in verdict.findings if not f.rule.startswith("precondition:") and f.mode == "enforce"]
+        found["said"] = max(ruled if released and ruled else verdict.findings, key=lambda f: f.outcome.rank).message
         influence = verdict.evidence.influence
         if influence is not None:
             found["engines"] = {s.engine: s.answered for s in influence.engines}
             found["certificates"] = {c.name: c.units for c in influence.certificates if c.units}
         # a rule about a share of people says nothing about any one of them
-        ruled = [f for f in verdict.findings if f.metric in ("pdtp", "dtp") and f.mode == "enforce"]
-        limits = [f.limit for f in ruled if "aggregate=share_above" not in str(f.request)]
-        decided = verdict.outcome.value in ("passed", "warned", "failed") and limits and "pdtp_low" in verdict.records
+        limits = [f.limit for f in ruled if f.metric in {"pdtp", "dtp"} and "share_above" not in str(f.request)]
+        decided = (
+            verdict.outcome.value in DECIDED and "pdtp_low" in verdict.records and subject.task == "classification"
+        )
         if refereed and decided and _fixed(verdict):
             found["contradicted"] = disagreement(
-                Subject.local(recipe, data), verdict.records, approved=verdict.outcome.releases, limit=min(limits)
+                Subject.local(recipe, data), verdict.records, approved=released, limit=min(limits, default=None)
             )
     return found
 

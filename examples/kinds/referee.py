@@ -11,22 +11,27 @@ from privgate import Subject
 PEOPLE = 12
 
 
-def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, limit: float) -> str:
-    """Return why independent refits contradict a verdict on the largest PDTP; empty where they do not.
+def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, limit: float | None) -> str:
+    """Return why independent refits contradict a verdict on PDTP; empty where they do not.
 
     The people whom the report calls the riskiest are left out of training, one after another, and some others drawn at
-    random; the change of any label's probability at their own features is compared with the limit. An approval is
-    contradicted by one person above it, a block by nobody being above it among the riskiest.
+    random; the change of any label's probability at their own features is compared with what the report says of them,
+    and with the limit. An approval is contradicted by one person above it, a block by nobody being above it among the
+    riskiest; without a limit for everybody (a rule on a share of people) the single figures must agree.
     """
     data, recipe = subject.data, subject.recipe
     place = {str(name): u for u, name in enumerate(data.unit_names)}  # a run that stopped early has few rows
     riskiest = records.sort_values("pdtp_low", ascending=False, kind="stable")["unit"].astype(str)[:PEOPLE]
     others = np.random.default_rng(5).choice(len(place), min(PEOPLE, len(place)), replace=False)
-    chosen = [*(place[name] for name in riskiest), *others.tolist()]
+    chosen = list(dict.fromkeys([*(place[name] for name in riskiest), *others.tolist()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = recipe.train(data.X, data.y, seed=recipe.seed)
-        found = [_change(subject, whole, int(u)) for u in dict.fromkeys(chosen)]
+        found = [_change(subject, whole, int(u)) for u in chosen]
+    if why := _otherwise(dict(zip((str(data.unit_names[u]) for u in chosen), found, strict=True)), records):
+        return why
+    if limit is None:
+        return ""
     above = [v for v in found if v > limit + 1e-6]
     if approved and above:
         return (
@@ -37,6 +42,17 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
     return ""
 
 
+def _otherwise(found: dict[str, float], records: pd.DataFrame) -> str:
+    """Return how many people's changes lie outside of the intervals that the report gives them; empty if none."""
+    told = records.assign(unit=records["unit"].astype(str)).set_index("unit")
+    pairs = {u: (told["pdtp_low"].get(u, np.nan), told["pdtp_high"].get(u, np.nan)) for u in found}
+    wrong = [u for u, (low, high) in pairs.items() if found[u] < low - 1e-6 or found[u] > high + 1e-6]
+    if not wrong:
+        return ""
+    u = wrong[0]
+    return f"{len(wrong)} of {len(found)} people refitted: {found[u]:.4g}, told {pairs[u][0]:.4g} to {pairs[u][1]:.4g}"
+
+
 def _change(subject: Subject, whole: Any, unit: int) -> float:
     data, recipe = subject.data, subject.recipe
     rows = data.units[unit]
@@ -44,6 +60,14 @@ def _change(subject: Subject, whole: Any, unit: int) -> float:
     pick = (lambda r: data.X.iloc[r]) if isinstance(data.X, pd.DataFrame) else (lambda r: data.X[r])
     other = recipe.train(pick(kept), data.y[kept], seed=recipe.seed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_p = [np.log(recipe.probabilities(m, pick(rows), subject.classes)) for m in (whole, other)]
+        log_p = [_log_probabilities(subject, m, pick(rows)) for m in (whole, other)]
         moved = np.abs(log_p[0] - log_p[1])
     return float(np.nanmax(np.where(np.isneginf(log_p[0]) & np.isneginf(log_p[1]), 0.0, moved)))
+
+
+def _log_probabilities(subject: Subject, model: Any, X: Any) -> Any:
+    """Return log-probabilities, from the model itself where it has them: those of naive Bayes round to 0."""
+    own = getattr(model, "predict_log_proba", None) if subject.recipe.predict is None else None
+    if own is not None and np.array_equal(model.classes_, subject.classes):
+        return np.asarray(own(X))
+    return np.log(subject.recipe.probabilities(model, X, subject.classes))

@@ -58,7 +58,7 @@ def _questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
     if not hasattr(X, "columns"):
         return None
     places = rng.integers(0, subject.data.n, (len(X.columns), questions.RANDOM))
-    made = take(X, places[0])
+    made = take(X, places[0]).copy()  # of which pandas 2 would warn that it is part of another frame
     for j, column in enumerate(X.columns):
         made[column] = X[column].take(places[j]).set_axis(made.index)
     return made, questions.RANDOM

@@ -107,6 +107,12 @@ def checked(X: Any) -> Any:
             raise SubjectError(f"X is a {kind}; pass X.to_pandas()")
         if hasattr(X, "detach"):
             raise SubjectError(f"X is a {kind}; pass X.numpy(), training gets arrays")
+        if not hasattr(X, "shape") and not isinstance(X, list | tuple):
+            raise SubjectError(f"X is a {kind}; pass an array, a DataFrame, a sparse matrix or a list of text")
+    if np.ma.is_masked(X):
+        raise SubjectError("X is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)")
+    if hasattr(X, "shape") and not len(X.shape):
+        raise SubjectError("X is a single number; pass one record a row")
     return X
 
 

@@ -9,10 +9,12 @@ statements that made it.
 
 import __future__
 
+import argparse
 import ast
 import dis
 import inspect
 import linecache
+import pathlib
 import re
 import sys
 import textwrap
@@ -31,6 +33,12 @@ _WORK = re.compile(
 #: calls that set up a library, kept where the function reaches that library: precision, determinism, warnings
 _SETTING = re.compile(r"set_\w+|use_\w+|manual_seed\w*|seed|seterr|filterwarnings|simplefilter|enable_\w+|disable_\w+")
 _LONGEST = 20_000
+#: what is written as the value that it has, beside plain Python, and where it is imported from
+_HELD: dict[type, str] = {
+    argparse.Namespace: "argparse",
+    pathlib.PosixPath: "pathlib",
+    pathlib.WindowsPath: "pathlib",
+}
 
 
 def needed(names: Iterable[str], *, file: Path | None) -> str:
@@ -118,6 +126,8 @@ class _Part:
                 f"the training function uses {name}, a {type(value).__name__} of {len(written)} characters; hand it "
                 "over as a parameter, or as part of X"
             )
+        for kind in (k for k in _HELD if f"{k.__name__}(" in written):
+            self.imports.add(f"from {_HELD[kind]} import {kind.__name__}")
         self.constants.append(f"{name} = {written}")
 
     def _own(self, name: str, value: Any) -> None:
@@ -220,8 +230,11 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         return True
     if type(value) is float:
         return value - value == 0  # neither infinite nor NaN
-    if depth > 8 or type(value) not in {list, tuple, dict, set, frozenset}:
+    if isinstance(value, pathlib.PurePath):
+        return type(value) in _HELD
+    if depth > 8 or type(value) not in {list, tuple, dict, set, frozenset, argparse.Namespace}:
         return False
+    value = vars(value) if isinstance(value, argparse.Namespace) else value
     parts = [*value, *value.values()] if type(value) is dict else list(value)
     return all(_is_plain(v, depth + 1) for v in parts)
 

@@ -378,7 +378,7 @@ class Fleet:
             shipped = payload.write(subject, self._spool / code / str(len(self._payloads)))
             payload.readable(self._spool / code)
             self._payloads[name] = replace(
-                shipped, libraries=context.libraries_of(subject), network=self._networked(subject)
+                shipped, libraries=context.libraries_of(subject), network=self._networked(subject), model=model
             )
         return self._payloads[name]
 

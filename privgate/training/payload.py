@@ -49,6 +49,8 @@ class Payload:
         Whether training may use the network, where it runs in a box.
     at_once : int
         Calls that may run at the same time; 0 for no limit.
+    model : str
+        Names the stored model; empty where there is none.
     """
 
     digest: str
@@ -60,6 +62,7 @@ class Payload:
     classes: int = 0
     network: bool = False
     at_once: int = 0
+    model: str = ""
 
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""

@@ -5,6 +5,7 @@ import os
 import sys
 import textwrap
 import types
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +136,30 @@ def test_usual_heads_are_no_obstacle(as_main, tmp_path, monkeypatch, capsys):
     assert runs == ["script"]
     assert capsys.readouterr().out == ""
     assert os.environ.pop("PG_SCRIPT_NOTE") == "1"
+
+
+def test_the_command_line_and_places_of_files_are_written_as_they_are_now(as_main, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train_it.py", "--C", "2.5"])
+    main = as_main("""
+        import argparse
+        from pathlib import Path
+
+        HERE = Path(__file__).resolve().parent
+        PLACES = {"table": [HERE / "table.csv"]}
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--C", type=float)
+        parser.add_argument("--out", type=Path, default=Path("out"))
+        args = parser.parse_args()
+
+        def fit(X, y, *, seed):
+            return args.C, args.out, HERE, PLACES["table"]
+    """)
+    monkeypatch.setattr("sys.argv", ["worker"])
+
+    found, (fit,) = again(main, tmp_path, "fit")
+
+    assert fit(None, None, seed=0) == (2.5, Path("out"), tmp_path, [tmp_path / "table.csv"])
+    assert "parse_args" not in found["train_it.py"].decode()
 
 
 def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):

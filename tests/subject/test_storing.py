@@ -104,9 +104,13 @@ def test_arrays_keep_their_memory_order(order):
         (pd.DataFrame([[1, 2]] * 4, columns=["a", 2.5]), "neither text nor numbers"),
         (pd.DataFrame([[1, 2]] * 4, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])), "neither text nor"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1, 0])}), "column 'a' of X is sparse"),
+        (np.ma.masked_array([[1.0], [2.0], [3.0], [4.0]], mask=[[0], [1], [0], [0]]), "masked array"),
+        (np.array(3.0), "a single number"),
+        ((row for row in [[1.0], [2.0], [3.0], [4.0]]), "X is a builtins generator"),
+        ({"a": [1.0, 2.0, 3.0, 4.0]}, "X is a builtins dict"),
     ],
 )
-def test_frames_that_cannot_be_kept_are_refused_at_once(X, words):
+def test_what_cannot_be_kept_is_refused_at_once(X, words):
     with pytest.raises(SubjectError, match=words):
         TrainingData(X, [0, 1, 0, 1])
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -295,6 +296,10 @@ def subject(training, **params):
     )
 
 
+def even(X, y, *, seed):
+    return Even()
+
+
 def out(*rows):
     return [Fit(1, np.arange(2), left_out=np.array([r])) for r in rows]
 
@@ -339,8 +344,6 @@ class Calling:
 
 @boxes
 def test_a_stored_model_is_opened_without_the_network_whatever_its_recipe_declares(tmp_path):
-    from dataclasses import replace
-
     with socket.create_server(("127.0.0.1", 0)) as outside:
         port = outside.getsockname()[1]
         recipe = Recipe(calling, params={"port": port}, seed=1, network=True)
@@ -351,6 +354,36 @@ def test_a_stored_model_is_opened_without_the_network_whatever_its_recipe_declar
         with fleet:
             assert not fleet.registered(asked, np.arange(2)).problem
         assert "REACHED" not in "".join(p.read_text() for p in (tmp_path / "logs").glob("*"))
+
+
+class Telling(Even):
+    """A model that tells in which process it is."""
+
+    def predict_proba(self, X):
+        p = int(os.environ.setdefault("TELLING", os.urandom(4).hex()), 16) / 2**32
+        return np.full((len(X), 2), (p, 1 - p))
+
+
+@dataclass(frozen=True)
+class Stored:
+    def load(self):
+        return Telling()
+
+
+@boxes
+def test_a_stored_model_stays_open_beside_boxes_that_train():
+    asked = replace(subject(even), model=Stored(), digests={"model": "m"})
+    wide = replace(asked, data=TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2))
+    other = replace(asked, model=Stored(), digests={"model": "another"})
+    with Fleet(jobs=2, ledger="none", isolate="bubblewrap") as fleet:
+        first = fleet.registered(asked, np.arange(2)).log_p
+        for rows in (range(6), range(6, 12)):
+            assert not any(a.problem for a in fleet.fits(asked, out(*rows)))
+        again = fleet.registered(wide, np.arange(3)).log_p
+        elsewhere = fleet.registered(other, np.arange(2)).log_p
+
+    assert (again == first[0]).all()
+    assert not (elsewhere == first).any()
 
 
 def test_declaring_the_network_changes_the_digest_and_nothing_else_of_a_recipe():

@@ -27,10 +27,11 @@ _AT_ONCE_SECONDS = 3600.0
 
 @dataclass(eq=False)
 class _Lane:
-    """A boxed worker, whose code it has loaded, and what it works on."""
+    """A boxed worker, whose code it has loaded, whether that is a stored model's, and what it works on."""
 
     box: Box
     code: str
+    opens: bool = False
     chunk: Chunk | None = None
     asked: bool = False
     shapes: list[tuple[int, int]] = field(default_factory=list)
@@ -40,12 +41,13 @@ class BoxPool:
     """Boxed worker processes on this machine; see ``pools.Pool``.
 
     A box is reused for calls about the same code. Opening a stored model runs code that may change the libraries of its
-    process, so it has a box of its own.
+    process, so it has a box of its own, beside those that train: it is asked while they wait, between trainings, and
+    opening it anew each time takes longer than many checks do otherwise.
 
     Parameters
     ----------
     jobs : int
-        Number of processes.
+        Number of processes that train.
     limits : TaskLimits
     logs : Path
         Folder for what the user's code prints.
@@ -60,7 +62,7 @@ class BoxPool:
         self._numbers = itertools.count()
         self._waiting = selectors.DefaultSelector()
 
-    def _lane(self, code: str, payload: Payload, *, network: bool = False) -> _Lane:
+    def _lane(self, code: str, payload: Payload, *, network: bool = False, opens: bool = False) -> _Lane:
         """Return a lane that has loaded nothing but this code, or nothing at all."""
         for lane in [lane for lane in self._free if not lane.box.alive]:
             self._drop(lane)  # ended while nothing was asked of it: nobody's fault
@@ -68,10 +70,16 @@ class BoxPool:
         if chosen is not None:
             self._free.remove(chosen)
             return chosen
-        if len(self._free) + len(self._flying) >= self.slots and self._free:
-            self._drop(self._free[0])
+        alike = [lane for lane in self._free if lane.opens == opens]
+        if alike and (opens or len(alike) + len(self._flying) >= self.slots):
+            self._drop(alike[0])
         log = self._logs / f"worker-{next(self._numbers)}.log"
-        return _Lane(Box([Path(payload.folder).parent], memory=self._limits.memory, log=log, network=network), code)
+        box = Box([Path(payload.folder).parent], memory=self._limits.memory, log=log, network=network)
+        return _Lane(box, code, opens)
+
+    def _opening(self, payload: Payload) -> _Lane:
+        """Return the lane of a stored model, whatever records it is asked about."""
+        return self._lane(f"model:{Path(payload.folder).parent}:{payload.model}", payload, opens=True)
 
     def _drop(self, lane: _Lane) -> None:
         lane.box.end()
@@ -128,7 +136,7 @@ class BoxPool:
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer, from a box that trains nothing."""
-        lane = self._lane(f"model:{payload.digest}", payload)
+        lane = self._opening(payload)
         shapes = [(len(rows), payload.classes)]
         seconds = self._limits.seconds + worker.LOADING_SECONDS + _BEYOND_SECONDS
         try:
@@ -158,7 +166,7 @@ class BoxPool:
 
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model, as its box says, which trains nothing."""
-        lane = self._lane(f"model:{payload.digest}", payload)
+        lane = self._opening(payload)
         seconds = 2 * (self._limits.seconds + worker.LOADING_SECONDS) + _BEYOND_SECONDS
         try:
             body = ask(lane.box, worker.examined, payload, self._limits, by, most=wire.MOST_JSON, seconds=seconds)
