@@ -32,8 +32,8 @@ _AFFINE = frozenset((
     "Linear", "Conv1d", "Conv2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool2d", "BatchNorm1d", "BatchNorm2d",
     "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d",
 ))  # fmt: skip
-#: layers that answer alike in training and in evaluation mode
-_SAME_IN_TRAINING = frozenset((*_ACTIVATIONS, *(n for n in _AFFINE if not n.startswith(("BatchNorm", "Dropout")))))
+#: layers that follow the batch in training mode
+_OF_THE_BATCH = ("BatchNorm", "Dropout")
 #: a recipe holds no more numbers; larger encoders make features before privgate is asked
 MOST = 500_000
 #: how well layers must repeat what they were read off, as a share of the largest answer
@@ -221,8 +221,7 @@ def _of_module(module: Any, features: int) -> list[Layer]:
     """Return the layers of a torch module, each affine one read off its answers to zero and to unit vectors."""
     import torch
 
-    leaves = [m for m in module.modules() if not list(m.children())]
-    if any(m.training and type(m).__name__ not in _SAME_IN_TRAINING for m in leaves):
+    if any(m.training and type(m).__name__.startswith(_OF_THE_BATCH) for m in module.modules()):
         raise ValueError("the module is in training mode: dropout and batch norm follow the batch; call .eval()")
     single = type(module).__name__ in (_AFFINE | set(_ACTIVATIONS))
     parts = [module] if single else list(module.children())
