@@ -14,6 +14,7 @@ from privgate.models.ball_logistic import BallLogistic
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
 from privgate.models.floored import Floored
+from privgate.models.frozen_encoder import FrozenEncoder
 from privgate.models.keyed_forest import KeyedForest
 from privgate.models.sharded import Sharded
 
@@ -23,6 +24,7 @@ __all__ = [
     "FixedOneHot",
     "FixedScaler",
     "Floored",
+    "FrozenEncoder",
     "KeyedForest",
     "RandomTrees",
     "Sharded",

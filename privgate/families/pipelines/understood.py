@@ -1,5 +1,7 @@
 """What is understood of a recipe before anything is measured: what its function fits, and what its first steps do."""
 
+from typing import Any
+
 from privgate.evidence import Precondition
 from privgate.families.pipelines import carried_logistic, recognised
 from privgate.families.pipelines.seen_through import seen
@@ -13,7 +15,10 @@ def understood(subject: Subject, fleet: Fleet) -> tuple[Precondition, ...]:
     found = seen(subject)
     said = [] if looked is None else [looked]
     if found.steps:
-        said.append(Precondition("first_steps", "passed", found.words, {"steps": list(found.steps)}))
+        detail: dict[str, Any] = {"steps": list(found.steps)}
+        if pinned := [{"digest": e.digest, "public": e.public} for e in found.encoders]:
+            detail["encoders"] = pinned
+        said.append(Precondition("first_steps", "passed", found.words, detail))
     elif found.problem and _carried(found.subject):
         text = f"{found.problem}: what the first steps would have learnt without each person is computed for everybody"
         said.append(Precondition("first_steps", "passed", text))
