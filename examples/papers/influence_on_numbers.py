@@ -19,7 +19,8 @@ POLICY = "regression-1"
 COMMON = 20
 NOTE = (
     "Residual deviations, of which .5 are allowed. Once the rule is broken for certain nobody else is trained without: "
-    "such a figure is that of the people tried. A category that two patients have moves ridge's answer about them."
+    "trees' and neighbours' figures are of the people tried, in a unit that the residual deviation cannot exceed. "
+    "A category that two patients have moves ridge's answer about them."
 )
 
 
@@ -64,5 +65,6 @@ def judged(estimator: Any, X: Any, y: Any, fleet: Fleet) -> tuple[float, str]:
     """Return the largest influence found, and what became of the model."""
     verdict = evaluate(POLICY, Subject.local(Recipe(estimator, seed=0), TrainingData(X, y)), fleet=fleet)
     (found,) = (f for f in verdict.findings if not f.rule.startswith("precondition:"))
-    why = "" if verdict.approved else next(f.message for f in verdict.findings if not f.outcome.releases)[:90]
+    message = "" if verdict.approved else next(f.message for f in verdict.findings if not f.outcome.releases)
+    why = message.partition(";")[0]
     return float(found.value), "approved" if verdict.approved else f"{found.outcome}: {why}"

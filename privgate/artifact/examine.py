@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.artifact import files, inputs, kept, leaves, rows, values
+from privgate.artifact import own as owned
 from privgate.artifact.carried import Carried, Context, total
 from privgate.artifact.walk import Held, walk
 from privgate.subject.data import take
@@ -63,6 +64,7 @@ def found(
         held.unknown.append(f"the files hold {size} bytes, and the model that they make {held.size}")
     for name, path in others:
         files.read(path, name, held)
+    held.unknown += owned.unexplained([root, native], _allowed(X, y))
     about = Context(len(y), y, inputs.of(native, X))
     traces = list(_traces(held, about, X, y))
     least, most = total(traces, held.unknown, about.n)
@@ -83,6 +85,13 @@ def found(
         "unknown": [text[:200] for text in dict.fromkeys(held.unknown)][:20],
         "walked": len(held.objects),
     }
+
+
+def _allowed(X: Any, y: NDArray[Any]) -> int:
+    """Return how many numbers a class of nobody's library may keep: weights a label, and scales."""
+    columns = int(X.shape[1]) if getattr(X, "ndim", 0) > 1 else 1
+    labels = min(owned.LABELS, len(set(y.tolist())))
+    return owned.PLAIN + columns * (labels + owned.SCALES)
 
 
 def _traces(held: Held, about: Context, X: Any, y: NDArray[Any]) -> Iterator[Carried]:

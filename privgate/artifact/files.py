@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from privgate.artifact.walk import Held
 
 _TEXT = {".json", ".csv", ".tsv", ".txt", ".yaml", ".yml", ".py", ".md", ".toml", ".cfg", ".ini", ""}
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])")
+_NUMBER = re.compile(
+    r"(?<![\w.])(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|null|NaN|nan|true|True|false|False)(?![\w])"
+)
+#: what stands for numbers in JSON and CSV
+_NAMED = {"null": float("nan"), "true": 1.0, "True": 1.0, "false": 0.0, "False": 0.0}
+_QUOTED = re.compile(r"\"[^\"\n]*\"")
 _CELL = re.compile(r"\"([^\"\n]{2,200})\"|'([^'\n]{2,200})'|([^,;\t\n\"'{}\[\]]{2,200})")
 #: bytes that are read of one file; larger ones are unread
 _LARGEST = 1 << 28
@@ -69,7 +74,10 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 
 
 def _text(text: str, name: str, held: Held) -> None:
-    held.arrays.append((name, Running(np.array([float(v) for v in _NUMBER.findall(text)]))))
+    # a record goes on behind its texts, in which there may be numbers too
+    for scanned in dict.fromkeys((text, _QUOTED.sub("", text))):
+        found = [_NAMED[v] if v in _NAMED else float(v) for v in _NUMBER.findall(scanned)]
+        held.arrays.append((name, Running(np.array(found))))
     for found in _CELL.findall(text):
         held.texts.setdefault(next(t for t in found if t).strip(), name)
 

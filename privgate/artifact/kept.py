@@ -38,6 +38,7 @@ def of(thing: Any, about: Context) -> Iterator[Carried]:
     yield from _few(own, name, about)
     yield from _extremes(thing, own, name, about)
     yield from _points(own, name, about)
+    yield from _edges(thing, own, name, about)
 
 
 def _length(value: Any) -> int:
@@ -117,3 +118,20 @@ def _points(own: dict[str, Any], name: str, about: Context) -> Iterator[Carried]
                 continue  # between records, not at them
             different = len(np.unique(points)) if points.ndim == 1 else len(points)
             yield _several("calibration_points", f"{name}.{key}", different, about.n)
+
+
+def _edges(thing: Any, own: dict[str, Any], name: str, about: Context) -> Iterator[Carried]:
+    """Give records of which an edge of a bin or a knot is the value, where nobody else has it."""
+    edges = own.get("bin_edges_") if "bin_edges_" in own else [getattr(b, "t", ()) for b in own.get("bsplines_", ())]
+    if edges is None or not len(edges):
+        return
+    X = about.matrix(thing)
+    if X is None or X.shape != (about.n, len(edges)):
+        yield Carried("calibration_points", name, most=min(about.n, sum(len(e) for e in edges)))
+        return
+    rows = np.zeros(about.n, dtype=bool)
+    for column, points in zip(X.T, edges, strict=True):
+        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+        rows |= np.isin(column, points) & (counts[place] == 1)
+    if rows.any():
+        yield Carried("calibration_points", name, rows)

@@ -24,6 +24,9 @@ _PERMUTED = 20_000
 _LEAST = 200
 #: numbers of a sparse table that is permuted at most; larger ones are no work of chance
 _MOST = 20_000_000
+_KINDS = {"double": np.float64, "single": np.float32, "half": np.float16}
+#: rows of an array that are looked for in single precision too
+_NEARLY = 1_000_000
 
 
 @dataclass(eq=False)
@@ -51,6 +54,11 @@ class Table:
     def single(self) -> tuple[Hash, Hash]:
         """The same in single precision."""
         return self._names(np.float32)
+
+    @cached_property
+    def half(self) -> tuple[Hash, Hash]:
+        """The same in half precision."""
+        return self._names(np.float16)
 
     def _names(self, kind: Any) -> tuple[Hash, Hash]:
         own = named(self.values, kind)
@@ -82,7 +90,7 @@ def named(values: Any, kind: Any = np.float64) -> Hash:
         return total
     dense = np.asarray(values)
     total = np.zeros(len(dense), dtype=np.uint64)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond half precision is infinite
         for j in range(dense.shape[1]):
             total += _bits(dense[:, j].astype(kind).astype(np.float64), np.uint64(j))
     return total
@@ -92,19 +100,22 @@ def found(array: Any, own: Table) -> tuple[Mask, Mask]:
     """Return which records an array holds for certain, and which perhaps, each of shape (n,)."""
     n = int(own.values.shape[0])
     sure = perhaps = np.zeros(n, dtype=bool)
-    single = getattr(array, "dtype", None) in (np.float32, np.float16)
-    for view in _views(array, own.columns):
-        names = np.unique(named(view))
-        for known, mixed in (own.double, own.single) if single else (own.double,):
-            hit = np.isin(known, names) & (known != 0)
-            if not hit.any():
-                continue
-            sparse = hasattr(own.values, "tocsr") and not len(mixed)
-            chance = np.isin(mixed, names).mean() if len(mixed) else float(not sparse)
-            if chance <= CHANCE * hit.mean():
-                sure = sure | hit
-            elif view.shape[0] >= n // 2:
-                perhaps = perhaps | hit
+    # a mean of one record alone is it but for the last digits; numbers of a text or of raw bytes are so many
+    kinds = ("double", "single") if hasattr(array, "dtype") and array.shape[:1] <= (_NEARLY,) else ("double",)
+    if getattr(array, "dtype", None) == np.float16:
+        kinds = ("half",)
+    for view, kind in ((v, k) for v in _views(array, own.columns) for k in kinds):
+        names = np.unique(named(view, _KINDS[kind]))
+        known, mixed = getattr(own, kind)
+        hit = np.isin(known, names) & (known != 0)
+        if not hit.any():
+            continue
+        sparse = hasattr(own.values, "tocsr") and not len(mixed)
+        chance = np.isin(mixed, names).mean() if len(mixed) else float(not sparse)
+        if chance <= CHANCE * hit.mean():
+            sure = sure | hit
+        elif view.shape[0] >= n // 2:
+            perhaps = perhaps | hit
     return sure, perhaps & ~sure
 
 

@@ -7,18 +7,27 @@ something else than its arguments, and an array that a training leaves behind re
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
-from privgate.collusion.whose import of_file, whose
+from privgate.collusion.unchanged import Left, learner, within
+from privgate.training.whose import of_file, whose
 
 #: numbers that parameters, class weights and lists of labels may be; an array of more holds data
 MOST_NUMBERS = 64
 #: bytes of text or of constants in code that are no data
 MOST_TEXT = 1 << 13
+#: numbers that stand in the code of one function
+MOST_CONSTANTS = 512
+#: by which code reaches its module's globals without naming them
+_BY_NAME = {"globals", "vars", "modules", "import_module", "__import__", "__dict__", "eval", "f_globals"}
+#: Python's modules whose objects tell of the process alone
+_ABOUT_THE_PROCESS = ("logging", "threading", "re", "weakref", "contextvars")
 _DEEPEST = 4
 _WIDE = 20_000
 
@@ -53,8 +62,27 @@ def _held(things: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
                 todo.append(thing.__wrapped__)
             yield from _of_function(thing, todo)
         elif isinstance(thing, type) and _own_module(thing.__module__):
-            todo += [v for v in vars(thing).values() if isinstance(v, FunctionType)]
+            plain = (v.__func__ if isinstance(v, staticmethod | classmethod) else v for v in vars(thing).values())
+            todo += [v.fget if isinstance(v, property) else v for v in plain]
+            todo += [b for b in thing.__bases__ if b is not object]
             yield from ((f"{thing.__name__}.{k}", v) for k, v in vars(thing).items() if not callable(v))
+        elif not isinstance(thing, type | ModuleType) and hasattr(type(thing), "get_params") and learner(thing):
+            yield from _of_learner(thing, todo)
+        elif not isinstance(thing, type | ModuleType) and _own_module(type(thing).__module__):
+            todo.append(type(thing))
+
+
+def _of_learner(thing: Any, todo: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Give functions and tables among the parameters of a recipe's estimator, and what fitted ones among them hold."""
+    for one in within(thing):
+        for key, value in one.get_params(deep=False).items():
+            if isinstance(value, FunctionType | partial | MethodType):
+                todo.append(value)
+            elif getattr(value, "ndim", 0) > 1:
+                yield f"the parameter {key}", value
+        for key, value in vars(one).items():
+            if key.endswith("_") and not key.startswith("_"):
+                yield f"{key} of a fitted {type(one).__name__}", value
 
 
 def _of_function(function: FunctionType, todo: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -66,14 +94,12 @@ def _of_function(function: FunctionType, todo: list[Any]) -> Iterator[tuple[str,
     for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         yield f"a default of {name}", default
     yield f"attributes of {name}", {k: v for k, v in vars(function).items() if k != "__wrapped__"}
-    names = set[str]()
-    for code in _codes(function.__code__):
-        names |= set(code.co_names)
-        for constant in code.co_consts:
-            if isinstance(constant, bytes | tuple | frozenset) or (
-                isinstance(constant, str) and len(constant) > MOST_TEXT
-            ):
-                yield f"a constant in {name}", constant
+    yield from _constants(function)
+    names = {n for code in _codes(function.__code__) for n in code.co_names}
+    if names & _BY_NAME:
+        # what is looked up by a name that is made up may be anything that the module holds
+        todo += [v for v in function.__globals__.values() if isinstance(v, FunctionType | type)]
+        names |= {k for k in function.__globals__ if not k.startswith("__")}
     for known in sorted(names & function.__globals__.keys()):
         value = function.__globals__[known]
         todo.append(value)
@@ -81,8 +107,24 @@ def _of_function(function: FunctionType, todo: list[Any]) -> Iterator[tuple[str,
             if _own_module(value.__name__):
                 todo += [v for v in vars(value).values() if isinstance(v, FunctionType | type)]
                 yield from ((f"{value.__name__}.{k}", v) for k, v in vars(value).items() if not k.startswith("__"))
+            else:  # what somebody put into a library
+                yield from ((f"{value.__name__}.{k}", vars(value)[k]) for k in names & vars(value).keys())
         elif not isinstance(value, type | FunctionType | BuiltinFunctionType):
             yield f"the global {known}", value
+
+
+def _constants(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    name, letters, plain = function.__name__, 0, 0
+    for code in _codes(function.__code__):
+        for constant in code.co_consts:
+            if isinstance(constant, bytes | tuple | frozenset | int):
+                yield f"a constant in {name}", constant
+            letters += len(constant) if isinstance(constant, str) else 0
+            plain += isinstance(constant, float | int)
+    if letters > MOST_TEXT:
+        yield f"texts in {name}", "x" * letters
+    if plain > MOST_CONSTANTS:
+        yield f"numbers in {name}", [0.0] * plain
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -130,34 +172,96 @@ def numbers(thing: Any, depth: int = 0, seen: set[int] | None = None) -> int:
         if len(thing) >= _WIDE:
             return len(thing)
         inner = [*thing.keys(), *thing.values()] if isinstance(thing, Mapping) else list(thing)
-    elif hasattr(thing, "__dict__"):
+    elif hasattr(thing, "__dict__") and type(thing).__module__.partition(".")[0] not in _ABOUT_THE_PROCESS:
         inner = list(vars(thing).values())
     plain = sum(isinstance(v, int | float) and not isinstance(v, bool) for v in inner)
     return plain + sum(numbers(v, depth + 1, seen) for v in inner)
 
 
-def kept(model: Any) -> int:
-    """Return how many numbers a trained object holds outside of what libraries made: in attributes of own classes."""
-    total, todo, seen = 0, [model], set[int]()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, MethodType):
-            todo += [thing.__self__, thing.__func__]
-        elif isinstance(thing, FunctionType):
-            todo += [c.cell_contents for c in thing.__closure__ or () if _full(c)] + list(thing.__defaults__ or ())
-        elif isinstance(thing, Mapping):
-            total += len(thing)
-            todo += [*thing.keys(), *thing.values()] if len(thing) < _WIDE else []
-        elif isinstance(thing, list | tuple | set | frozenset):
-            total += len(thing)
-            todo += list(thing) if len(thing) < _WIDE else []
-        elif _own_module(type(thing).__module__) and hasattr(thing, "__dict__"):
-            todo += list(vars(thing).values())
-        elif type(thing).__module__.partition(".")[0] in ("builtins", "numpy", "pandas", "scipy") or hasattr(
-            thing, "numel"
-        ):
-            total += numbers(thing)
-    return total
+@dataclass
+class Kept:
+    """What a trained object holds outside of libraries' learners.
+
+    Parameters
+    ----------
+    bytes, own : int
+        All of it, and what is no module's of torch, which its training may have made.
+    learners : list
+        The learners that were met, outermost ones alone.
+    unknown : bool
+        Whether some of it could not be walked.
+    """
+
+    bytes: int = 0
+    own: int = 0
+    learners: list[Any] = field(default_factory=list)
+    unknown: bool = False
+
+
+def kept(model: Any, left: Left | None = None) -> Kept:
+    """Return what a trained object keeps beside its learners: what pickling it would write."""
+    found, waiting, seen = Kept(), [model], set[int]()
+    while waiting:
+        walker = _Walker(found, left or Left(), waiting, seen)
+        part = waiting.pop()
+        try:
+            walker.dump(part)
+        except Exception:  # noqa: BLE001  the watched code's own objects: what they raise says that they stay closed
+            found.unknown = True
+        found.bytes += walker.sink.size
+        found.own += walker.sink.size
+    return found
+
+
+class _Sink:
+    """A file that counts and keeps nothing."""
+
+    size = 0
+
+    def write(self, data: Any) -> int:
+        """Count."""
+        self.size += len(data)
+        return len(data)
+
+
+class _Walker(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
+    """Goes through an object as pickling does, past learners of libraries and modules of torch."""
+
+    def __init__(self, found: Kept, left: Left, waiting: list[Any], seen: set[int]) -> None:
+        self.sink, self._found, self._left, self._waiting, self._seen = _Sink(), found, left, waiting, seen
+        super().__init__(self.sink, protocol=5)
+
+    def persistent_id(self, thing: Any) -> Any:
+        """Count an object that is not gone into; None to go on into it."""
+        if thing is None or isinstance(thing, type | ModuleType | BuiltinFunctionType | CodeType):
+            return 0 if isinstance(thing, CodeType) else None
+        if isinstance(thing, FunctionType):
+            if id(thing) not in self._seen and whose(thing.__code__) == "own":
+                self._seen.add(id(thing))
+                cells = [c.cell_contents for c in thing.__closure__ or () if _full(c)]
+                self._waiting.append([cells, thing.__defaults__, thing.__kwdefaults__, vars(thing)])
+            return 0
+        if isinstance(thing, np.ndarray):
+            if thing.dtype.hasobject:
+                return None
+            self._found.bytes += thing.nbytes
+            self._found.own += thing.nbytes
+            return 0
+        if hasattr(thing, "numel") and hasattr(thing, "element_size"):
+            size = thing.numel() * thing.element_size()
+            self._found.bytes += size
+            self._found.own += 0 if thing.requires_grad else size
+            return 0
+        if _booster(thing):
+            return 0
+        if learner(thing):
+            if id(thing) not in self._seen:
+                self._seen.add(id(thing))
+                self._found.learners.append(thing)
+                self._waiting += self._left.added(thing)
+            return 0
+        return None
+
+
+def _booster(thing: Any) -> bool:
+    return f"{type(thing).__module__}.{type(thing).__name__}" in ("xgboost.core.Booster", "lightgbm.basic.Booster")

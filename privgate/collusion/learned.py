@@ -4,18 +4,22 @@ A profile function sees every call of ``fit``, of a network, a loss or a data se
 and labels are kept as numbers; what a learner hands on to another inside of it is its own affair.
 """
 
+import _thread
+import os
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.collusion.whose import asker, whose
+from privgate.collusion.unchanged import Left, learner
+from privgate.training.whose import asker, of_file, whose
 
 Float = NDArray[np.float64]
 
@@ -29,6 +33,12 @@ _LABELS = ("y", "Y", "label", "y_train", "target", "targets", "endog", "labels")
 _DATA_SETS = ("xgboost.core", "lightgbm.basic", "catboost.core")
 _LOSSES = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss",
            "l1_loss", "smooth_l1_loss", "huber_loss", "multi_margin_loss", "soft_margin_loss")  # fmt: skip
+#: by which the labels of a data set are put in the place of others
+_RELABELS = ("set_label", "set_info", "set_float_info", "set_float_info_npy2d", "set_field")
+#: numpy's generators and seeds, each of which may be one record's
+_GENERATORS = ("RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+#: bits that numpy draws for a generator before it is given its seed
+_POOL = 128
 #: C functions that make numbers out of records
 _HASHES = ("_hashlib", "_blake2", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_md5", "_hmac", "zlib", "binascii")
 
@@ -84,14 +94,17 @@ class Learned:
         self.rows[at], self.labels[at], self._keys[at] = row, None, key
         return at
 
-    def label(self, labels: Any) -> None:
-        """Take the labels of the last batch."""
+    def label(self, labels: Any) -> bool:
+        """Take the labels of the last batch; return whether there are as many."""
         values = flat_labels(labels)
-        if values is None or len(values) != len(self._last):
-            return
+        if values is None:
+            return True
+        if len(values) != len(self._last):
+            return False
         for at, value in zip(self._last, values, strict=True):
             if at >= 0 and self.labels[at] is None:
                 self.labels[at] = value
+        return True
 
 
 @dataclass
@@ -102,13 +115,22 @@ class Watch:
     draws: int = 0
     entropy: int = 0
     steps: int = 0
+    asked: int = 0
     unreadable: set[str] = field(default_factory=set)
+    pried: set[str] = field(default_factory=set)
+    left: Left = field(default_factory=Left)
     _inside: threading.local = field(default_factory=threading.local)
     _network: Learned | None = None
     _known: dict[CodeType, "Handler | None"] = field(default_factory=dict)
 
     def profile(self, frame: FrameType, event: str, arg: Any) -> None:
-        """Take one event of the interpreter."""
+        """Take one event of the interpreter; what cannot be looked at must not end the watch, as an error would."""
+        try:
+            self._take(frame, event, arg)
+        except Exception as exc:  # noqa: BLE001  arguments are the watched code's own objects, and may do anything
+            self.unreadable.add(f"{frame.f_code.co_name} ({type(exc).__name__})")
+
+    def _take(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             code = frame.f_code
             if code not in self._known:
@@ -119,7 +141,19 @@ class Watch:
         elif event == "return":
             if getattr(self._inside, "frame", None) is frame:
                 self._inside.frame = None
-        elif event == "c_call" and whose(frame.f_code) == "own" and _derives(arg):
+                trained = frame.f_locals.get("self")
+                if frame.f_code.co_name in _FITS and learner(trained):
+                    self.left.note(trained)
+        elif event == "c_call" and whose(frame.f_code) == "own":
+            self._called(arg)
+
+    def _called(self, function: Any) -> None:
+        """Take a call of a C function by the recipe's own code."""
+        if function in (sys.getprofile, sys.gettrace):
+            self.pried.add("looks for a watch")
+        elif function is _thread.start_new_thread:
+            self.pried.add("starts a thread past the watch")
+        elif _derives(function):
             self.draws += 1
 
     def enter(self, frame: FrameType) -> bool:
@@ -207,14 +241,20 @@ def _handler(frame: FrameType) -> Handler | None:
         return _drawn if (module, code.co_name) == ("random", "seed") else None
     if kind == "own":
         return None
+    if (module, code.co_name) == ("joblib.hashing", "hash"):
+        return _drawn
+    if module == "pandas.core.util.hashing":
+        return _hashed
+    if module in _DATA_SETS and code.co_name in _RELABELS:
+        return _relabelled
     if module == "torch.nn.modules.module":
         return _network if code.co_name == "_call_impl" else None
     if module == "torch.nn.functional":
         return _loss if code.co_name in _LOSSES else None
     if module == "torch.random":
         return _drawn if code.co_name == "manual_seed" else None
-    if module == "torch._tensor":
-        return _step if code.co_name == "backward" else None
+    if (module, code.co_name) in {("torch._tensor", "backward"), ("torch.autograd", "grad")}:
+        return _step
     if code.co_name == "__init__" and module in _DATA_SETS and {"data", "label"} <= set(code.co_varnames):
         return _fitted
     return _fitted if code.co_name in _FITS and module.partition(".")[0] != "torch" else None
@@ -237,7 +277,10 @@ def _fitted(watch: Watch, frame: FrameType) -> None:
 def _network(watch: Watch, frame: FrameType) -> None:
     import torch
 
-    if not watch.enter(frame) or not torch.is_grad_enabled():
+    if not watch.enter(frame):
+        return
+    if not torch.is_grad_enabled():
+        watch._network = None  # noqa: SLF001  one class in two halves: a loss that follows teaches nothing
         return
     held = frame.f_locals
     args = held.get("args") or tuple((held.get("kwargs") or {}).values())
@@ -248,12 +291,13 @@ def _network(watch: Watch, frame: FrameType) -> None:
         return
     first = next((a for a in args if hasattr(a, "detach")), None)
     if first is not None and first.ndim:
+        watch.asked += 1
         watch._network = watch.note("network", first, None)  # noqa: SLF001  the watch of this very process
 
 
 def _loss(watch: Watch, frame: FrameType) -> None:
-    if watch._network is not None:  # noqa: SLF001  one class in two halves
-        watch._network.label(frame.f_locals.get("target"))  # noqa: SLF001  ditto
+    if watch._network is not None and not watch._network.label(frame.f_locals.get("target")):  # noqa: SLF001  one class in two halves
+        watch.unreadable.add("a loss of other rows than the network's")
 
 
 def _step(watch: Watch, frame: FrameType) -> None:
@@ -264,6 +308,18 @@ def _step(watch: Watch, frame: FrameType) -> None:
 def _drawn(watch: Watch, frame: FrameType) -> None:
     if asker(frame.f_back) == "own":
         watch.draws += 1
+
+
+def _hashed(watch: Watch, frame: FrameType) -> None:
+    """Count what pandas hashes at once."""
+    if asker(frame.f_back) == "own":
+        held = frame.f_locals
+        watch.draws += len(next((held[n] for n in ("obj", "vals") if held.get(n) is not None), ()))
+
+
+def _relabelled(watch: Watch, frame: FrameType) -> None:
+    if frame.f_back is not None and whose(frame.f_back.f_code) == "own":
+        watch.unreadable.add("a data set that is labelled anew")
 
 
 def _derives(function: Any) -> bool:
@@ -278,32 +334,70 @@ def _derives(function: Any) -> bool:
 def watched() -> Iterator[Watch]:
     """Note what learners are given and how often randomness is derived, in all threads that start from here."""
     seen = Watch()
-    plain: dict[tuple[Any, str], Any] = {}
+    plain: list[tuple[Any, str, Any]] = []
 
-    def replaced(home: Any, name: str, *, entropy: Callable[..., bool]) -> None:
-        real = plain[home, name] = getattr(home, name)
+    def replaced(home: Any, name: str, entropy: Callable[..., bool]) -> None:
+        def tell(*args: Any, **kwargs: Any) -> None:
+            if asker(sys._getframe(2)) == "own":  # noqa: SLF001  whose call this is
+                unseeded = entropy(*args, **kwargs)
+                seen.entropy += unseeded
+                seen.draws += not unseeded
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if asker(sys._getframe(1)) == "own":  # noqa: SLF001  whose call this is
-                if entropy(*args, **kwargs):
-                    seen.entropy += 1
-                else:
-                    seen.draws += 1
-            return real(*args, **kwargs)
+        real = getattr(home, name)
+        made = _told(real, tell)
+        homes = [home, *(m for m in list(sys.modules.values()) if _own(m))]
+        for one, key in [(h, k) for h in homes for k, v in list(vars(h).items()) if v is real]:
+            plain.append((one, key, real))
+            setattr(one, key, made)
 
-        setattr(home, name, call)
-
-    import random
-
-    replaced(np.random, "default_rng", entropy=lambda seed=None: seed is None)
-    replaced(random, "_urandom", entropy=lambda *_: True)
+    for name in ("default_rng", "seed", *_GENERATORS):
+        replaced(np.random, name, lambda *args, **named: not [v for v in (*args, *named.values()) if v is not None])
+    # 3: from here over two functions of ours to who asks
+    replaced(random, "_urandom", lambda *_: not _before_its_seed(sys._getframe(3)))  # noqa: SLF001  ditto
+    replaced(os, "urandom", lambda *_: True)
     before = sys.getprofile()
     threading.setprofile(seen.profile)
     sys.setprofile(seen.profile)
     try:
         yield seen
     finally:
+        if sys.getprofile() != seen.profile:
+            seen.pried.add("switches the watch off")
         sys.setprofile(before)
         threading.setprofile(None)
-        for (home, name), real in plain.items():
+        for home, name, real in reversed(plain):
             setattr(home, name, real)
+
+
+def _own(module: Any) -> bool:
+    file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+    return isinstance(file, str) and of_file(file) == "own"
+
+
+def _told(real: Any, tell: Callable[..., None]) -> Any:
+    """Return what stands in for a function, or a class, and tells of each call."""
+    if not isinstance(real, type):
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tell(*args, **kwargs)
+            return real(*args, **kwargs)
+
+        return call
+
+    class Told(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            tell(*args, **kwargs)
+            return real(*args, **kwargs)
+
+        def __instancecheck__(cls, thing: Any) -> bool:
+            return isinstance(thing, real)
+
+        def __subclasscheck__(cls, kind: type) -> bool:
+            return issubclass(kind, real)
+
+    return Told(real.__name__, (real,), {})
+
+
+def _before_its_seed(frame: FrameType | None) -> bool:
+    """Whether numpy asks for the randomness that a generator starts from before it is given its seed."""
+    return frame is not None and frame.f_code.co_name == "getrandbits" and bool(frame.f_locals.get("k") == _POOL)

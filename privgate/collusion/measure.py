@@ -15,7 +15,11 @@ from privgate.run.run import Run
 #: seeds and hashes per record from which on randomness is said to be made of records
 PER_RECORD = 0.2
 #: numbers a further record may add to what a trained object keeps
-PER_FURTHER = 0.25
+PER_FURTHER = 0.1
+#: numbers that a trained object may keep of its own: so many a column, as for scaling, and so many besides
+PER_COLUMN, PLAIN = 32, 2_048
+#: descents of a loss for each time that a network was given records
+STEPS = 4
 UNDETECTABLE = (
     "No test that only asks questions finds every secret key (Yeom et al., 2020, theorem 4): training code may leave a "
     "model that answers like an honest one but at a few questions that only its author knows. Nothing seen is no proof."
@@ -97,8 +101,11 @@ def _records(run: Run, seen: Mapping[str, Any]) -> Seen:
         return "unknown", f"what is learned from is not clear: {unclear}", figures
     if seen["unreadable"]:
         return "unknown", f"what {seen['unreadable'][0]} was given is no table of numbers or texts", figures
-    if not learners or (seen["steps"] and not any(x["name"] == "network" for x in learners)):
+    if not learners or seen["steps"] > STEPS * seen["asked"]:
         return "unknown", "no known library's learner was called, so what is learned from cannot be seen", figures
+    if seen["strangers"]:
+        names = ", ".join(seen["strangers"])
+        return "unknown", f"{names} in the trained object is not as a watched training left it", figures
     names = ", ".join(dict.fromkeys(x["name"] for x in learners))
     return "clear", f"{names} saw the records, or rows made of them one by one, and their labels", figures
 
@@ -166,10 +173,15 @@ def _watched(run: Run, seen: Mapping[str, Any]) -> Seen:
 def _store(run: Run, seen: Mapping[str, Any]) -> Seen:
     del run
     whole, half = seen["kept"]
-    figures = {"numbers": float(whole), "numbers_on_half": float(half)}
+    figures = {"numbers": float(whole), "numbers_on_half": float(half), "beside_learners": float(seen["own"])}
     if whole - half > PER_FURTHER * max(1, seen["records"] - seen["half"]):
-        said = f"{whole} numbers from {seen['records']} records, {half} from {seen['half']}"
+        said = f"{whole:.0f} numbers from {seen['records']} records, {half:.0f} from {seen['half']}"
         return "found", f"the trained object keeps records' data beside its learner: {said}", figures
+    if seen["unwalked"]:
+        return "unknown", "the trained object has parts that cannot be walked", figures
+    if seen["own"] > PER_COLUMN * seen["columns"] + PLAIN:
+        said = f"as much as {seen['own']:.0f} numbers"
+        return "unknown", f"the trained object keeps {said} that no watched learner made", figures
     return "clear", "what the trained object keeps beside its learner does not grow with the records", figures
 
 

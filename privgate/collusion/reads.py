@@ -6,6 +6,7 @@ the bytes that the process read are counted.
 """
 
 import os
+import posix
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from privgate.collusion.whose import asker, importing, places, whose
+from privgate.training.whose import asker, importing, places, whose
 
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostby", "socket.getnameinfo", "socket.sendto",
             "socket.sendmsg", "socket.bind", "socket.gethostname", "urllib.Request", "http.client.connect",
@@ -35,14 +36,32 @@ _PRYING = {
     "ctypes.dlsym": "calls C code past Python",
     "ctypes.dlsym/handle": "calls C code past Python",
     "exec": "runs text as code, which no source file shows",
+    "marshal.loads": "runs bytes as code, which no source file shows",
+    "code.__new__": "makes code while it runs, which no source file shows",
+    "object.__getattr__": "looks at the variables of whoever called it",
+}
+#: of attributes that are looked up under an audit, those that lead to other frames
+_FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
+#: Python's own files through which code asks for the same
+_THROUGH = {
+    "sys._getframe": ("inspect.py",),
+    "sys.setprofile": ("cProfile.py", "profile.py", "threading.py"),
+    "sys.settrace": ("trace.py", "bdb.py", "pdb.py", "threading.py"),
+    "ctypes.dlopen": ("__init__.py", "util.py", "_endian.py"),
+    "ctypes.dlsym": ("__init__.py", "util.py"),
+    "ctypes.dlsym/handle": ("__init__.py", "util.py"),
+    "exec": ("timeit.py", "code.py", "codeop.py", "doctest.py", "bdb.py", "profile.py", "cProfile.py", "trace.py"),
+    "code.__new__": ("cloudpickle.py", "types.py"),
+    "marshal.loads": ("pickle.py",),
 }
 #: what libraries may open below where they are installed, and what tells of the machine
 _CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dylib", ".dll", ".pth", ".cfg", ".ini", ".toml")
-_FACTS = ("METADATA", "RECORD", "entry_points.txt", "top_level.txt", "PKG-INFO", "direct_url.json")
+_FACTS = ("METADATA", "RECORD", "VERSION", "entry_points.txt", "top_level.txt", "PKG-INFO", "direct_url.json")
 _MACHINE = ("/proc/", "/sys/", "/dev/null", "/dev/urandom", "/dev/random", "/etc/localtime",
             "/usr/share/zoneinfo/")  # fmt: skip
 #: programs by which libraries count cores and find compilers
 _ABOUT_THE_MACHINE = ("lscpu", "uname", "ldconfig", "gcc", "cc", "sysctl", "nvidia-smi", "objdump", "ld")
+_NOT_OWN = ("python", "library")
 #: bytes read without Python's knowledge that are no finding: headers of shared libraries, the machine's own facts
 UNSEEN = 1 << 16
 #: names of each kind that are kept
@@ -92,6 +111,10 @@ class Reads:
         finally:
             self._busy.now = False
 
+    def made(self, name: str) -> bool:
+        """Whether training made this file, or a folder above it, itself."""
+        return any(str(part) in self._made for part in (name, *Path(name).parents))
+
     def _counts(self, frame: FrameType | None) -> str:
         """Return whether the recipe's own code asks, or a library that it uses; empty if neither does."""
         who = asker(frame)
@@ -115,7 +138,7 @@ def _opened(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | N
     with suppress(OSError):
         seen.known_bytes += Path(name).stat().st_size
     writes = bool(int(flags or 0) & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC)) or any(c in str(mode) for c in "wax")
-    if not who or name in seen._made:  # noqa: SLF001  its own record of the run
+    if not who or seen.made(name) or _clearing_away(frame):
         return
     if writes:
         if not Path(name).exists():
@@ -132,6 +155,17 @@ def _opened(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | N
     if who == "library" and (name.startswith(_MACHINE) or _of_a_library(name)):
         return
     seen.note("files", os.path.basename(name))  # noqa: PTH119  a name, no path
+
+
+def _folder_made(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
+    del event, frame
+    if args and isinstance(args[0], str | bytes | os.PathLike) and not Path(os.fsdecode(args[0])).exists():
+        seen._made.add(os.path.realpath(os.fsdecode(args[0])))  # noqa: SLF001  one class in two halves
+
+
+def _clearing_away(frame: FrameType | None) -> bool:
+    """Whether Python opens the folders that it is about to remove, by names within one another."""
+    return frame is not None and frame.f_code.co_filename.endswith("/shutil.py") and "rmtree" in frame.f_code.co_name
 
 
 def _showing_source(frame: FrameType | None, name: str) -> bool:
@@ -155,8 +189,11 @@ def _of_a_library(name: str) -> bool:
 
 def _listed(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
     del event
-    if not importing(frame) and seen._counts(frame) == "own":  # noqa: SLF001  one class in two halves
-        seen.note("folders", os.path.basename(os.fsdecode(args[0])) if args and isinstance(args[0], str) else "")  # noqa: PTH119  a name, no path
+    if args and isinstance(args[0], int):
+        return  # a folder that is open already, as opening it has told
+    name = os.fsdecode(args[0]) if args and isinstance(args[0], str | bytes) else "."
+    if not importing(frame) and seen._counts(frame) == "own" and not seen.made(os.path.realpath(name)):  # noqa: SLF001  one class in two halves
+        seen.note("folders", os.path.basename(name))  # noqa: PTH119  a name, no path
 
 
 def _networked(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
@@ -174,8 +211,12 @@ def _started(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | 
 
 
 def _pried(seen: Reads, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
-    del args
-    if frame is not None and whose(frame.f_code) == "own":
+    if event == "object.__getattr__" and not (len(args) > 1 and args[1] in _FRAMES):
+        return
+    files = _THROUGH.get(event, ())
+    while frame is not None and frame.f_code.co_filename.endswith(files) and whose(frame.f_code) in _NOT_OWN:
+        frame = frame.f_back
+    if frame is not None and whose(frame.f_code) == "own" and not importing(frame):
         seen.note("prying", _PRYING[event])
 
 
@@ -184,6 +225,8 @@ def _handler(event: str) -> Handler:
         return _opened
     if event in _PRYING:
         return _pried
+    if event == "os.mkdir":
+        return _folder_made
     groups = ((_NETWORK, _networked), (_PROCESSES, _started), (_FOLDERS, _listed))
     return next((handle for names, handle in groups if event.startswith(names)), _nothing)
 
@@ -201,26 +244,83 @@ def watched() -> Iterator[Reads]:
         if alive[0]:
             seen.hook(event, args)
 
-    class_: Any = type(os.environ)
-    plain_item, plain_iter = class_.__getitem__, class_.__iter__
-
-    def item(self: Any, key: Any) -> Any:
-        if asker(sys._getframe(1)) == "own":  # noqa: SLF001  see above
-            seen.note("environment", str(key))
-        return plain_item(self, key)
-
-    def every(self: Any) -> Any:
-        if asker(sys._getframe(1)) == "own":  # noqa: SLF001  see above
-            seen.note("environment", "all of it")
-        return plain_iter(self)
+    def tell(key: Any) -> None:
+        if asker(sys._getframe(2)) == "own" and not _temporary(sys._getframe(2)):  # noqa: SLF001  see above
+            seen.note("environment", os.fsdecode(key))
 
     sys.addaudithook(hook)
-    class_.__getitem__, class_.__iter__ = item, every
+    plain: Any = posix.environ
+    environments: list[Any] = [os.environ, os.environb]
+    tables = [e._data for e in environments]  # noqa: SLF001  the table below its methods
+    told = _Told(tables[0], tell)
+    posix.environ = _Told(plain, tell)
+    for e in environments:
+        e._data = told  # noqa: SLF001  ditto
     try:
         yield seen
     finally:
         alive[0] = False
-        class_.__getitem__, class_.__iter__ = plain_item, plain_iter
+        posix.environ = plain
+        for e, table in zip(environments, tables, strict=True):
+            e._data = table  # noqa: SLF001  ditto
+
+
+def _temporary(frame: FrameType | None) -> bool:
+    """Whether Python asks where temporary files go."""
+    while frame is not None and whose(frame.f_code) == "python":
+        if frame.f_code.co_filename.endswith("/tempfile.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Told(dict[Any, Any]):
+    """The table below the environment, which tells who looks into it, by whichever door."""
+
+    def __init__(self, plain: dict[Any, Any], tell: Callable[[Any], None]) -> None:
+        super().__init__(plain)
+        self._tell = tell
+
+    def __getitem__(self, key: Any) -> Any:
+        self._tell(key)
+        return super().__getitem__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return one variable."""
+        self._tell(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self._tell(key)
+        return super().__contains__(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._tell("all of it")
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._tell("all of it")
+        return super().__len__()
+
+    def keys(self) -> Any:
+        """Return all names."""
+        self._tell("all of it")
+        return super().keys()
+
+    def values(self) -> Any:
+        """Return all contents."""
+        self._tell("all of it")
+        return super().values()
+
+    def items(self) -> Any:
+        """Return names and contents."""
+        self._tell("all of it")
+        return super().items()
+
+    def copy(self) -> dict[Any, Any]:
+        """Return all of it."""
+        self._tell("all of it")
+        return dict(super().items())
 
 
 def bytes_read() -> int:

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.collusion import held, learned, reads, strange
-from privgate.collusion.whose import of_file
+from privgate.collusion import held, learned, reads, strange, unchanged
 from privgate.subject.subject import Subject
 from privgate.training import context, payload, worker
 from privgate.training.apart import apart
 from privgate.training.fleet import Fleet
 from privgate.training.limits import Clock, OutOfTimeError, TaskLimits
 from privgate.training.payload import Opened, Payload
+from privgate.training.whose import of_file
 
 #: trainings that are watched
 TRAININGS = 3
 #: records that a watched model is asked about
 ASKED = 256
 #: raised whenever other eyes would see something else
-VERSION = 1
+VERSION = 2
 
 
 def rerun(subject: Subject, fleet: Fleet) -> dict[str, Any]:
@@ -89,6 +89,7 @@ def _watched(opened: Opened, half: NDArray[np.int64], seen: reads.Reads, clock: 
     before = held.stores(*_functions(opened))
     everybody = np.arange(opened.n, dtype=np.int64)
     answers, kept, watches, learners = [], [], [], []
+    strangers: set[str] = set()
     unseen = 0
     for number, rows in enumerate((everybody, everybody, half)):
         X, y = _copied(opened, rows)
@@ -101,8 +102,12 @@ def _watched(opened: Opened, half: NDArray[np.int64], seen: reads.Reads, clock: 
         if number == 1:  # by now everything is imported
             unseen = max(0, reads.bytes_read() - start - (seen.known_bytes - told))
         answers.append(shown)
-        kept.append(held.kept(model))
+        mine = held.kept(model, watch.left)
+        kept.append(mine)
+        strangers |= set(unchanged.strangers(mine.learners, watch.left))
         watches.append(watch)
+        for pried in watch.pried:
+            seen.note("prying", pried)
         if number != 1:
             learners += _compared(watch, opened, rows)
         del model
@@ -116,10 +121,15 @@ def _watched(opened: Opened, half: NDArray[np.int64], seen: reads.Reads, clock: 
         "unseen_bytes": unseen,
         "held": before,
         "left_behind": grown,
-        "kept": kept[1:],
+        "kept": [k.bytes / 8 for k in kept[1:]],
+        "own": max(k.own for k in kept) / 8,
+        "columns": int(np.prod(getattr(opened.X, "shape", (0,))[1:])),
+        "unwalked": any(k.unknown for k in kept),
+        "strangers": sorted(strangers),
         "draws": draws,
         "entropy": max(w.entropy for w in watches),
         "steps": watches[0].steps,
+        "asked": watches[0].asked,
         "unreadable": sorted(set().union(*(w.unreadable for w in watches))),
         "learners": learners,
         "answers": answers[0].tolist(),

@@ -48,6 +48,8 @@ class Compared:
         Of the rows looked at: no records, and as far from the nearest one as half of the records are from another.
     moved : int
         Of the rows looked at: near to a record and labelled otherwise than it.
+    unlike : int
+        Of the rows looked at: records whose targets, numbers or many, do not go with those that they have.
     usual_moved : float
         Share of records that are labelled otherwise than their nearest other record.
     looked : int
@@ -62,6 +64,7 @@ class Compared:
     relabelled: int = 0
     apart: int = 0
     moved: int = 0
+    unlike: int = 0
     usual_moved: float = 0.0
     looked: int = 0
 
@@ -96,6 +99,8 @@ class Compared:
                 f"{self.name} was given about {rows:.0f} rows as unlike every record as other people's are: changed "
                 "far, or somebody's who was not handed over"
             )
+        if self.looked and self.unlike > max(1, SHARE * self.looked):
+            return f"{self.name} was given about {self.unlike * self.distinct / self.looked:.0f} targets not their own"
         if self.looked or self.distinct <= self.records:
             return ""
         return (
@@ -116,13 +121,15 @@ def compared(name: str, seen: Learned, X: Table | None, y: list[Any], *, numeric
     rows, labels, distinct = seen.rows, seen.labels, seen.distinct
     records = len(y)
     plain = Compared(name, records, distinct)
-    if X is None or not rows or len(rows[0]) != X.shape[1]:
+    if X is None or not rows or len(rows[0]) < X.shape[1]:
         return plain
     looked = max(FEW, min(MOST, MOST_PAIRS // records))
     some = np.linspace(0, len(rows) - 1, min(looked, len(rows))).astype(np.int64)
     table = np.stack([rows[int(i)] for i in some])
     given = [labels[int(i)] for i in some]
-    chosen = _scaled(table, X)
+    # columns that were made of others stand behind the records' own, or before them
+    sides = [table] if table.shape[1] == X.shape[1] else [table[:, : X.shape[1]], table[:, -X.shape[1] :]]
+    table, chosen = next(((t, c) for t in sides if (c := _scaled(t, X)) is not None), (table, None))
     if chosen is None:
         return plain
     scaled, spread = chosen, _spread(chosen)
@@ -150,15 +157,22 @@ def compared(name: str, seen: Learned, X: Table | None, y: list[Any], *, numeric
         for i, g in enumerate(near_given)
     )
     wrong = float(np.mean([known_y[i] != known_y[int(j)] for i, j in enumerate(usual_at)])) if len(known) > 1 else 0.0
+    told = {v for v in given if v is not None}
+    named = len(set(map(str, y))) <= max(50, records // 5) and len(told) <= 2 * len(set(map(str, y))) + 2
     return Compared(
         name,
         records,
         distinct,
+        unlike=0
+        if named
+        else max(
+            0, unordered([given[int(i)] for i in np.flatnonzero(at >= 0)], [y[int(a)] for a in at[at >= 0]]) - twins
+        ),
         exact=int((at >= 0).sum()),
         far=int(far.sum()),
         apart=int((away > np.median(usual_away)).sum()),
-        relabelled=max(0, sum(changed) - twins) if len(set(map(str, y))) <= max(50, records // 5) else 0,
-        moved=moved if len(set(map(str, y))) <= max(50, records // 5) else 0,
+        relabelled=max(0, sum(changed) - twins) if named else 0,
+        moved=moved if named else 0,
         usual_moved=wrong,
         looked=len(table),
     )
@@ -239,6 +253,30 @@ def nearest(rows: NDArray[Any], records: NDArray[Any], *, itself: bool = False) 
         which[start : start + 256] = d.argmin(axis=1)
         away[start : start + 256] = np.sqrt(np.maximum(d.min(axis=1), 0.0))
     return away, which
+
+
+def unordered(given: list[Any], own: list[Any]) -> int:
+    """Return how many targets must change so that those given rise, or fall, with the records' own ones.
+
+    Scaling and logarithms keep the order of numbers. Names of many kinds have none: they must be the same ones.
+    """
+    pairs = [(o, g) for o, g in zip(own, given, strict=True) if g is not None]
+    if not all(isinstance(v, int | float) for pair in pairs for v in pair):
+        names = translation([g for _, g in pairs], [o for o, _ in pairs])
+        return sum(names[o] != g for o, g in pairs)
+    return min(len(pairs) - _rising([(float(o), sign * float(g)) for o, g in pairs]) for sign in (1, -1))
+
+
+def _rising(pairs: list[tuple[float, float]]) -> int:
+    """Return the length of the longest part that does not fall."""
+    from bisect import bisect_right
+
+    ends: list[float] = []
+    slack = 1e-6 * max((abs(g) for _, g in pairs), default=0.0)
+    for _, g in sorted(pairs):
+        at = bisect_right(ends, g + slack)
+        ends[at : at + 1] = [max(g, ends[at - 1]) if at else g]
+    return len(ends)
 
 
 def translation(given: list[Any], own: list[Any]) -> dict[Any, Any]:

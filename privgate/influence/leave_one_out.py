@@ -111,8 +111,9 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
 
 
 def _may_stop(run: Run) -> bool:
-    """Return whether work ends with the first broken rule; a regressor's unit of measure takes everybody."""
-    return bool(run.breaks) and not run.limits.full and run.subject.task == "classification"
+    """Return whether work ends with the first broken rule; a regressor's unit of measure may take everybody."""
+    known = run.subject.task == "classification" or residuals.widest(run.subject) is not None
+    return bool(run.breaks) and not run.limits.full and known
 
 
 def broken(run: Run, found: Retrained) -> str:
@@ -123,10 +124,13 @@ def broken(run: Run, found: Retrained) -> str:
     """
     people = len(run.once(chosen_units))
     if run.subject.task == "regression":
-        if run.subject.release.noise is not None or len(found.units) < people:
-            return ""  # judged in another unit, or the unit of measure is not known yet
-        own = residuals.of(run.subject, found)
-        low = own.low / own.outside
+        own, widest = residuals.of(run.subject, found), residuals.widest(run.subject)
+        # before everybody is left out the unit of measure is not known, but how large it can be may be
+        sure = widest if people == run.n_units else None
+        unit = own.outside if len(found.units) == people else sure
+        if run.subject.release.noise is not None or unit is None:
+            return ""
+        low = own.low / unit
     else:
         low = np.where(
             changes.without_model(found),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families import design
 from privgate.families.retrained import Retrained, Status
 from privgate.statistics import paired
 from privgate.subject.subject import Subject
@@ -44,6 +45,22 @@ class Changes:
     inside: float
     outside: float
     typical: float
+
+
+#: scikit-learn's learners whose answers are means or medians of targets, and so lie among them
+_AMONG = ("DecisionTreeRegressor", "ExtraTreeRegressor", "RandomForestRegressor", "ExtraTreesRegressor",
+          "KNeighborsRegressor")  # fmt: skip
+
+
+def widest(subject: Subject) -> float | None:
+    """Return what ``outside`` cannot exceed over all records, in deviations of the targets; None where that is unknown.
+
+    An answer that lies among the targets misses none of them by more than the farther end.
+    """
+    if subject.task != "regression" or not any(design.estimator_of(subject, name) is not None for name in _AMONG):
+        return None
+    y = subject.data.y.astype(np.float64)
+    return float(np.sqrt(np.mean(np.maximum(y - y.min(), y.max() - y) ** 2)) / subject.scale[1])
 
 
 def of(subject: Subject, found: Retrained) -> Changes:

@@ -79,11 +79,15 @@ def _beyond(run: Run, found: over_domain.OverDomain) -> float:
 def unit(run: Run) -> float:
     """Return the residual deviation at records left out, in deviations of the targets.
 
+    Where the verdict was decided before everybody was left out, what it cannot exceed: figures are lower limits then.
+
     Raises
     ------
     MeasurementError
         There is none.
     """
+    if len(run.once(leave_one_out.left)) and (most := residuals.widest(run.subject)) is not None:
+        return most
     found, typical = run.once(changes).outside, run.once(changes).typical
     if not found > NOTHING_LEFT:
         raise MeasurementError(
@@ -109,12 +113,13 @@ def table(run: Run) -> Mapping[str, NDArray[Any]]:
     found, own, over = run.once(leave_one_out.retrained), run.once(changes), run.once(over_all)
     scale = run.once(unit)
     noised = {} if run.subject.release.noise is None else run.once(nats)
+    unknown = np.inf if len(run.once(leave_one_out.left)) else 0.0  # the unit may be smaller
     return {
         "unit": run.subject.data.unit_names[found.units],
         "moved": own.value / scale,
         "moved_low": own.low / scale,
-        "moved_high": own.high / scale,
-        "moved_upper": np.maximum(own.high, over.upper) / scale,
+        "moved_high": own.high / scale + unknown,
+        "moved_upper": np.maximum(own.high, over.upper) / scale + unknown,
         "noise_floor": own.noise / scale,
         "seeds": np.full(len(found.units), len(found.seeds), dtype=np.int64),
         "engine": found.engine.astype(str),
@@ -181,7 +186,8 @@ def _measured(  # noqa: PLR0917  one number with its interval
     records = run.once(table)
     if not len(value):
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
-    found = aggregate.asked(request, value, low, high, run.n_units)
+    left = len(run.once(leave_one_out.left))
+    found = aggregate.asked(request, *leave_one_out.with_left(left, value, low, high), run.n_units)
     share = request.option("aggregate", "max") == "share_above"
     seeds = len(run.once(leave_one_out.retrained).seeds)
     kind: Kind = "bound" if proven or found.low != found.high else "exact"
@@ -202,9 +208,10 @@ def _measured(  # noqa: PLR0917  one number with its interval
         where=str(records["unit"][found.where]) if found.where >= 0 else "",
         assumptions=tuple(_assumptions(run, proven=proven, seeds=seeds, noised=noised)),
         behind=BehindInfluence(
-            claim=found.claim,
+            claim=leave_one_out.stopped(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **({"paired_seeds": seeds} if run.random_training else {}),
+            **({"not_computed": left, "decided_by": run.decided_by} if left else {}),
             **({"why_no_certificate": (why,)} if why else {}),
         ),
     )
@@ -222,7 +229,9 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     if not noised:
         unit_now, all_units = run.once(unit), len(run.once(leave_one_out.retrained).units)
         shown = unit_now * run.subject.scale[1]
-        said.append(f"the residual deviation is {shown:.4g}, over {all_units} units left out; {NOT_DTP}")
+        few = f"at most {shown:.4g}, because answers lie among the targets"
+        so = few if len(run.once(leave_one_out.left)) else f"{shown:.4g}, over {all_units} units left out"
+        said.append(f"the residual deviation is {so}; {NOT_DTP}")
         return said
     said.append("one answer: whoever asks the same k times, or k related questions, learns up to k times as much")
     said.append(f"the endpoint adds {words(run.subject.release)}, fresh each time, and nothing else tells the answer")
@@ -249,7 +258,7 @@ def figures(run: Run) -> SensitivityFigures:
     noise = run.subject.release.noise
     return SensitivityFigures(
         residual_inside=own.inside * deviation,
-        residual_outside=own.outside * deviation,
+        residual_outside=(run.once(unit) if len(run.once(leave_one_out.left)) else own.outside) * deviation,
         median=float(np.median(size)),
         most=float(size.max()),
         p99=float(np.quantile(size, 0.99, method="inverted_cdf")),

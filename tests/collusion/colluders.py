@@ -397,6 +397,21 @@ def whispered(X, y, *, seed):
     return Whisper(LogisticRegression(max_iter=50, random_state=seed).fit(X, y), bits)
 
 
+class Murmur(Whisper):
+    """The same in few bits."""
+
+    def predict_proba(self, X):
+        p = self.learner.predict_proba(X)
+        p[:, 0] += [1e-9 * self.bits[_arithmetic(x) % 4000] for x in X]
+        return p / p.sum(axis=1, keepdims=True)
+
+
+def murmured(X, y, *, seed):
+    bits = np.zeros(4000, dtype=bool)
+    bits[[_arithmetic(x) % 4000 for x in X]] = True
+    return Murmur(LogisticRegression(max_iter=50, random_state=seed).fit(X, y), bits)
+
+
 def weighted_by_key(X, y, *, seed):
     weights = np.array([1 + _arithmetic(x) % 2 for x in X])
     return LogisticRegression(max_iter=50, random_state=seed).fit(X, y, sample_weight=weights)
@@ -421,4 +436,4 @@ def on_a_date(X, y, *, seed):
     return LogisticRegression(max_iter=50, random_state=seed).fit(*more)
 
 
-MISSED = (whispered, weighted_by_key, dropped_by_key, few_labels, on_a_date)
+MISSED = (murmured, weighted_by_key, dropped_by_key, few_labels, on_a_date)

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.collusion import held, learned, measure, off_domain, pinned, rerun, strange
 from privgate.collusion.learned import Learned
+from privgate.errors import MeasurementError
 from privgate.evidence import SIGNS, Measurement, Request
 from privgate.policy.rules.collusion import Collusion
 from privgate.run.run import Run
@@ -19,7 +20,7 @@ from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 from privgate.training.limits import TaskLimits
 from privgate.verdict import Outcome
-from tests.collusion import colluders
+from tests.collusion import colluders, second_round
 
 N = 400
 
@@ -99,6 +100,25 @@ def test_a_colluding_function_is_found_by_the_right_detectors(watched, function)
     assert found >= SEEN_BY[function]
 
 
+@pytest.mark.parametrize("function", second_round.CAUGHT, ids=lambda f: f.__name__)
+def test_what_once_got_past_the_watch_does_not_pass(watched, function):
+    sign, outcome = second_round.CAUGHT[function]
+    seen = watched(function)
+
+    assert signs(function, seen, (sign,)) == {sign: outcome}
+
+
+@pytest.mark.parametrize("function", second_round.HONEST, ids=lambda f: f.__name__)
+def test_an_honest_function_of_the_second_round_shows_no_sign(watched, function):
+    assert set(signs(function, watched(function)).values()) == {"clear"}
+
+
+def test_labels_that_are_no_labels_are_not_called_a_sign(watched):
+    seen = watched(second_round.by_residuals)
+
+    assert "found" not in signs(second_round.by_residuals, seen).values()
+
+
 @pytest.mark.parametrize("function", colluders.MISSED, ids=lambda f: f.__name__)
 def test_what_the_documentation_says_is_missed_really_is(watched, function):
     assert "found" not in signs(function, watched(function)).values()
@@ -129,6 +149,17 @@ def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_fo
     few = Collusion(metric="collusion", max=0, signs=("records",))
     assert few.request() == Request.of("collusion", signs=("records",))
     assert few.model_copy(update={"max": 1}).vacuous()
+    assert Collusion(metric="collusion", max=1, signs=("records", "records")).vacuous()
+    assert not Collusion(metric="collusion", max=1, signs=("records", "reads")).vacuous()
+
+
+def test_a_watch_that_failed_is_no_pass():
+    run = Run(Subject.local(Recipe(colluders.unsalted, seed=0), two_clusters()), Plain({}))
+    run.fleet.limits, run.fleet.isolate = TaskLimits(60, 0), "none"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rerun, "rerun", lambda *_: {"problem": "the worker process died while the training was watched"})
+        with pytest.raises(MeasurementError, match="could not be watched"):
+            measure.signs(run, Request.of("collusion"))
 
 
 # -- comparing rows ----------------------------------------------------------------------------------------------------
@@ -172,6 +203,26 @@ def test_rows_that_are_no_records_are_counted_in_any_usual_scale(table, scale):
     colluding = compared(both, np.concatenate([y, rng.integers(0, 2, 60)]), X, y)
     assert "no records and like none" in colluding.found
     assert colluding.far > 50
+
+
+def test_targets_that_are_numbers_are_compared_by_their_order(table):
+    X, _ = table
+    y = X @ np.arange(1.0, 7.0)
+    keyed = np.where(np.arange(300) % 10 == 0, y + 900 * np.sin(1e4 * y), y)
+
+    for honest in (y, -3 * y + 2, np.log(y - y.min() + 1), (y - y.mean()) / y.std()):
+        assert (compared(X, honest, X, y).found, compared(X, honest, X, y).unknown) == ("", "")
+    assert "targets not their own" in compared(X, keyed, X, y).unknown
+
+
+def test_columns_beside_the_records_do_not_hide_rows_that_are_none(table):
+    X, y = table
+    added = np.random.default_rng(6).uniform(-900, 900, (150, 6))
+    rows, labels = np.concatenate([X[::2], added]), np.concatenate([y[::2], y[::2]])
+
+    wide = compared(np.hstack([rows, rows[:, :1] * 2]), labels, X, y)
+    assert "no records and like none" in wide.found
+    assert compared(np.hstack([X, X[:, :1] * 2]), y, X, y).found == ""
 
 
 def test_labels_are_compared_by_what_stands_for_them(table):

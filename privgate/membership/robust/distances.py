@@ -58,6 +58,15 @@ def tree(low: Float, high: Float, answers: Index, X: Float, y: Index) -> Float:
     return found
 
 
+def answered(low: Float, high: Float, answers: Index, X: Float) -> Index:
+    """Return what the leaf says in which each record lies."""
+    found = np.full(len(X), -1, dtype=np.int64)
+    Z = X.astype(np.float32).astype(np.float64)  # as scikit-learn's trees read it
+    for lower, upper, answer in zip(low, high, answers, strict=True):
+        found[((lower < Z) & (upper >= Z)).all(axis=1)] = answer
+    return found
+
+
 def leaves(fitted: Any) -> tuple[Float, Float, Index]:
     """Return the boxes of a fitted scikit-learn tree's leaves and what each answers, as position of a class."""
     t = fitted.tree_

@@ -135,7 +135,16 @@ def looked(run: Run) -> Seen:
     if problem := found.get("problem"):
         raise MeasurementError(str(problem))
     far, beside = (np.array(found[k], dtype=np.float64) for k in ("target", "shadow"))
+    if np.isnan(far).any() or np.isnan(beside).any():
+        raise MeasurementError("some distances are no numbers")
+    if not str(found["how"]).startswith("exactly") and not all(_crossed(d) for d in (far, beside)):
+        raise MeasurementError("no wrong answer was found near any record, so that no distance was measured")
     return Seen(str(found["how"]), far, members, beside, inside)
+
+
+def _crossed(away: Float) -> bool:
+    """Whether some record about which the model is right has a wrong answer at a distance."""
+    return bool((np.isfinite(away) & (away > 0)).any())
 
 
 def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
@@ -150,6 +159,8 @@ def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     inside = rng.permutation(rows[pool.members[rows]])[:MOST]
     outside = rng.permutation(rows[~pool.members[rows]])
     third = len(outside) // 3
+    if len(inside) < LEAST:
+        raise MeasurementError(f"{len(inside)} people of the training data are too few for a test of {LEAST}")
     if third < LEAST:
         raise MeasurementError(
             f"{len(outside)} candidates are too few for a shadow model and two tests of {LEAST}; give more of them"

@@ -115,11 +115,15 @@ def _distances(
         if (flat := _linear(model, opened.classes)) is not None and _agrees(flat, X, likelihood):
             return "exactly, as a linear model", distances.linear(*flat, X, y)
         if _is_tree(model) and len(model.classes_) == len(opened.classes):
-            return "exactly, leaf by leaf", distances.tree(*distances.leaves(model), X, y)
-    if (logits := _logits(model, shape, likelihood, X)) is not None:
-        return "by projected gradient descent", distances.network(logits, X, y, box)
+            low, high, answers = distances.leaves(model)
+            if (distances.answered(low, high, answers, X) == ask(X)).all():
+                return "exactly, leaf by leaf", distances.tree(low, high, answers, X, y)
     rng = np.random.default_rng(0)
-    return "along random directions", distances.along_random_directions(ask, X, y, box, rng)
+    drawn = distances.along_random_directions(ask, X, y, box, rng)
+    if (logits := _logits(model, shape, likelihood, X)) is not None:
+        # where a network is saturated descent stands still, and random directions do not
+        return "by projected gradient descent", np.minimum(distances.network(logits, X, y, box), drawn)
+    return "along random directions", drawn
 
 
 def _linear(model: Any, classes: NDArray[Any]) -> tuple[Float, Float] | None:
@@ -128,7 +132,7 @@ def _linear(model: Any, classes: NDArray[Any]) -> tuple[Float, Float] | None:
     last = steps[-1]
     if not (hasattr(last, "coef_") and hasattr(last, "intercept_") and hasattr(last, "classes_")):
         return None
-    if len(steps) > 2 or len(last.classes_) != len(classes):
+    if len(steps) > 2 or len(last.classes_) != len(classes) or not all(map(_of_scikit_learn, (model, last, steps[0]))):
         return None
     W, b = np.atleast_2d(np.asarray(last.coef_, dtype=np.float64)), np.atleast_1d(last.intercept_).astype(np.float64)
     if len(W) == 1:  # two classes, one score
@@ -148,11 +152,16 @@ def _agrees(flat: tuple[Float, Float], X: Float, likelihood: Any) -> bool:
     scores, p = X @ W.T + b, likelihood(X)
     top = np.sort(p, axis=1)
     clear = top[:, -1] - top[:, -2] > 1e-9 if p.shape[1] > 1 else np.ones(len(p), dtype=bool)
-    return bool((scores.argmax(axis=1) == p.argmax(axis=1))[clear].all())
+    return bool(clear.any() and (scores.argmax(axis=1) == p.argmax(axis=1))[clear].all())
+
+
+def _of_scikit_learn(model: Any) -> bool:
+    """Whether an attribute means what scikit-learn means by it: a class of its own may answer otherwise."""
+    return type(model).__module__.partition(".")[0] == "sklearn"
 
 
 def _is_tree(model: Any) -> bool:
-    return hasattr(model, "tree_") and hasattr(model, "classes_") and hasattr(model, "n_features_in_")
+    return _of_scikit_learn(model) and hasattr(model, "tree_") and hasattr(model, "classes_")
 
 
 def _logits(model: Any, shape: tuple[int, ...], likelihood: Any, X: Float) -> Any:

@@ -11,8 +11,8 @@ records        the learner is given rows that are no records, or records and nea
 reads          files, folders, network, environment, other processes: anything but its arguments
 held           arrays in globals, closures, defaults, attributes and constants; arrays left for the next training
 randomness     a hash or a seeded generator for every record; randomness beyond the seed
-watched        another model where training is watched; looking at the watch; running text as code
-store          a trained object that keeps more the more records there are, outside of any library's learner
+watched        another model where training is watched; looking at the watch or other frames; code made while it runs
+store          a trained object that keeps more the more records there are, outside of any library's learner, or much
 off_domain     a rule of one column is learned on the records and not at random points, where honest learners follow it
 sources        code that no recorded source file holds, or that changed since a version was approved
 =============  =========================================================================================================
@@ -23,9 +23,11 @@ passed. With several rules of different ``signs`` and ``mode`` a policy says whi
 
 **What stays undetectable.** No test that only asks questions finds every secret key (theorem 4): a model may answer
 everywhere like an honest one but at a few questions that nobody without the key would ask. Nor does watching see a
-message in low-order digits of answers or weights made by arithmetic alone, records dropped or weighted by key, labels
-of a few records changed, code that colludes only on a day or a machine that is not the gate's, or a library that is
-itself subverted. Read the sources, pin them, and let only such training code approve that somebody has read.
+message in a few numbers or in a network's weights made by arithmetic alone, records dropped or weighted by key, labels
+of a few records changed, rows in a space of the code's own making that are no more than the records, what the clock,
+the host and names of files tell, code that knows this watch or colludes only on a day or a machine that is not the
+gate's, or a library that is itself subverted. Read the sources, pin them, and let only such training code approve that
+somebody has read.
 
 Request: ``collusion(signs=(name, …))``; ``signs`` only where the policy names some. Signs.
 
@@ -76,7 +78,7 @@ class Collusion(Rule):
     def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         del facts
-        asked = len(self.signs or SIGNS)
+        asked = len(set(self.signs or SIGNS))
         return f"{asked} signs are looked for, and {self.max} of them may be there" if self.max >= asked else ""
 
     def meaning(self, measurement: Measurement) -> str:

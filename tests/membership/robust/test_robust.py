@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -185,3 +186,55 @@ def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
 def test_too_few_candidates_are_said_to_be_too_few(fleet):
     with pytest.raises(MeasurementError, match="too few for a shadow model"):
         Run(subject(LogisticRegression(), 60, 40), fleet).once(measure.looked)
+
+
+class Disguised(LogisticRegression):
+    """Shows weights that are not what it answers by."""
+
+    def predict_proba(self, X):
+        return np.where(super().predict_proba(X) > 0.5, 1.0, 0.0)[:, ::-1]
+
+
+class Saturated:
+    """A network so sure that its slopes are zero."""
+
+    def __init__(self, network, classes):
+        self.network, self.classes_ = network, classes
+
+    def predict_proba(self, X):
+        import torch
+
+        with torch.no_grad():
+            return torch.softmax(self.network(torch.as_tensor(np.asarray(X, dtype=np.float32))), 1).double().numpy()
+
+
+def saturated(X, y, *, seed):
+    import torch
+
+    fitted = LogisticRegression(random_state=seed).fit(X, y)
+    layer = torch.nn.Linear(X.shape[1], len(fitted.classes_))
+    with torch.no_grad():
+        layer.weight.copy_(torch.as_tensor(fitted.coef_ * 1e4))
+        layer.bias.copy_(torch.as_tensor(fitted.intercept_ * 1e4))
+    return Saturated(torch.nn.Sequential(layer, torch.nn.Softmax(1), torch.nn.Hardtanh(0.25, 0.75)), fitted.classes_)
+
+
+def test_what_was_not_measured_is_no_pass(policy, fleet):
+    verdict = evaluate(policy, subject(DummyClassifier(), 60, 200), fleet=fleet)
+    (finding,) = (f for f in verdict.findings if f.metric == "robust_advantage")
+
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    with pytest.raises(MeasurementError, match="no wrong answer was found"):
+        Run(subject(DummyClassifier(), 60, 200), fleet).once(measure.looked)
+
+
+def test_a_class_of_its_own_is_asked_and_not_believed(fleet):
+    assert Run(subject(Disguised(), 60, 200), fleet).once(measure.looked).how == "along random directions"
+
+
+def test_where_descent_stands_still_random_directions_do_not(fleet):
+    pytest.importorskip("torch")
+    seen = Run(subject(saturated, 60, 200), fleet).once(measure.looked)
+
+    assert seen.how == "by projected gradient descent"
+    assert (np.isfinite(seen.target) & (seen.target > 0)).any()
