@@ -27,10 +27,21 @@ class _Model(counts.ClassModel):
     complement: Float  # (K, d), alpha included
     norm: bool
     floor: Float  # (d,) the smoothing: what is left of a count of 0
+    exact: NDArray[np.bool_]  # (d,) sums of a feature are, in any order
 
     @property
     def width(self) -> int:
         return int(self.X.X.shape[1])
+
+    def doubt(self, queries: Index, pair: Index, removal: Removal) -> Float | None:
+        """Return how far logarithms of what is left are off, of any class but the own, times the query's words."""
+        x, found = rows_of(self.X.X, queries), np.zeros(len(queries))
+        for c, complement in enumerate(self.complement):
+            table = np.broadcast_to(complement - self.floor, self.complement.shape), self.floor, self.exact
+            if (off := counts.taken_off(x, pair, removal, self.X.X, table)) is None:
+                return None
+            found = np.maximum(found, np.where(removal.label[pair] == c, 0.0, off))
+        return found
 
     def scores(self, queries: Index, unit: Index, prepared: Removal) -> tuple[Float, Float]:
         """Return scores; records of one class belong to the complement of every other class."""
@@ -105,7 +116,8 @@ class ComplementNb(TokenEngine):
         estimator, (X, hot, tokens) = subject.recipe.library_estimator, self.tokens(subject)
         alpha, K = self.alpha(estimator, X.shape[1]), len(tokens)
         prior = Prior(hot.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
-        return _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha), prior
+        exact = rounding.exact_sums(X[: subject.data.n])
+        return _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha, exact), prior
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""

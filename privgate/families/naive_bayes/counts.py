@@ -14,12 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families.closed_form import NO_VALUE, ClosedForm, Form, Joint, Scores, normalized
-from privgate.families.engine import Asked, LibraryEngine
-from privgate.families.over_all_queries import applies
+from privgate.families.engine import Asked, Declined, LibraryEngine
+from privgate.families.over_all_queries import applies, rounding
 from privgate.families.removal import VANISHED, Float, Removal
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
+
+#: nats by which taking a unit's features off a sum may be wrong before the unit is handed on; units in the last place
+#: that a sum of many may have lost
+SURE, LOST = 1e-5, 32.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +97,10 @@ class ClassModel(ABC):
         """
         return None
 
+    def doubt(self, queries: Index, pair: Index, removal: Removal) -> Float | None:
+        """Return what rounding may do to ``without``, nats, shape (C,); None where counts are exact, or made anew."""
+        return None
+
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
         """Return position in ``units`` -> why the model without that unit has no value."""
         return {}
@@ -123,7 +131,7 @@ class CountingEngine(LibraryEngine, ClosedForm):
         return self.model(subject)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return every unit, exactly; nothing is handed on.
+        """Return every unit, exactly; handed on is who holds so much of a sum that taking it off leaves no digits.
 
         The posterior without a unit of a class c that loses m of its N_c records is ``prior(N_c - m) p'(x | c)``,
         normalized; ``p'`` comes from the decremented counts, all other classes from the full model.
@@ -140,8 +148,12 @@ class CountingEngine(LibraryEngine, ClosedForm):
             shared = model.representatives(units, subject.label_codes)
         kept = units if shared is None else units[shared[0]]
         form = Form(_joint(model, prior), model.width, undefined=model.missing(subject, kept))
-        made, _ = self.evaluated(form, replace(asked, units=kept))
-        return (made if shared is None else _repeated(made, units, shared[1])), units[:0]
+        made, left = self.evaluated(form, replace(asked, units=kept))
+        if shared is None:
+            return made, left
+        if len(left):
+            raise Declined("sums of features are not exact, and some have no digits left without one person")
+        return _repeated(made, units, shared[1]), left
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> OnSubsets | None:
         """Return models on subsets; None where there is no fast way.
@@ -182,9 +194,37 @@ def _joint(model: ClassModel, prior: Prior) -> Joint:
         base = np.log(left) if prior.fixed is None else prior.fixed[label]
         value = without[row, label] - log_prior[label] if touched is None else touched
         without[row, label] = np.where(left > 0, value + base, -np.inf)
-        return Scores(full + log_prior, without, np.ones(len(query), dtype=bool))
+        sure = np.ones(len(query), dtype=bool)
+        doubt = model.doubt(query[row], pair, lost)
+        if doubt is not None:
+            np.logical_and.at(sure, row, doubt <= SURE)
+        return Scores(full + log_prior, without, sure)
 
     return joint
+
+
+def taken_off(
+    x: Float, pair: Index, removal: Removal, X: Float, table: tuple[Float, Float, NDArray[np.bool_]]
+) -> Float | None:
+    """Return how far ``sum_j x_j ln(left_j / sum left)`` may be off where a unit leaves ``left``, nats, shape (C,).
+
+    Parameters
+    ----------
+    x : float64 array of shape (C, d)
+        Queries, not negative.
+    pair : int64 array of shape (C,)
+        Indexes ``removal``.
+    X : float64 array of shape (P, d)
+    table : (counts (K, d), smoothing (d,), whether a feature's sums are exact (d,))
+    """
+    counts, smoothing, exact = table
+    if exact.all():
+        return None
+    before = counts[removal.label]
+    left = np.maximum(before - removal.sums(X), 0.0) + smoothing
+    off = LOST * rounding.U * np.where(exact, 0.0, before)
+    whole = off.sum(axis=1) / left.sum(axis=1)
+    return np.asarray(np.einsum("ij,ij->i", x, (off / left)[pair]) + x.sum(axis=1) * whole[pair])
 
 
 def _repeated(made: Retrained, units: Index, of: Index) -> Retrained:

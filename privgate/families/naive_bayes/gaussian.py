@@ -113,7 +113,8 @@ class _Model(counts.ClassModel):
         rest = full + slope * change
         exact = (np.abs(change) > LINEAR * variance.min())[:, 0]
         for c in range(len(variance)) if exact.any() else ():
-            moved = variance[c] + change[exact]
+            # not the variance plus its change: where one person is the floor, nothing of a difference would be left
+            moved = self.squares[c] / self.totals[c] + prepared.floor[unit[exact]][:, None]
             square = (x[exact] - self.mean[c]) ** 2
             rest[exact, c] = -0.5 * (square / moved + np.log(2 * np.pi * moved)).sum(axis=1)
         return full, rest

@@ -26,10 +26,16 @@ class _Model(counts.ClassModel):
     X: Tokens  # pool, (P, d)
     counts: Float  # (K, d)
     alpha: Float  # (d,)
+    exact: NDArray[np.bool_]  # (d,) sums of a feature are, in any order
 
     @property
     def width(self) -> int:
         return int(self.X.X.shape[1]) * 3
+
+    def doubt(self, queries: Index, pair: Index, removal: Removal) -> Float | None:
+        """Return how far logarithms of what is left are off, times how often the query has each word."""
+        table = self.counts, self.alpha, self.exact
+        return counts.taken_off(rows_of(self.X.X, queries), pair, removal, self.X.X, table)
 
     def scores(self, queries: Index, unit: Index, prepared: Any) -> tuple[Float, None]:
         return rows_of(self.X.X, queries) @ _weights(self.counts, self.alpha).T, None
@@ -75,7 +81,8 @@ class MultinomialNb(TokenEngine):
         """Return the token counts, and the prior."""
         estimator = subject.recipe.library_estimator
         X, _, tokens = self.tokens(subject)
-        return _Model(Tokens(X), tokens, self.alpha(estimator, X.shape[1])), counts.prior_of(estimator, subject)
+        exact = rounding.exact_sums(X[: subject.data.n])
+        return _Model(Tokens(X), tokens, self.alpha(estimator, X.shape[1]), exact), counts.prior_of(estimator, subject)
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""

@@ -41,6 +41,12 @@ def the_floor_hangs_on_one_record(X):
     return X
 
 
+def the_floor_is_one_record(X):
+    X = X * 1e-7
+    X[7, 2] = 1e6
+    return X
+
+
 @pytest.mark.parametrize(
     ("alter", "tolerance"),
     [
@@ -50,6 +56,9 @@ def the_floor_hangs_on_one_record(X):
         (constant_but_for_one_record, 1e-6),
         (nearly_all_variance_is_one_record, 1e-6),
         (the_floor_hangs_on_one_record, 1e-6),
+        # with the record the mean is 5e3, about which the others' 1e-7 keep five digits; it is the record's own log p
+        # of -1e24 alone that shows it
+        (the_floor_is_one_record, 0.05),
     ],
 )
 def test_equals_refits_where_digits_are_lost(direct, fleet, alter, tolerance):
