@@ -2,7 +2,7 @@
 
 import math
 import re
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -28,7 +28,7 @@ def tried(*numbers, advised=None):
 
 
 def read(svg):
-    root = ElementTree.fromstring(svg)
+    root = ET.fromstring(svg)
     tag = "{http://www.w3.org/2000/svg}"
     dots = [(float(c.get("cx")), float(c.get("cy")), float(c.get("r"))) for c in root.iter(f"{tag}circle")]
     words = [(t.text, float(t.get("x")), float(t.get("y"))) for t in root.iter(f"{tag}text")]
