@@ -39,9 +39,6 @@ HALVINGS = 5
 #: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
 CHEAP = 20
 
-#: CPU seconds of an engine for everybody, above which other ways are tried first
-SLOW = 60.0
-
 #: a part of the way, 0 to 1, to where little is left of the model -> the change
 Scale = Callable[[float], Change]
 
@@ -185,8 +182,8 @@ class Search:
         """Return whether measuring everybody takes many trainings."""
         subject = self.subject
         everybody = np.arange(len(subject.data.units), dtype=np.int64)
-        cost = families.first(subject)[0].cost(subject, everybody, (subject.recipe.seed,))
-        return cost.fits > CHEAP or cost.cpu_seconds > SLOW
+        engine = families.first(subject)[0]
+        return engine.trains or engine.cost(subject, everybody, (subject.recipe.seed,)).fits > CHEAP
 
     def _one(self, change: Change) -> Point | None:
         if not self.over:

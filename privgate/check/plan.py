@@ -116,7 +116,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
     planned = TrainingPlan(retrains=left_out + ranking + searched, leave_one_out=left_out, ranking=ranking)
     try:
         fits = plan.leave_out_fits(run.subject, np.asarray(sample), run.seeds)
-        estimate = plan.estimate(run.subject, fits, run.fleet)
+        estimate = plan.estimate(run.subject, fits, run.fleet, recalled=run.rehearsed)
     except MeasurementError as exc:
         said.append(f"the cost is unknown: {exc}")
         return planned

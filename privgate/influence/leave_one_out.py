@@ -188,7 +188,11 @@ def coverage(run: Run) -> UnitCoverage:
     found = run.once(retrained)
     measured = int((found.status != Status.SCREENED).sum())
     ranked = "the others were ranked by shadow models, which shows nothing about them"
-    claims = (stopped(run), proven.said(run, after=True) or run.once(selection).lost, ranked if measured < len(found.units) else "")
+    claims = (
+        stopped(run),
+        proven.said(run, after=True) or run.once(selection).lost,
+        ranked if measured < len(found.units) else "",
+    )
     return UnitCoverage(
         n_measured=measured,
         n_units=run.n_units,

@@ -87,8 +87,10 @@ class Selection:
     lost: str
 
 
-def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> Plan:
+def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: bool = False) -> Plan:
     """Return what ``fits`` would cost now; times a few of them in a worker.
+
+    ``recalled``: what is remembered of enough of them is believed, so that asking again trains nothing.
 
     Raises
     ------
@@ -101,6 +103,10 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> Plan:
     missing = [f for f, k in zip(different.values(), known, strict=True) if not k]
     if not missing:
         return Plan(len(different), len(different), 0.0, fleet.workers, 0)
+    if recalled and len(different) - len(missing) >= TIMED:
+        kept = [f for f, k in zip(different.values(), known, strict=True) if k]
+        each = remembered_seconds(subject, kept, fleet)
+        return Plan(len(different), len(kept), each, fleet.workers, fleet.workers * fleet.pool.peak_memory())
     rng = subject.generator("timed")
     sample = [missing[i] for i in rng.choice(len(missing), size=min(TIMED, len(missing)), replace=False)]
     answers = fleet.fits(subject, sample, label="timing a few retrains")

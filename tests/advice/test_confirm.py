@@ -138,3 +138,16 @@ def test_the_chosen_candidate_is_measured_on_folds_that_did_not_choose_it(fleet)
     assert search.again(failed) is failed
     advice = SimpleNamespace(points=(again,), measure="accuracy")
     assert f"other folds {again.confirmed_useful:.4f}" in "\n".join(map(str, view._rows(advice)))
+
+
+def test_what_is_remembered_is_not_timed_again(fleet):
+    from privgate.training import plan
+
+    about = subject()
+    fits = plan.leave_out_fits(about, np.arange(40), (0,))
+    first = plan.estimate(about, fits, fleet)
+    calls = fleet.calls
+    again = plan.estimate(about, fits, fleet, recalled=True)
+    assert fleet.calls == calls
+    assert (again.remembered, again.missing) == (plan.TIMED, 40 - plan.TIMED) == (first.remembered, first.missing)
+    assert again.seconds_each > 0
