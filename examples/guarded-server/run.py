@@ -41,9 +41,9 @@ def started(folder: Path) -> tuple[subprocess.Popen, str]:
                "--backend-store-uri", store, "--registry-store-uri", f"privgate:{store}",
                "--artifacts-destination", str(folder / "artifacts")]  # fmt: skip
     with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            command, env={**os.environ, "PRIVGATE_GUARD": str(folder / "guard.yaml")}, stdout=log, stderr=log
-        )
+        # MLflow would start eight more processes for jobs that a registry does not need
+        own = {"PRIVGATE_GUARD": str(folder / "guard.yaml"), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        server = subprocess.Popen(command, env={**os.environ, **own}, stdout=log, stderr=log)
     for _ in range(600):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)

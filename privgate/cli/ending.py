@@ -9,8 +9,13 @@ import click
 from privgate.errors import ExitCode, PrivgateError
 
 
-def _kind(found: re.Match[str]) -> str:
-    return f"is no {'whole number' if found[1] == 'integer' else 'number'}."
+def _plainly(exc: click.BadParameter) -> click.BadParameter:
+    """Return the error in words: click's own name of a kind of number is none."""
+    found = re.search(r"is not a valid (integer|float)(?: range)?\.", exc.message)
+    if found is None:
+        return exc
+    kind = "whole number" if found[1] == "integer" else "number"
+    return click.BadParameter(exc.message.replace(found[0], f"is no {kind}."), exc.ctx, exc.param, exc.param_hint)
 
 
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
@@ -24,9 +29,7 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         click.echo(f"error: {exc}".encode("utf-8", "backslashreplace").decode(), err=True)
         code = exc.exit_code
     except click.ClickException as exc:
-        if isinstance(exc, click.BadParameter):  # click's own name of a kind of number is no word for people
-            exc.message = re.sub(r"is not a valid (integer|float)(?: range)?\.", _kind, exc.message)
-        exc.show()
+        (_plainly(exc) if isinstance(exc, click.BadParameter) else exc).show()
         code = ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted: what was computed is kept; the same command resumes", err=True)

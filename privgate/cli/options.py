@@ -200,7 +200,9 @@ def _known(uri: str, tracking_uri: str | None) -> str:
         return f"{uri}: no version has the alias {alias!r}" + (f"; there is {_few(aliases)}" if aliases else "")
     if version and int(version) not in versions:
         return f"{uri}: there is no such version; {name!r} has {_few(map(str, versions))}"
-    return "" if version or alias else f"{uri} names no version; name one, such as {uri}/{versions[-1]}"
+    if version or alias:
+        return ""
+    return f"{uri} names no version; name one, such as {uri}/{versions[-1]} (known: {_few(map(str, versions))})"
 
 
 def _few(names: Iterable[str], most: int = 8) -> str:

@@ -125,7 +125,7 @@ def evidence(
         "measurements": [
             _measurement(finding(m, totals), totals, floors)
             | _limits_told(m, limits, few)
-            | guessed.get(m["request"]["key"], {})
+            | dict(guessed.get(m["request"]["key"], {}))
             for m in payload["measurements"]
         ],
     }

@@ -71,7 +71,8 @@ class Recipe:
                 f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, "
                 f"not {type(self.training).__name__}"
             )
-        if self.seed is not None and not (isinstance(self.seed, int | np.integer) and 0 <= self.seed < 2**32):
+        whole: Any = self.seed  # people give text, or half a number
+        if whole is not None and not (isinstance(whole, int | np.integer) and 0 <= whole < 2**32):
             raise SubjectError(f"seed must be a whole number in [0, 2^32), not {self.seed!r}")
         if self.task is None and self.predict is None and estimators.is_estimator(self.training):
             own = tasks.of_estimator(self.training)

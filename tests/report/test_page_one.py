@@ -288,3 +288,12 @@ def test_what_an_operator_states_commands_nothing(runs, format_):
         assert json.loads(head)["tags"] == ["privgate", "privgate-failed"]
     if format_ in ("markdown", "modelcard"):
         assert "](" not in (body if format_ == "modelcard" else shown)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_terminal_says_each_thing_once_and_no_hidden_count(runs, kind):
+    shown = report.render(runs.document(kind), "text").splitlines()
+
+    told = [line.strip().casefold() for line in shown if line.strip()]
+    assert not any(told[0].startswith(line) for line in told[1:])
+    assert not [line for line in told if "suppressed of" in line or "of suppressed" in line]

@@ -239,3 +239,38 @@ def test_whom_an_engine_answered_does_not_follow_from_whom_it_handed_on(few):
     counts = [v for e in told for v in (e["answered"], e["handed_on"], e["asked"], *e["why"].values())]
     assert {c for c in counts if c is not None} <= {400, 0}
     assert [list(e["why"]) for e in told] == [list(why)] * 2
+
+
+def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_way_everywhere():
+    decided = "the verdict was decided without them"
+    part = {
+        "coverage": {"n_measured": 4, "not_computed": 996},
+        "engines": [
+            {"engine": "a", "asked": 1000, "answered": 4, "handed_on": 996, "why": {decided: 996}, "without_limit": {}},
+            {
+                "engine": "refit",
+                "asked": 996,
+                "answered": 0,
+                "handed_on": 996,
+                "why": {decided: 996},
+                "without_limit": {},
+            },
+        ],
+    }
+    suppressed._influence(part, 1000)
+
+    assert [(e["asked"], e["answered"], e["handed_on"]) for e in part["engines"]] == [(1000, 4, 996), (996, 0, 996)]
+    for said in ("4 of 1000 people were trained without", "nobody was trained without 996 of 1000 people"):
+        assert sentence(said, [1000]) == said
+
+
+def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_stopped():
+    why = {"splits tie on their way": 3, "the verdict was decided without them": 993}
+    part = {
+        "coverage": {"n_measured": 4, "not_computed": 996},
+        "engines": [{"engine": "a", "asked": 1000, "answered": 4, "handed_on": 996, "why": why, "without_limit": {}}],
+    }
+    suppressed._influence(part, 1000)
+
+    assert part["engines"][0]["answered"] is None
+    assert set(part["engines"][0]["why"].values()) == {None}
