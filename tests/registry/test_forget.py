@@ -159,7 +159,9 @@ def test_a_shard_of_which_nobody_is_left_answers_nothing_as_in_training_without_
     assert done.members == (2,)
     assert done.trained_on == 0
     assert stored.members_[2] is None
-    assert (stored.predict_proba(asked) == Recipe(MODEL, seed=3).train(left.X, left.y, seed=3).predict_proba(asked)).all()
+    assert (
+        stored.predict_proba(asked) == Recipe(MODEL, seed=3).train(left.X, left.y, seed=3).predict_proba(asked)
+    ).all()
 
 
 def test_a_stored_model_that_put_people_elsewhere_than_its_recipe_is_refused(registry):

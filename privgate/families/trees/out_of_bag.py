@@ -62,7 +62,9 @@ class OutOfBag(Engine):
         if estimator is None:
             return "the recipe is not a bagged forest of scikit-learn"
         least = subject.data.n - max((len(rows) for rows in subject.data.units), default=0)
-        return design.refusal(subject, real=subject.task == "regression") or unfit(estimator) or too_many(estimator, least)
+        return (
+            design.refusal(subject, real=subject.task == "regression") or unfit(estimator) or too_many(estimator, least)
+        )
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the number of forests, those of all records among them; their time is unknown until one was made."""

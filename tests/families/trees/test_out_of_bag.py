@@ -176,8 +176,12 @@ def test_what_reads_records_that_were_not_drawn_is_refused(estimator, why):
 def test_as_many_draws_as_records_are_no_draws_of_what_is_left():
     """The library refuses more draws than records: with everybody there are enough, without one there are not."""
     X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
-    most, fewer = (Subject.local(Recipe(RandomForestClassifier(5, max_samples=m)), TrainingData(X, y)) for m in (40, 39))
-    pairs = Subject.local(Recipe(RandomForestClassifier(5, max_samples=39)), TrainingData(X, y, groups=np.arange(40) // 2))
+    most, fewer = (
+        Subject.local(Recipe(RandomForestClassifier(5, max_samples=m)), TrainingData(X, y)) for m in (40, 39)
+    )
+    pairs = Subject.local(
+        Recipe(RandomForestClassifier(5, max_samples=39)), TrainingData(X, y, groups=np.arange(40) // 2)
+    )
 
     assert "39 records that are left" in ENGINE.supports(most)
     assert ENGINE.supports(fewer) == ""
