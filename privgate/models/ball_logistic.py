@@ -55,7 +55,7 @@ class BallLogistic(Classifier):
     @property
     def bound(self) -> float:
         """What one record changes any label's log-probability by at most, nats, on every data set."""
-        # the solver ends with a gradient of at most _FLAT radius, on both sides; as much again is room for rounded scores
+        # the solver ends with a gradient of at most _FLAT radius, on both sides; as much again is for rounded scores
         return float((self.C + 4 * _FLAT) * self.radius**2) * (1 + 1e-9) + 1e-9
 
     def fit(self, X: Any, y: Any) -> Self:
