@@ -1,7 +1,5 @@
 """The table of what guarantees cost, in its short form: one row of each kind, resumed, and what is written of it."""
 
-import json
-
 import pytest
 from click.testing import CliRunner
 
@@ -60,20 +58,30 @@ def test_what_cannot_be_measured_is_said_and_not_made_up():
     assert "0." not in written([made]).splitlines()[2]
 
 
-def test_rows_that_are_known_are_not_measured_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("part", "measured_again"), [("attack", 0), ("all", 8)])
+def test_what_died_is_tried_again_and_other_rows_are_not(part, measured_again, tmp_path, monkeypatch):
     from utility import __main__ as command
 
     asked = []
-    monkeypatch.setattr(
-        command, "_apart", lambda r, *_: asked.append(r) or {"data": r.data, "learner": r.name, "guarantee": "",
-                                                             "problems": {"all": "not done in 1 s"}}
-    )  # fmt: skip
-    out = tmp_path / "rows.jsonl"
+
+    def apart(learner, *_):
+        asked.append(learner)
+        return {"data": learner.data, "learner": learner.name, "guarantee": "", "problems": {part: "not done in 1 s"}}
+
+    monkeypatch.setattr(command, "_apart", apart)
     for _ in range(2):
-        ran = CliRunner().invoke(command.main, ["--only", "DP-SGD", "--out", str(out)])
+        ran = CliRunner().invoke(command.main, ["--only", "DP-SGD", "--out", str(tmp_path / "rows.jsonl")])
         assert ran.exit_code == 0, ran.output
 
-    assert len(asked) == 8
-    assert len([json.loads(line) for line in out.read_text().splitlines()]) == 8
+    assert len(asked) == 8 + measured_again
     assert "not done in 1 s" in ran.output
-    assert CliRunner().invoke(command.main, ["--targets", "3"]).exit_code == 2
+
+
+def test_an_odd_number_of_targets_is_refused():
+    assert CliRunner().invoke(command(), ["--targets", "3"]).exit_code == 2
+
+
+def command():
+    from utility.__main__ import main
+
+    return main
