@@ -139,11 +139,11 @@ def unfit(estimator: Any) -> str:
 def too_many(estimator: Any, least: int) -> str:
     """Return what is too many of; empty if nothing is. ``least``: records that are left without whoever has most."""
     name = type(estimator).__name__
-    if not isinstance(estimator.n_estimators, Integral) or estimator.n_estimators < 1:
+    if not isinstance(estimator.n_estimators, Integral) or int(estimator.n_estimators) < 1:
         return f"{name}(n_estimators={estimator.n_estimators!r}) grows no forest"
-    if estimator.n_estimators > LARGEST:
+    if int(estimator.n_estimators) > LARGEST:
         return f"{name}(n_estimators={estimator.n_estimators}) is above {LARGEST}, so it is trained in a box"
-    if isinstance(estimator.max_samples, Integral) and estimator.max_samples > least:
+    if isinstance(estimator.max_samples, Integral) and int(estimator.max_samples) > least:
         return f"{name}(max_samples={estimator.max_samples}) is more than the {least} records that are left of some"
     return ""
 
