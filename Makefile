@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test test-slow bench reproduce kinds docs lint fmt clean
+.PHONY: demo test test-slow bench reproduce kinds utility docs lint fmt clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -47,6 +47,9 @@ reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; wr
 
 kinds: $(STAMP) ## every common kind of model through the gate, hours of two cores, resumable; writes docs/kinds.md
 	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m kinds --table docs/kinds.md
+
+utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time, hours of a core, resumable; writes build/utility.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility --table build/utility.md
 
 docs: $(STAMP) ## the documentation as a site below build/site, without a warning
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -63,10 +63,10 @@ def main(  # noqa: PLR0917  click passes each option by its name
 
 
 def _known(out: Path, asked: dict[str, int]) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the rows that were measured by the same settings."""
+    """Return the rows that were measured by the same settings; what died or took too long is tried again."""
     lines = out.read_text(encoding="utf-8").splitlines() if out.is_file() else []
     rows = [json.loads(line) for line in lines]
-    return {(r["data"], r["learner"]): r for r in rows if r["asked"] == asked}
+    return {(r["data"], r["learner"]): r for r in rows if r["asked"] == asked and "all" not in r["problems"]}
 
 
 def _measured(learner: Learner, at_most: int, size: dict[str, int]) -> dict[str, object]:

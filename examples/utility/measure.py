@@ -84,11 +84,11 @@ def deletion(learner: Learner, table: Table) -> dict[str, Any]:
     """Return CPU seconds of training without one person: one member of ``Sharded``, everything elsewhere."""
     X, y, *_ = table.split(0)
     model = learner.make(table, 0)
-    whole = clone(model).fit(X, y)
+    whole = model.fit(X, y) if isinstance(model, Sharded) else None
     started = time.process_time()
-    if isinstance(model, Sharded):
+    if whole is not None:
         gone = int(whole.shard_of(X[:1])[0])
-        model.refit(X[1:], y[1:], {m: v for m, v in enumerate(whole.members_) if m != gone})
+        clone(whole).refit(X[1:], y[1:], {m: v for m, v in enumerate(whole.members_) if m != gone})
     else:
         learner.make(table, 0).fit(X[1:], y[1:])
     return {"seconds": time.process_time() - started, "parts": model.shards if isinstance(model, Sharded) else 1}

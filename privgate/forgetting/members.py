@@ -11,6 +11,7 @@ import numpy as np
 
 from privgate import registry
 from privgate.errors import DigestMismatchError, UsageError
+from privgate.families.sharded import declared
 from privgate.influence.remove_risky import without
 from privgate.models import Sharded
 from privgate.subject import estimators
@@ -140,6 +141,11 @@ def _opened(subject: Subject, uri: str) -> Sharded:
     model = subject.model.load()
     if type(model) is not Sharded or len(getattr(model, "members_", ())) != int(own["shards"]):
         raise DigestMismatchError(f"the model stored as {uri} is not the Sharded that its recipe describes")
+    recipe = declared(subject)
+    if recipe is None or (recipe.shard_of(subject.data.X) != model.shard_of(subject.data.X)).any():
+        raise DigestMismatchError(
+            f"the model stored as {uri} puts people into other shards than its recipe, so who held whom is not known"
+        )
     return model
 
 

@@ -8,6 +8,7 @@ import mlflow
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
@@ -126,6 +127,56 @@ def test_a_learner_that_gives_another_member_each_time_registers_nothing(credit,
         members.forget("models:/credit/1", ["p3"])
 
     assert len(mlflow.MlflowClient().search_model_versions("name='credit'")) == 1
+
+
+def test_what_was_interrupted_registers_nothing_and_the_same_command_goes_through(credit, monkeypatch):
+    whole, calls = members._retrained, []
+
+    def cut(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(*given)
+
+    monkeypatch.setattr(members, "_retrained", cut)
+    with pytest.raises(KeyboardInterrupt):
+        members.forget("models:/credit/1", ["p3"])
+    assert len(mlflow.MlflowClient().search_model_versions("name='credit'")) == 1
+
+    assert members.forget("models:/credit/1", ["p3"])[0].uri == "models:/credit/2"
+
+
+def test_a_shard_of_which_nobody_is_left_answers_nothing_as_in_training_without_them(credit):
+    X = people().X
+    shard = MODEL.shard_of(X)
+    gone = [f"p{w}" for w in np.unique(X[shard == 2, 0]).astype(int)]
+
+    done, _ = members.forget("models:/credit/1", gone)
+
+    left = without(people(), np.flatnonzero(np.isin(people().unit_names, gone)))
+    stored = load_subject(done.uri).model.load()
+    asked = np.random.default_rng(1).normal(size=(50, 4))
+    assert done.members == (2,)
+    assert done.trained_on == 0
+    assert stored.members_[2] is None
+    assert (
+        stored.predict_proba(asked) == Recipe(MODEL, seed=3).train(left.X, left.y, seed=3).predict_proba(asked)
+    ).all()
+
+
+def test_a_stored_model_that_put_people_elsewhere_than_its_recipe_is_refused(registry):
+    """Who is where would follow from the file, what is trained again from the recipe: a member would keep somebody."""
+    other = clone(MODEL).set_params(key="another")
+    log_model(
+        Recipe(MODEL, seed=3),
+        people(),
+        registered_model_name="credit",
+        store="artifacts",
+        trained=lambda data: Recipe(other, seed=3).train(data.X, data.y, seed=3),
+    )
+
+    with pytest.raises(DigestMismatchError, match="other shards than its recipe"):
+        members.forget("models:/credit/1", ["p3"])
 
 
 def test_what_is_stored_and_is_not_what_was_proven_is_named():

@@ -6,6 +6,7 @@ forest of exactly as many trees as the released one has.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from privgate.families import alike, design, refit
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Float, Index, Retrained, Seeds
+from privgate.families.trees.covered import LARGEST
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -59,7 +61,10 @@ class OutOfBag(Engine):
         estimator = bagged(subject)
         if estimator is None:
             return "the recipe is not a bagged forest of scikit-learn"
-        return design.refusal(subject, real=subject.task == "regression") or unfit(estimator)
+        least = subject.data.n - max((len(rows) for rows in subject.data.units), default=0)
+        return (
+            design.refusal(subject, real=subject.task == "regression") or unfit(estimator) or too_many(estimator, least)
+        )
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the number of forests, those of all records among them; their time is unknown until one was made."""
@@ -123,11 +128,23 @@ def unfit(estimator: Any) -> str:
         if type(tree).__name__ not in TREES or not type(tree).__module__.startswith("sklearn."):
             return f"{name} averages {type(tree).__name__}, which is none of {', '.join(TREES)}"
     for parameter in ("min_samples_leaf", "min_samples_split"):
-        if isinstance(value := getattr(tree, parameter), float):
+        if not isinstance(value := getattr(tree, parameter), Integral):
             return f"{parameter}={value!r} is a share of all records, drawn or not"
     weights = getattr(tree, "class_weight", None)
     if weights is not None and not (isinstance(weights, str) and weights == "balanced_subsample"):
         return f"class_weight={weights!r} weighs records that a tree did not draw"
+    return ""
+
+
+def too_many(estimator: Any, least: int) -> str:
+    """Return what is too many of; empty if nothing is. ``least``: records that are left without whoever has most."""
+    name = type(estimator).__name__
+    if not isinstance(estimator.n_estimators, Integral) or int(estimator.n_estimators) < 1:
+        return f"{name}(n_estimators={estimator.n_estimators!r}) grows no forest"
+    if int(estimator.n_estimators) > LARGEST:
+        return f"{name}(n_estimators={estimator.n_estimators}) is above {LARGEST}, so it is trained in a box"
+    if isinstance(estimator.max_samples, Integral) and int(estimator.max_samples) > least:
+        return f"{name}(max_samples={estimator.max_samples}) is more than the {least} records that are left of some"
     return ""
 
 

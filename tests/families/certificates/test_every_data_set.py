@@ -102,6 +102,18 @@ def test_the_ball_takes_what_is_far_away_and_refuses_what_has_no_place():
         BallLogistic(C=1e6, classes=[0, 1]).fit([[0.0], [1.0]], [0, 1])
 
 
+def test_weights_whose_sums_are_rounded_by_more_than_the_bound_has_room_for_are_refused():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3)), np.arange(12) % 2
+    far = BallLogistic(C=0.5, radius=2.0, classes=[0, 1], towards=[1e6, -1e6, 3e5, 0.0])
+    asked = np.vstack([X, -X, rng.normal(size=(100, 3)) * 9])
+    whole = log_p(far, X, y, asked)
+    for u in range(12):
+        assert np.abs(whole - log_p(far, np.delete(X, u, 0), np.delete(y, u), asked)).max() <= far.bound
+    with pytest.raises(ValueError, match="rounded by more"):
+        BallLogistic(C=0.5, radius=2.0, classes=[0, 1], towards=[1e9, -1e9, 3e5, 0.0]).fit(X, y)
+
+
 def test_without_data_the_public_head_answers_and_a_wrong_one_is_refused():
     head = BallLogistic(C=0.5, radius=2.0, classes=[0, 1], towards=[1.0, 0.5])
     p = head.fit(np.zeros((0, 1)), np.zeros(0, dtype=int)).predict_proba([[1.0]])

@@ -161,10 +161,31 @@ def test_an_answer_of_nought_ranks_like_any_other():
         (BaggingClassifier(LogisticRegression()), "averages LogisticRegression"),
         (BaggingClassifier(DecisionTreeClassifier(class_weight="balanced")), "did not draw"),
         (DecisionTreeClassifier(), "not a bagged forest"),
+        (RandomForestClassifier(5, min_samples_leaf=np.float32(0.1)), "share of all records"),
+        (RandomForestClassifier(10**7), "trained in a box"),
+        (RandomForestClassifier(0), "grows no forest"),
+        (RandomForestClassifier("5"), "grows no forest"),
+        (RandomForestClassifier(5, max_samples=10**6), "that are left of some"),
+        (BaggingClassifier(None, 5, max_samples=10**6), "that are left of some"),
     ],
 )
 def test_what_reads_records_that_were_not_drawn_is_refused(estimator, why):
     assert why in ENGINE.supports(made_of(estimator))
+
+
+def test_as_many_draws_as_records_are_no_draws_of_what_is_left():
+    """The library refuses more draws than records: with everybody there are enough, without one there are not."""
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    most, fewer = (
+        Subject.local(Recipe(RandomForestClassifier(5, max_samples=m)), TrainingData(X, y)) for m in (40, 39)
+    )
+    pairs = Subject.local(
+        Recipe(RandomForestClassifier(5, max_samples=39)), TrainingData(X, y, groups=np.arange(40) // 2)
+    )
+
+    assert "39 records that are left" in ENGINE.supports(most)
+    assert ENGINE.supports(fewer) == ""
+    assert "38 records that are left" in ENGINE.supports(pairs)
 
 
 @pytest.mark.parametrize("samples", [None, 0.5, 7])
