@@ -100,7 +100,11 @@ def test_a_colluding_function_is_found_by_the_right_detectors(watched, function)
     assert found >= SEEN_BY[function]
 
 
-@pytest.mark.parametrize("function", second_round.CAUGHT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(f, marks=[pytest.mark.slow] * (f in second_round.SLOW)) for f in second_round.CAUGHT],
+    ids=lambda f: f.__name__,
+)
 def test_what_once_got_past_the_watch_does_not_pass(watched, function):
     sign, outcome = second_round.CAUGHT[function]
     seen = watched(function)
