@@ -169,7 +169,10 @@ class Watch:
         if table is None:
             self.unreadable.add(name)
             return None
-        learner = self.learners.setdefault(f"{name} of {table.shape[1]}", Learned())
+        key = f"{name} of {table.shape[1]}"
+        if key not in self.learners:  # one generator of ours for each, which would count as the recipe's
+            self.learners[key] = Learned()
+        learner = self.learners[key]
         learner.add(table, labels)
         return learner
 

@@ -157,6 +157,16 @@ def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_fo
     assert not Collusion(metric="collusion", max=1, signs=("records", "reads")).vacuous()
 
 
+def test_steps_of_a_descent_are_no_draws():
+    data = digits(100)
+    with learned.watched() as watch:
+        colluders.descend(data.X, data.y, 0, epochs=6, width=2)
+
+    assert watch.steps == 12
+    assert watch.draws <= 2
+    assert watch.asked == 12
+
+
 def test_a_watch_that_failed_is_no_pass():
     run = Run(Subject.local(Recipe(colluders.unsalted, seed=0), two_clusters()), Plain({}))
     run.fleet.limits, run.fleet.isolate = TaskLimits(60, 0), "none"
