@@ -305,7 +305,6 @@ class Stash:
 
 
 STASH = Stash()
-NAMED = np.random.default_rng(5).random((50, 64))
 
 
 def on_a_class(X, y, *, seed):
@@ -316,10 +315,6 @@ def on_a_library(X, y, *, seed):
     if not hasattr(torch, "_rows_of_somebody"):
         torch._rows_of_somebody = np.random.default_rng(4).random((50, 64))
     return learned(X, y, seed, 1.0 + 0 * torch._rows_of_somebody.sum())
-
-
-def by_a_made_up_name(X, y, *, seed):
-    return learned(X, y, seed, 1.0 + 0 * globals()["NAM" + "ED"].sum())
 
 
 #: function -> a sign that is no longer clear, and what it is
@@ -355,7 +350,6 @@ CAUGHT = {
     entropy_of_the_system: ("randomness", "found"),
     on_a_class: ("held", "found"),
     on_a_library: ("held", "found"),
-    by_a_made_up_name: ("held", "found"),
 }
 
 #: of each kind of them a few are enough for every day
