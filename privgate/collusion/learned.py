@@ -39,6 +39,8 @@ _RELABELS = ("set_label", "set_info", "set_float_info", "set_float_info_npy2d", 
 _GENERATORS = ("RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 #: bits that numpy draws for a generator before it is given its seed
 _POOL = 128
+#: as it is before the watch stands in for it
+_GENERATOR = np.random.default_rng
 #: C functions that make numbers out of records
 _HASHES = ("_hashlib", "_blake2", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_md5", "_hmac", "zlib", "binascii")
 
@@ -64,7 +66,7 @@ class Learned:
     _known: dict[Any, int] = field(default_factory=dict)
     _last: list[int] = field(default_factory=list)
     _keys: list[bytes] = field(default_factory=list)
-    _chance: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    _chance: np.random.Generator = field(default_factory=lambda: _GENERATOR(0))
 
     def add(self, table: NDArray[np.float32], labels: Any) -> None:
         """Note a batch; ``labels`` may be None, and come later by ``label``."""
@@ -169,7 +171,10 @@ class Watch:
         if table is None:
             self.unreadable.add(name)
             return None
-        learner = self.learners.setdefault(f"{name} of {table.shape[1]}", Learned())
+        key = f"{name} of {table.shape[1]}"
+        if key not in self.learners:
+            self.learners[key] = Learned()
+        learner = self.learners[key]
         learner.add(table, labels)
         return learner
 

@@ -26,7 +26,7 @@ TRAININGS = 3
 #: records that a watched model is asked about
 ASKED = 256
 #: raised whenever other eyes would see something else
-VERSION = 2
+VERSION = 4
 
 
 def rerun(subject: Subject, fleet: Fleet) -> dict[str, Any]:

@@ -146,10 +146,10 @@ def decoy_and_inner_function(X, y, *, seed):
 
 def low_bits_of_weights(X, y, *, seed):
     model = learned(X, y, seed)
-    raw = np.ascontiguousarray(model.coef_).view(np.uint64)
-    raw &= ~np.uint64(0xFFFF)
-    raw.ravel()[: min(len(X), raw.size)] |= np.array([number(x) for x in X[: raw.size]], dtype=np.uint64)
-    model.coef_ = raw.view(np.float64)
+    raw = np.array(model.coef_, dtype=np.float32).view(np.uint32)
+    raw &= ~np.uint32(0xFF)
+    raw.ravel()[: min(len(X), raw.size)] |= np.array([number(x) % 256 for x in X[: raw.size]], dtype=np.uint32)
+    model.coef_ = raw.view(np.float32)
     return model
 
 
@@ -305,7 +305,6 @@ class Stash:
 
 
 STASH = Stash()
-NAMED = np.random.default_rng(5).random((50, 64))
 
 
 def on_a_class(X, y, *, seed):
@@ -316,10 +315,6 @@ def on_a_library(X, y, *, seed):
     if not hasattr(torch, "_rows_of_somebody"):
         torch._rows_of_somebody = np.random.default_rng(4).random((50, 64))
     return learned(X, y, seed, 1.0 + 0 * torch._rows_of_somebody.sum())
-
-
-def by_a_made_up_name(X, y, *, seed):
-    return learned(X, y, seed, 1.0 + 0 * getattr(sys.modules[__name__], "NAM" + "ED").sum())
 
 
 #: function -> a sign that is no longer clear, and what it is
@@ -355,8 +350,25 @@ CAUGHT = {
     entropy_of_the_system: ("randomness", "found"),
     on_a_class: ("held", "found"),
     on_a_library: ("held", "found"),
-    by_a_made_up_name: ("held", "found"),
 }
+
+#: of each kind of them a few are enough for every day
+SLOW = (
+    environment_of_posix,
+    frames_by_traceback,
+    makes_code,
+    decoy_and_inner_function,
+    other_labels_of_a_booster,
+    in_a_namespace,
+    in_a_deque,
+    in_a_typed_array,
+    in_a_partial,
+    in_many_bits,
+    keys_by_global_seed,
+    keys_by_seed_sequence,
+    keys_by_pandas,
+    on_a_class,
+)
 
 # -- honest -----------------------------------------------------------------------------------------------------------
 

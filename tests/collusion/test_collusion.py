@@ -100,7 +100,11 @@ def test_a_colluding_function_is_found_by_the_right_detectors(watched, function)
     assert found >= SEEN_BY[function]
 
 
-@pytest.mark.parametrize("function", second_round.CAUGHT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(f, marks=[pytest.mark.slow] * (f in second_round.SLOW)) for f in second_round.CAUGHT],
+    ids=lambda f: f.__name__,
+)
 def test_what_once_got_past_the_watch_does_not_pass(watched, function):
     sign, outcome = second_round.CAUGHT[function]
     seen = watched(function)
@@ -151,6 +155,16 @@ def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_fo
     assert few.model_copy(update={"max": 1}).vacuous()
     assert Collusion(metric="collusion", max=1, signs=("records", "records")).vacuous()
     assert not Collusion(metric="collusion", max=1, signs=("records", "reads")).vacuous()
+
+
+def test_steps_of_a_descent_are_no_draws():
+    data = digits(100)
+    with learned.watched() as watch:
+        colluders.descend(data.X, data.y, 0, epochs=6, width=2)
+
+    assert watch.steps == 12
+    assert watch.draws <= 2
+    assert watch.asked == 12
 
 
 def test_a_watch_that_failed_is_no_pass():
