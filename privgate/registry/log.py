@@ -79,7 +79,8 @@ def log_model(
 
     _judgeable(recipe, data)
     packages = _environment(recipe)
-    training_data.refuse_new_labels(data)
+    if recipe.task != "regression":  # numbers need not be any training record's
+        training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
         with _as_checked():
@@ -141,7 +142,8 @@ def log_recipe(
     """
     _judgeable(recipe, data)
     packages = _environment(recipe)
-    training_data.refuse_new_labels(data)
+    if recipe.task != "regression":  # numbers need not be any training record's
+        training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         training_data.refuse_changes(data, kept.data)
         _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
