@@ -191,7 +191,7 @@ def _as_checked() -> Iterator[None]:
 
 def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
     """Ask the trained model about a few records, before anything is logged; numbers as targets have no classes."""
-    if recipe.task == "regression":
+    if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
         recipe.probabilities(model, take(data.X, _first_rows(data)), data.classes())
