@@ -275,10 +275,11 @@ KINDS: tuple[Kind, ...] = (
         "regression-1",
     ),
     Kind(26, "forest, regression", bare("sklearn.ensemble.RandomForestRegressor", data.diabetes), 220, "regression-1"),
+    Kind(27, "ridge on whole prices", bare("sklearn.linear_model.Ridge", data.prices), 500, "regression-1"),
     Kind(
         27,
-        "ridge on prices that look like labels",
-        bare("sklearn.linear_model.Ridge", data.prices),
+        "function on prices that look like labels",
+        written(training.priced, data.prices),
         500,
         "pdtp-1",
         small=100,

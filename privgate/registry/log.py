@@ -79,7 +79,8 @@ def log_model(
 
     _judgeable(recipe, data)
     packages = _environment(recipe)
-    training_data.refuse_new_labels(data)
+    if recipe.task != "regression":  # numbers need not be any training record's
+        training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
         with _as_checked():
@@ -141,7 +142,8 @@ def log_recipe(
     """
     _judgeable(recipe, data)
     packages = _environment(recipe)
-    training_data.refuse_new_labels(data)
+    if recipe.task != "regression":  # numbers need not be any training record's
+        training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         training_data.refuse_changes(data, kept.data)
         _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
@@ -189,7 +191,7 @@ def _as_checked() -> Iterator[None]:
 
 def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
     """Ask the trained model about a few records, before anything is logged; numbers as targets have no classes."""
-    if data.y.dtype.kind == "f":
+    if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
         recipe.probabilities(model, take(data.X, _first_rows(data)), data.classes())

@@ -31,6 +31,12 @@ def is_estimator(thing: Any) -> bool:
     return not isinstance(thing, type) and hasattr(thing, "fit") and hasattr(thing, "get_params")
 
 
+def _called(thing: Any) -> str:
+    """Return how a function or class is called in its source; an address in memory tells nobody anything."""
+    name = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]
+    return "a lambda" if name == "<lambda>" else name or repr(thing)
+
+
 def reference(thing: Any) -> str:
     """Return ``module:qualname`` of a class or function; a script's own functions get the script's module name.
 
@@ -44,7 +50,7 @@ def reference(thing: Any) -> str:
     if isinstance(thing, np.ufunc):
         home = home or "numpy"
     if not name or not home or "<" in name:
-        raise SubjectError(f"{thing!r} has no importable name; define it at the top level of a module")
+        raise SubjectError(f"{_called(thing)} has no importable name; define it at the top level of a module")
     found: Any = sys.modules.get(home)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -44,6 +44,18 @@ def test_logged_checked_and_told(registry, heights, fleet, tmp_path, estimator, 
     )
 
 
+def test_whole_prices_of_candidates_need_be_nobody_elses(registry):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 3))
+    prices = np.round(1000 + 200 * X[:, 0] + 50 * rng.normal(size=80)).astype(np.int64)
+    assert not np.isin(prices[40:], prices[:40]).all()
+
+    data = TrainingData(X[:40], prices[:40], candidates=(X[40:], prices[40:]))
+    log_model(Recipe(Ridge(), seed=1), data, registered_model_name="m", store="artifacts")
+
+    assert Subject.load("models:/m/1").task == "regression"
+
+
 def test_another_model_than_the_recipes_is_not_reproduced(registry, heights, fleet):
     log_model(Recipe(Ridge(1.0), seed=1), heights, registered_model_name="m", store="artifacts")
     subject = replace(Subject.load("models:/m/1"), recipe=Recipe(Ridge(10.0), seed=1))

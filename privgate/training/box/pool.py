@@ -146,8 +146,15 @@ class BoxPool:
         except (GoneError, wire.LieError):
             self._drop(lane)
             return died_on_model()
-        self._free.append(lane)
+        self._kept(lane, good=not answer.problem)
         return answer
+
+    def _kept(self, lane: _Lane, *, good: bool) -> None:
+        """Keep a stored model's box, unless something went wrong: an import that was cut short stays half made."""
+        if good:
+            self._free.append(lane)
+        else:
+            self._drop(lane)
 
     def recognised(self, payload: Payload, seed: int) -> Any:
         """Return what is recognised, as the box says: nothing of it is believed before refits agree."""
@@ -174,7 +181,7 @@ class BoxPool:
         except (GoneError, wire.LieError):
             self._drop(lane)
             return None
-        self._free.append(lane)
+        self._kept(lane, good=isinstance(found, dict) and not found.get("problem"))
         return found
 
     def peak_memory(self) -> int:
