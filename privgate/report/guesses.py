@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from privgate.attributes.measure import limits
+from privgate.policy.rules.attribute_advantage import METRIC
 from privgate.report.suppression import at_least, bounds, hidden
 
-#: what measures it
-METRIC = "attribute_advantage"
 #: who is asked about, and the share of them whose feature is guessed
 SIDES = (("members", "inside"), ("others", "outside"))
 Range = tuple[int, int]
@@ -21,7 +20,7 @@ Range = tuple[int, int]
 
 def asked_about(payload: Mapping[str, Any]) -> dict[str, int]:
     """Return how many members and how many others were asked about, of ``Evidence.payload()``."""
-    behind = next((m["behind"] or {} for m in payload["measurements"] if m["request"]["metric"] == METRIC), {})
+    behind = next((m["behind"] or {} for m in payload["measurements"] if m["request"]["metric"] == METRIC.name), {})
     return {"members": int(behind.get("members") or 0), "others": int(behind.get("candidates") or 0)}
 
 
@@ -81,7 +80,7 @@ def differences(payload: Mapping[str, Any], findings: Iterable[Mapping[str, Any]
     asked, given = asked_about(payload), list(findings)
     found: dict[str, dict[str, Any]] = {}
     for m in payload["measurements"]:
-        if m["request"]["metric"] != METRIC or m["problem"]:
+        if m["request"]["metric"] != METRIC.name or m["problem"]:
             continue
         one, alpha = m["request"]["options"].get("attribute"), 1 - float(m["confidence"])
         rows = [g for f in payload["attributes"]["attributes"] if one in (None, f["name"]) for g in f["adversaries"]]
@@ -109,7 +108,7 @@ def _alphas(payload: Mapping[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     names = [f["name"] for f in payload["attributes"]["attributes"]]
     for m in payload["measurements"]:
-        if m["request"]["metric"] == METRIC and not m["problem"]:
+        if m["request"]["metric"] == METRIC.name and not m["problem"]:
             one = m["request"]["options"].get("attribute")
             for name in names if one is None else [one]:
                 found.setdefault(name, 1 - float(m["confidence"]))

@@ -41,6 +41,8 @@ SUBJECTS = {
 class Halved:
     """A certificate whose bounds are wrong by a factor that real models at its own maximiser disprove."""
 
+    divisible = False
+
     def __init__(self, real, factor=0.5):
         self.real, self.factor = real, factor
         self.name, self.source, self.needs_retrained = real.name, real.source, real.needs_retrained
