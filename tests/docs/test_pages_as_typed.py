@@ -1,0 +1,66 @@
+"""The commands of README and of the tutorial, typed one after another as they stand there, on a registry of one's own."""
+
+import os
+import pickle
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privgate.demo import adult
+
+ROOT = Path(__file__).resolve().parents[2]
+#: the exit codes with which each command may end here; the model is the tutorial's, which keeps DTP-1
+ENDS = {"init": {0}, "check": {0, 5}, "advise": {0, 1}, "apply": {0}, "promote": {0, 5}, "report": {0}, "explain": {0}}
+
+
+def typed(page: str) -> list[list[str]]:
+    """Return the command lines of a page's console blocks, as a shell would split them."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ privgate ")]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def logged(place: Path) -> None:
+    """Run the tutorial's own block that logs the model, with the people of UCI Adult for its X, y and ids."""
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert block is not None
+    data = adult.load()
+    assert data.candidates is not None
+    own = [adult.SIZES.index(size) for size in (9, 15, 7)]  # within the domain of the page
+    X_out, y_out = data.candidates
+    names = {"X": data.X[:, own], "y": data.y, "ids": data.ids, "X_out": X_out[:, own], "y_out": y_out}
+    lines = "import pickle, pathlib\nglobals().update(pickle.loads(pathlib.Path('names').read_bytes()))\n"
+    (place / "names").write_bytes(pickle.dumps(names))
+    (place / "train.py").write_text(lines + block[1], encoding="utf-8")
+    asked(place, [sys.executable, "train.py"], {0})
+
+
+def asked(place: Path, words: list[str], ends: set[int]) -> str:
+    given = {k: v for k, v in os.environ.items() if not k.startswith(("PRIVGATE_", "MLFLOW_"))}
+    given |= {"MLFLOW_TRACKING_URI": f"sqlite:///{place / 'mlflow.db'}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=place, env=given, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode in ends, (words, done.returncode, said[-3000:])
+    assert "Traceback" not in said, (words, said[-3000:])
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_every_command_ends_as_it_should(page, tmp_path):
+    logged(tmp_path)
+
+    lines = [line for line in typed(page) if line[1] != "demo"]  # a test of its own runs the demonstration
+    assert {line[1] for line in lines} >= {"check", "advise", "promote"}
+    for line in lines:
+        if line[1] == "apply" and not (tmp_path / "advice.json").is_file():
+            pytest.fail("the page applies an advice that the command before did not write")
+        asked(tmp_path, [sys.executable, "-m", *line], ENDS[line[1]])
+    shutil.rmtree(tmp_path / "data")
