@@ -360,6 +360,8 @@ def check_preconditions(run: Run, policy: Policy) -> list[Precondition]:
         found += serving.preconditions(subject, run.fleet)
     if not any(stops(p) for p in found):
         found += controls.trained(run)
+    ways = serving.apart(found)
+    run.registered_apart = (run.registered_apart[0] + ways, run.registered_apart[1] + ways)
     return found
 
 

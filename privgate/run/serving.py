@@ -20,6 +20,8 @@ ASKED = 10_000
 FEW = 32
 #: relative; what single precision and another order of additions take from a number, and nothing else does
 SAME = 1e-6
+#: the same for answers in single precision, where sums over batches of another size differ by more
+SINGLE = 1e-4
 
 #: how often more each record is asked where noise is declared
 TIMES = 3
@@ -67,10 +69,16 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         text = f"{what} ({int(wrong.sum())} of {len(rows)} answers differ); {HOW}"
         return [Precondition("served", "inconclusive", text, detail)]
     few = np.sort(beyond.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+    error = SINGLE if _in_single_precision(native.log_p) else SAME
     for way in asking.WAYS:
         other = fleet.registered(wide, rows[few], served=way)
-        detail["ways"] += not other.problem  # what is refused hands out nothing
-        if not other.problem and not admissible(other.log_p, native.log_p[few], subject.release, SAME).all():
+        if other.problem:
+            continue  # what is refused hands out nothing
+        detail["ways"] += 1
+        if admissible(other.log_p, native.log_p[few], subject.release, SAME).all():
+            continue
+        detail["ways_apart"] = error  # nats, for whoever bounds changes of what is released
+        if not admissible(other.log_p, native.log_p[few], subject.release, error).all():
             text = (
                 f"MLflow serves {words(subject.release)} to who asks about all records at once, and something else to "
                 f"who asks {way}; {HOW}"
@@ -78,6 +86,17 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
             return [Precondition("served", "inconclusive", text, detail)]
     text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows) - len(out)} records"
     return [Precondition("served", "passed", text, detail)]
+
+
+def apart(found: list[Precondition]) -> float:
+    """Return how many nats answers may differ in by the way in which the served model is asked."""
+    return max((p.figure("ways_apart") or 0.0 for p in found if p.name == "served"), default=0.0)
+
+
+def _in_single_precision(log_p: Float) -> bool:
+    """Return whether all probabilities are numbers of single precision, as those of networks are."""
+    p = np.exp(log_p)
+    return bool((np.abs(p.astype(np.float32) - p) <= 1e-12 * p).all())
 
 
 def _otherwise(subject: Subject, fleet: Fleet, rows: Index, native: Float) -> str:
