@@ -1,13 +1,18 @@
 """Making a chosen change the next version: trained anew, registered beside the old one, judged like any other."""
 
+import shlex
 from typing import Any
 
 from privgate import registry
 from privgate.advice import proposable
 from privgate.advice.advice import Advice
 from privgate.advice.change import changed
+from privgate.advice.point import Point
 from privgate.errors import PrivgateError, UsageError
 from privgate.policy import Policy
+from privgate.registry.load import read_recipe
+from privgate.registry.stored_model import StoredModel
+from privgate.subject.subject import Subject
 
 
 def apply(
@@ -29,8 +34,8 @@ def apply(
     name : str, optional
         Registered model; the one that was judged if absent.
     store : str, optional
-        As in ``log_model``. Data with a source need none, and data that lie with the run of the judged version are put
-        beside the new one likewise.
+        As in ``log_model``. Data with a source need none; data that lie with the run of the judged version are put
+        beside the new one likewise, and unchanged data below a store stay where they are.
 
     Returns
     -------
@@ -80,9 +85,31 @@ def apply(
         release=made.release,
         tracking_uri=tracking_uri,
         store=store,
+        data_uri=_where(subject) if store is None and made.data.digest == subject.data.digest else None,
         tags=tags,
     )
     return registered, info
+
+
+def command(subject: Subject, point: Point, out: str) -> str:
+    """Return the command line that applies a candidate; it names the store where other data have to be kept.
+
+    The place is the one that whoever logged the version chose. It is shown and not taken: people's data go nowhere that
+    only a recipe names.
+    """
+    words = ["privgate", "apply", str(point.number), "--out", out]
+    where = _where(subject)
+    if where is not None and point.data != subject.data.digest:
+        words += ["--store", where.rstrip("/").rpartition("/")[0]]
+    return shlex.join(words)
+
+
+def _where(subject: Subject) -> str | None:
+    """Return below which store the data of a loaded version lie; None where they are kept otherwise."""
+    model = subject.model
+    if subject.detail.get("data_kind") != "uri" or not isinstance(model, StoredModel):
+        return None
+    return str(read_recipe(model.folder, subject.uri)["data"]["uri"])
 
 
 def changed_policy(advice: Advice) -> str:

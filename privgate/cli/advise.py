@@ -38,6 +38,7 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     """
     from privgate import registry
     from privgate.advice import view
+    from privgate.advice.apply import command
     from privgate.advice.search import Search
     from privgate.policy import Policy
     from privgate.run.run import Budget
@@ -72,7 +73,7 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     if not as_json:
         click.secho(console.plain(view.summary(found)), bold=True)
         for p in found.best[:3]:
-            click.echo(console.plain(f"  privgate apply {p.number} --out {out}   # {p.change.says}"))
+            click.echo(console.plain(f"  {command(subject, p, str(out))}   # {p.change.says}"))
         click.echo(f"  wrote {out / 'advice.json'} and advice.html")
     return 0 if found.points[0].passes or found.best else 1
 
