@@ -92,6 +92,8 @@ class KeyedForestEngine(Engine):
 
     name = "keyed_forest"
     single_records = True
+    trains = True  # deep trees are grown again below what a person moves: work ends with the first broken rule
+    hands_on = "the verdict was decided without them"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data are not covered; empty if they are."""

@@ -18,8 +18,9 @@ from privgate.subject.subject import Subject
 
 #: boxes looked at for everybody, in each search
 FIRST = 100
-#: boxes looked at, in each search, for a person whose bounds lie on both sides of the limit
-MORE = 20_000
+#: boxes looked at, in each search, for a person whose bounds lie on both sides of the limit; the next for whoever is
+#: still open when everybody had the one before
+MORE = (20_000, 200_000, 2_000_000)
 #: boxes looked at for all such people together
 TOGETHER = 50_000_000
 
@@ -53,10 +54,10 @@ class TreeCells(Certificate):
         lower = np.zeros(U)
         if about.limit is not None:
             left = TOGETHER
-            for k in _undecided(upper, seen, about.limit, pairs):
+            for k, more in ((k, m) for m in MORE for k in _undecided(upper, seen, about.limit, pairs)):
                 if left <= 0:
                     break
-                found = _worst(pairs[k], subject, nodes=MORE, limit=about.limit, settle=True)
+                found = _worst(pairs[k], subject, nodes=min(more, left), limit=about.limit, settle=True)
                 left, boxes = left - found.nodes, boxes + found.nodes
                 upper[k] = min(upper[k], found.upper)
                 if found.attained > seen[k]:
@@ -119,8 +120,8 @@ def _worst(pairs: Ensembles, subject: Subject, *, nodes: int, limit: float | Non
 
 
 def _undecided(upper: Float, seen: Float, limit: float, pairs: dict[int, Ensembles]) -> list[int]:
-    """Return the units on both sides of the limit, nearest first."""
-    open_ = [k for k in pairs if upper[k] > limit >= seen[k]]
+    """Return the units on both sides of the limit, nearest first; no more effort helps where there is no bound."""
+    open_ = [k for k in pairs if np.inf > upper[k] > limit >= seen[k]]
     return sorted(open_, key=lambda k: (upper[k] - limit, k))
 
 

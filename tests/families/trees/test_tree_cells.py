@@ -264,7 +264,7 @@ def certified(model, limit, n=240, units=None):
 
 
 def test_strong_regularisation_is_proven_and_library_defaults_are_refuted_by_a_real_question(monkeypatch):
-    monkeypatch.setattr(tree_cells, "MORE", 400)
+    monkeypatch.setattr(tree_cells, "MORE", (400,))
     tame = LGBMClassifier(n_estimators=20, max_depth=2, min_child_samples=60, reg_lambda=100, n_jobs=1, verbose=-1)
     _, _, found = certified(tame, 1.0)
     assert found.detail["proven"] == 12
