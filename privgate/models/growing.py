@@ -152,7 +152,8 @@ def grow(rules: Rules, starts: Sequence[Start], *, without: Bool | None = None) 
     first = 0
     while len(tree):
         G = len(tree)
-        order = np.lexsort((rules.own[row], rules.y[row], g))
+        # by node, class and name: below the roots only the node is another one
+        order = np.argsort(_short(g), kind="stable") if first else np.lexsort((rules.own[row], rules.y[row], g))
         g, row, weight, alive = g[order], row[order], weight[order], alive[order]
         level = _Level(rules, g, row, weight, alive, tree, path, depth)
         feature, cut = level.splits()
@@ -279,7 +280,8 @@ class _Level:
         entries = np.flatnonzero(at[self.g] >= 0)
         node = self.g[entries]
         draw = mixed(rules.key, self.tree[node].astype(np.uint64), self.path[node], 2, rules.own[self.row[entries]])
-        order = np.lexsort((self.row[entries], draw, node))
+        order = np.argsort(draw)  # who ties has one name, so the same features and label
+        order = order[np.argsort(_short(node[order]), kind="stable")]
         entries, node = entries[order], node[order]
         begins = np.flatnonzero(np.diff(node, prepend=-1))
         place = np.arange(len(node)) - np.repeat(begins, np.diff(np.append(begins, len(node))))
@@ -300,20 +302,19 @@ class _Level:
         """
         rules, K = self.rules, self.rules.K
         N, m = features.shape
-        slots = _slots(rules.thresholds)
-        one, other, skipped = slots
+        one, other, skipped = slots = _slots(rules.thresholds, without=bool(quiet[part].any()))
         at = np.searchsorted(nodes, self.g[part])
         seen = rules.X[self.row[np.maximum(sample, 0)][:, None, :], features[:, :, None]]  # (N, m, k + 2)
         cuts = seen[:, :, one] / 2 + seen[:, :, other] / 2
         there = np.broadcast_to(((sample[:, one] >= 0) & (sample[:, other] >= 0))[:, None, :], cuts.shape)
         cuts, there = cuts.reshape(N, -1), there.reshape(N, -1)
-        values = np.repeat(rules.X[self.row[part][:, None], features[at]], len(one), axis=1)
-        below = values <= cuts[at]  # (E, m slots)
+        values = rules.X[self.row[part][:, None], features[at]]
+        below = (values[:, :, None] <= cuts[at].reshape(len(part), m, -1)).reshape(len(part), -1)  # (E, m slots)
         y, w = self.y[part], self.weight[part]
         segment = at * K + y
         begins = np.flatnonzero(np.diff(segment, prepend=-1))
         left = np.zeros((N * K, cuts.shape[1]), dtype=np.int64)
-        left[segment[begins]] = np.add.reduceat(np.where(below, w[:, None], 0), begins, axis=0)
+        left[segment[begins]] = np.add.reduceat(np.multiply(below, w[:, None], dtype=np.int32), begins, axis=0)
         left = left.reshape(N, K, -1)
         right = self.counts[nodes][:, :, None] - left
         sums = left.sum(axis=1), right.sum(axis=1)
@@ -353,7 +354,7 @@ class _Level:
         q_left = squares[0][node] - np.where(inside, 2 * w * own_left - w**2, 0)
         q_right = squares[1][node] - np.where(inside, 0, 2 * w * own_right - w**2)
         k, place = self.rules.thresholds, source[e][:, None]
-        one, other, skipped = (np.tile(s, features.shape[1]) for s in _slots(k))
+        one, other, skipped = (np.tile(s, features.shape[1]) for s in _slots(k, without=True))
         # a pair without the record itself; one around it only where it stood between; the last only to make up for it
         allowed = there[node] & (one != place) & (other != place)
         allowed &= np.where(skipped >= 0, skipped == place, (other <= k) | (place <= k))
@@ -368,14 +369,20 @@ class _Level:
         quiet[e[valid | (feature[node] >= 0)]] = False
 
 
+def _short(number: Index) -> NDArray[Any]:
+    """Return whole numbers from 0 on in few bits where they fit: those are sorted by their digits, far quicker."""
+    return number.astype(np.uint16) if number.max(initial=0) < 2**16 else number
+
+
 @cache
-def _slots(k: int) -> tuple[Index, Index, Index]:
+def _slots(k: int, *, without: bool) -> tuple[Index, Index, Index]:
     """Return, for every threshold that a node may try on a feature, the places of its two records and who is skipped.
 
+    Not ``without`` anybody, the first k pairs of neighbours.
     Neighbours in the order of their hashes, and what would be neighbours without the one between, ascending: so the
     thresholds without a record come in the order in which a node that never saw it would try them.
     """
-    pairs = [(p, p + 1, -1) for p in range(k + 1)] + [(p, p + 2, p + 1) for p in range(k)]
+    pairs = [(p, p + 1, -1) for p in range(k + without)] + [(p, p + 2, p + 1) for p in range(k * without)]
     return tuple(np.array(c) for c in zip(*sorted(pairs), strict=True))  # type: ignore[return-value]  # a pair of arrays, one an end
 
 
