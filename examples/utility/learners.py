@@ -10,6 +10,8 @@ from utility.tables import NAMES, Table
 Combine = Literal["log_pool", "mean"]
 #: largest influence that the guarantees are set up for, nats
 DTP = 1.0
+#: parameters beyond which logistic regression is trained without a Hessian
+LARGEST = 2000
 #: what people ship for each data set, in shards and without
 SHIPPED = {"Adult": "LightGBM", "digits": "network", "breast cancer": "forest", "Location": "forest"}
 #: shards, and how members are combined: the log pool where they have records enough, averages where they are weak
@@ -111,8 +113,11 @@ def _logistic(data: str) -> Learner:
     def make(table: Table, seed: int) -> Any:
         from sklearn.linear_model import LogisticRegression
 
-        del table, seed
-        return LogisticRegression(C=TAME[data]["C"], solver="newton-cholesky", tol=1e-8)
+        del seed
+        # a Hessian of 13,000 parameters (Location) takes minutes a step
+        many = len(table.labels) * table.X.shape[1] > LARGEST
+        solver = "lbfgs" if many else "newton-cholesky"
+        return LogisticRegression(C=TAME[data]["C"], solver=solver, tol=1e-8, max_iter=5000 if many else 100)
 
     return Learner(data, "logistic regression, small C", make)
 
