@@ -124,9 +124,8 @@ class Domain:
     def _check_queries(self, given: Any) -> None:
         try:
             rows = [list(q) for q in given]
-            if any(isinstance(v, str | bytes) for row in rows for v in row):
-                raise TypeError  # numpy reads numbers off text
-            table = np.array(rows, dtype=np.float64)
+            text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
+            table = np.zeros(0) if text else np.array(rows, dtype=np.float64)
         except (TypeError, ValueError):
             table = np.zeros(0)
         if table.ndim != 2 or not table.size or not np.isfinite(table).all():

@@ -108,7 +108,7 @@ def test_a_list_is_exact_behind_first_steps_that_learn_nothing(first, box):
 )
 def test_a_list_is_not_asked_beyond_the_ranges_declared_beside_it(beside):
     """Theorems over ranges that hold fewer questions than are answered would limit people by less than they change."""
-    with pytest.raises(ValueError, match="question 2 of the list lies outside|question 1 of the list lies outside"):
+    with pytest.raises(ValueError, match=r"question [12] of the list lies outside"):
         Domain(queries=[[0.0, 0.0], [1.5, 1.0]], **beside)
     whole = Domain(queries=[[0.0, 0.0], [1.5, 1.0]], box=((0.0, 1.5), (0.0, 1.0)))
     assert Domain.from_payload(whole.payload()) == whole

@@ -1,4 +1,4 @@
-"""What the theorem about shards takes for granted: public records that are somebody's, ids that name nobody, own code."""
+"""What the theorem about shards takes for granted: public records are nobody's, ids name people, learners are read."""
 
 import numpy as np
 import pandas as pd
