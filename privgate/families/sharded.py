@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError
-from privgate.families import refit
+from privgate.families import own_code, refit
 from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
@@ -89,6 +89,8 @@ class ShardedMembers(Certificate):
             return "classes= does not declare every label of the training data"
         if not subject.release.exact:
             return f"the release is {subject.release.form}; the bound is about probabilities"
+        if why := own_code.shared(subject.recipe):
+            return f"members could share what only one of them was given: {why}"
         return ""
 
     def alone(self, subject: Subject) -> str:

@@ -245,7 +245,10 @@ class Sharded(Wrapping):
         features, K = self._features(X), len(self.classes_)
         n = features.shape[0] if hasattr(features, "shape") else len(features)
         # a step with copy=False writes into what it is asked about: the next member must not read that
-        each = [_answers(m, copy.deepcopy(features), n, self.classes_) for m in self.members_]
+        each = []
+        for number, member in enumerate(self.members_):
+            with _randomness_of_its_own(number):  # nor does it go on in a stream where another stopped
+                each.append(_answers(member, copy.deepcopy(features), n, self.classes_))
         if self.combine == "log_pool":
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))

@@ -142,8 +142,8 @@ def _through(subject: Subject, first: Any, last: Any) -> Seen:
         candidates = rows, data.candidates[1]
     domain, why = _image(fitted, Image.of(data.domain, data.X), table.shape[1])
     if (questions := listed.container(subject)) is not None:
-        rows = tuple(map(tuple, _plain(fitted.transform(questions)).astype(np.float64).tolist()))
-        domain = Domain(queries=rows) if domain is None else replace(domain, queries=rows)
+        asked = tuple(map(tuple, _plain(fitted.transform(questions)).astype(np.float64).tolist()))
+        domain = Domain(queries=asked) if domain is None else replace(domain, queries=asked)
         why = ""
     anywhere = not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
     inner = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
