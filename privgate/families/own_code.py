@@ -5,8 +5,9 @@ garbage collector, a file. What is not found is no proof, since libraries have s
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
 
 #: modules by which code reaches what it was not given
@@ -33,16 +34,14 @@ def shared(recipe: Recipe) -> str:
     Parameters
     ----------
     recipe : Recipe
-        Nothing of it is imported.
+        An estimator. Nothing of it is imported; what its classes and functions do not reach may be anything.
     """
-    for path, content in sorted(recipe.snapshot.items()):
-        if not path.endswith(".py"):
-            continue
-        try:
-            tree = ast.parse(content)
-        except (SyntaxError, ValueError, RecursionError):
-            return f"{path} cannot be read"
-        if found := next(_of_bodies(tree), None) or next(_anywhere(tree), None):
+    try:
+        trees = {p: ast.parse(content) for p, content in recipe.snapshot.items() if p.endswith(".py")}
+    except (SyntaxError, ValueError, RecursionError) as exc:
+        return f"its source cannot be read ({type(exc).__name__})"
+    for path, nodes in _reached(trees, estimators.references(recipe.payload.get("estimator"))).items():
+        if found := next(_of_bodies(nodes), None) or next(_anywhere(nodes, trees[path]), None):
             line, what = found
             return f"line {line} of {path} {what}"
     return ""
@@ -51,18 +50,64 @@ def shared(recipe: Recipe) -> str:
 Found = Iterator[tuple[int, str]]
 
 
-def _of_bodies(tree: ast.Module) -> Found:
+def _reached(trees: Mapping[str, ast.Module], references: Iterable[str]) -> dict[str, list[ast.AST]]:
+    """Return of each file the statements that are reached from ``module:name``; all of one that cannot be looked into.
+
+    A name stands for every statement that binds it, and what such a statement reads is reached, too.
+    """
+    todo = [(home, name.partition(".")[0]) for home, _, name in (r.partition(":") for r in references)]
+    known, found = set(todo), dict[str, list[ast.AST]]()
+    while todo:
+        home, name = todo.pop()
+        for path in {f"{home.replace('.', '/')}.py", f"{home.replace('.', '/')}/__init__.py"} & set(trees):
+            for s in _statements(trees[path].body):
+                if name != "*" and name not in _binds(s):
+                    continue
+                found.setdefault(path, []).append(s)
+                more = {(home, n.id) for n in ast.walk(s) if isinstance(n, ast.Name)}
+                for n in (n for n in ast.walk(s) if isinstance(n, ast.Import | ast.ImportFrom)):
+                    package = home.split(".")[: -n.level] if isinstance(n, ast.ImportFrom) and n.level else []
+                    if isinstance(n, ast.ImportFrom):
+                        of = ".".join([*package, *([n.module] if n.module else [])])
+                        more |= {(of, a.name) for a in n.names} | {(f"{of}.{a.name}", "*") for a in n.names}
+                    else:
+                        more |= {(a.name, "*") for a in n.names}
+                todo += more - known
+                known |= more
+    return found
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield a module's statements, those within conditions and trials too."""
+    for s in body:
+        yield s
+        for part in ("body", "orelse", "finalbody", "handlers"):
+            inner = [] if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else getattr(s, part, [])
+            for h in inner:
+                yield from _statements(h.body if isinstance(h, ast.ExceptHandler) else [h])
+
+
+def _binds(s: ast.stmt) -> set[str]:
+    if isinstance(s, ast.Import | ast.ImportFrom):
+        return {a.asname or a.name.partition(".")[0] for a in s.names}
+    if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {s.name}
+    if isinstance(s, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        return {n.id for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return set()
+
+
+def _of_bodies(nodes: Iterable[ast.AST]) -> Found:
     """Yield what modules, classes and functions keep for everybody: anything that can be written into."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef):
-            for s in node.body:
-                value = getattr(s, "value", None) if isinstance(s, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
-                if value is not None and not _fixed(value):
-                    yield s.lineno, "keeps something that can be written into; a number, a text or a tuple is none"
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            defaults = (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None))
-            if any(not _fixed(d) for d in defaults):
-                yield node.lineno, "has a default that can be written into; take None, a number, a text or a tuple"
+    for top in nodes:
+        for node in (top, *(s for c in ast.walk(top) if isinstance(c, ast.ClassDef) for s in c.body)):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and not _fixed(node.value):
+                yield node.lineno, "keeps something that can be written into; a number, a text or a tuple is none"
+        for node in ast.walk(top):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                defaults = (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None))
+                if any(not _fixed(d) for d in defaults):
+                    yield node.lineno, "has a default that can be written into; take None, a number, a text or a tuple"
 
 
 def _fixed(value: ast.expr) -> bool:
@@ -81,14 +126,11 @@ def _fixed(value: ast.expr) -> bool:
     return all(isinstance(n, parts) for n in ast.walk(value))
 
 
-def _anywhere(tree: ast.Module) -> Found:
+def _anywhere(nodes: Iterable[ast.AST], tree: ast.Module) -> Found:
     """Yield what leads out of a training wherever it stands."""
-    outside = {
-        a.asname or a.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names
-    }
-    outside |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
-    outside |= {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    for node in ast.walk(tree):
+    outside = {name for s in _statements(tree.body) for name in _binds(s)}
+    outside |= {name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for name in _binds(n)}
+    for node in (n for top in nodes for n in ast.walk(top)):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Import | ast.ImportFrom):
             named = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]

@@ -149,7 +149,12 @@ class Learner(ClassifierMixin, BaseEstimator):
         counts = {}
         counts["n"] = len(X)
         self.counts_ = counts
-        return self
+        self.net_ = Net(SIZES[0], 2)
+        return used(self)
+
+
+def used(x):
+    return x
 """
 
 
@@ -160,7 +165,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         ("SEEN = []", "can be written into"),
         ("SEEN: dict = {}", "can be written into"),
         ("SEEN = np.zeros(3)", "can be written into"),
-        ("class A:\n    seen = set()", "can be written into"),
+        ("class Net:\n    seen = set()", "can be written into"),
         ("def f(x, seen=[]):\n    seen.append(x)", "default that can be written into"),
         ("def f(x):\n    global SIZES\n    SIZES = x", "belongs to its module"),
         ("def f(self):\n    Learner.seen = 1", "writes into Learner"),
@@ -168,10 +173,10 @@ class Learner(ClassifierMixin, BaseEstimator):
         ("def f(self):\n    type(self).seen = 1", "writes into what a call gave"),
         ("def f(self):\n    c = type(self)\n    c.seen = 1", "class of something"),
         ("def f(x):\n    np.typecodes['x'] = x", "writes into np"),
-        ("def f(x):\n    f.seen = x", "writes into f"),
+        ("def f(x):\n    f.seen = x", "writes into used"),
         ("def f(x):\n    setattr(np, 'x', x)", "setattr"),
         ("def f(x):\n    import gc\n    return gc.get_objects()", "imports gc"),
-        ("from os import environ", "imports os"),
+        ("def f(x):\n    from os import environ\n    return environ", "imports os"),
         ("def f(x):\n    open('/tmp/x', 'w').write(x)", "open"),
         ("from functools import lru_cache\n@lru_cache(None)\ndef f(x):\n    return x", "remembers"),
         ("def f(x):\n    return f.__globals__", "__globals__"),
@@ -179,9 +184,37 @@ class Learner(ClassifierMixin, BaseEstimator):
     ],
 )
 def test_code_in_which_members_could_leave_something_for_each_other_is_not_covered(line, word):
-    found = own_code.shared(SimpleNamespace(snapshot={"own.py": f"{FINE}\n{line}\n".encode(), "data.csv": b"1"}))
+    reached = line.replace("SEEN", "SIZES").replace("def f(", "def used(").replace("f.", "used.")
+    found = shared_by({"own.py": f"{FINE}\n{reached}\n", "data.csv": "1"})
     assert word in found
     assert bool(found) == bool(word), found
+
+
+def shared_by(files, learner="own:Learner"):
+    spec = {"!": "estimator", "class": learner, "params": {}}
+    return own_code.shared(
+        SimpleNamespace(snapshot={k: v.encode() for k, v in files.items()}, payload={"estimator": spec})
+    )
+
+
+def test_only_what_the_learner_reaches_is_read_in_whatever_file_it_lies():
+    aside = f"import os\nfrom pathlib import Path\nCASES = {{}}\n{FINE}\nrows = list(CASES)\n"
+    assert shared_by({"own.py": aside}) == ""
+    assert "SIZES" not in shared_by({"own.py": aside.replace('counts["n"] = len(X)', 'CASES["n"] = len(X)')})
+    assert "line" in shared_by({"own.py": aside.replace('counts["n"] = len(X)', 'CASES["n"] = len(X)')})
+    base = "SEEN = []\nclass Base:\n    def fit(self, X):\n        SEEN.append(X)\nclass Other:\n    pass\n"
+    for how, name in (
+        ("from kept import {}", "{}"),
+        ("from .kept import {}", "{}"),
+        ("from kept import {} as B", "B"),
+        ("try:\n    from kept import {}\nexcept ImportError:\n    pass", "{}"),
+    ):
+        for used, bad in (("Base", True), ("Other", False)):
+            own = f"{how.format(used)}\nclass Learner({name.format(used)}):\n    pass\n"
+            home = "pack/" if "from ." in how else ""
+            files = {f"{home}own.py": own, f"{home}kept.py": base}
+            assert bool(shared_by(files, f"{home.replace('/', '.')}own:Learner")) is bad, (how, used)
+    assert shared_by({"own.py": "import kept\nclass Learner(kept.Other):\n    pass\n", "kept.py": base})
 
 
 SHARED = []
