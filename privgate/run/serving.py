@@ -46,7 +46,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     if not getattr(subject.model, "servable", False):
         text = "MLflow cannot serve this model (it has no python_function flavor): what is deployed must release"
         return [Precondition("served", "warned", f"{text} {words(subject.release)}, which nobody has compared")]
-    size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
+    size = _people(subject)
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
         drawn = beyond.drawn(subject, "served", signable=fleet.signable)
@@ -92,17 +92,21 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     return [Precondition("served", "passed", text, detail)]
 
 
+def _people(subject: Subject) -> int:
+    return subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
+
+
 def _some(subject: Subject, rows: Index, fleet: Fleet) -> Index:
     """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of nobody's questions."""
-    n, size = subject.data.n, len(subject.data.pool()[1])
+    n, size = subject.data.n, _people(subject)
     rng, kind = beyond.drawn(subject, "few", signable=fleet.signable), np.digitize(rows, [n, size])
     return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
 
 
 def _marked(subject: Subject, rows: Index, native: Float, served: Float, way: str) -> str:
     """Return that what lies between an answer and what is served for it tells members from candidates; empty if not."""
-    people = rows < len(subject.data.pool()[1])
-    if not subject.release.exact or not people.any():
+    people = rows < _people(subject)
+    if not subject.release.exact or native.shape != served.shape:
         return ""
     with np.errstate(divide="ignore"):
         auc = last_digits.tells(native[people], np.log(served[people]), rows[people] < subject.data.n)
