@@ -1,6 +1,7 @@
 """Making a chosen change the next version: trained anew, registered beside the old one, judged like any other."""
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from privgate import registry
@@ -91,7 +92,7 @@ def apply(
     return registered, info
 
 
-def command(subject: Subject, point: Point, out: str) -> str:
+def command(subject: Subject, point: Point, out: str, tracking_uri: str | None = None) -> str:
     """Return the command line that applies a candidate; it names the store where other data have to be kept.
 
     The place is the one that whoever logged the version chose. It is shown and not taken: people's data go nowhere that
@@ -101,7 +102,16 @@ def command(subject: Subject, point: Point, out: str) -> str:
     where = _where(subject)
     if where is not None and point.data != subject.data.digest:
         words += ["--store", where.rstrip("/").rpartition("/")[0]]
-    return shlex.join(words)
+    return typed(words, tracking_uri)
+
+
+def typed(words: Sequence[str], tracking_uri: str | None = None) -> str:
+    """Return a command line that a shell takes as these words, on one line; a registry that was named is named again.
+
+    A word that cannot be shown on one line is left for whoever types it.
+    """
+    words = [*words, *(("--tracking-uri", tracking_uri) if tracking_uri else ())]
+    return " ".join(shlex.quote(w) if w.isprintable() else "…" for w in words)
 
 
 def _where(subject: Subject) -> str | None:

@@ -1,13 +1,15 @@
 """What a search can propose and nothing else: advice is a file, and whoever edits it must not choose what is run."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privgate.advice import learners
-from privgate.advice.change import Change
+from privgate.advice.change import Change, Replacement
 from privgate.advice.knobs import BY_NAME, EARLY, KNOBS, Place
 from privgate.advice.knobs import learners as inside
+from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 
@@ -28,14 +30,22 @@ def before(subject: Subject, change: Change) -> str:
         return "it sets a parameter that no search turns"
     if any(isinstance(s.value, str) and s.value not in turned[s.place] for s in change.settings):
         return "it gives a parameter a text that no search gives"
-    if change.learner is not None and str(change.learner.spec.get("class")) not in OURS:
-        return "it puts a learner in place that no search proposes"
+    if change.learner is not None and (why := _misplaced(subject.recipe.payload, change.learner)):
+        return why
     private = change.learner is not None and change.learner.spec["class"].endswith(":PrivateTorchTraining")
     if change.claim is not None and not private:
         return "it claims differential privacy for training that it leaves as it is"
-    if change.shards < 0 or (change.shards and not change.dtp > 0):
+    if change.shards < 0 or (change.shards and not 0 < change.dtp < math.inf):
         return "it trains in shards that there cannot be"
     return ""
+
+
+def _misplaced(payload: Mapping[str, Any], learner: Replacement) -> str:
+    if str(learner.spec.get("class")) not in OURS or estimators.keeps_state(learner.spec):
+        return "it puts a learner in place that no search proposes"
+    if learner.place not in {place for place, _, _ in inside(payload)}:
+        return "it puts a learner where the recipe has none"
+    return "it puts a learner in place that reads files" if estimators.names_files(learner.spec) else ""
 
 
 def after(recipe: Recipe, made: Recipe) -> str:

@@ -4,6 +4,7 @@ What is measured here is decided by what engines say that they cost, never by th
 """
 
 import math
+import shlex
 from functools import partial
 
 import numpy as np
@@ -126,7 +127,7 @@ def planned(
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
         action="search for the cheapest change that passes: "
-        f"`privgate advise {subject.uri or 'URI'} --policy {named(policy)}`",
+        f"`{shlex.join(['privgate', 'advise', subject.uri or 'URI', '--policy', named(policy)])}`",
         effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
         cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
         "less where a candidate fails early, and --budget ends it",

@@ -73,7 +73,8 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     if not as_json:
         click.secho(console.plain(view.summary(found)), bold=True)
         for p in found.best[:3]:
-            click.echo(console.plain(f"  {command(subject, p, str(out))}   # {p.change.says}"))
+            click.echo(console.plain(f"  {p.change.says}:"))  # apart: what others wrote is no part of a command
+            click.echo(f"  {command(subject, p, str(out), settings['tracking_uri'])}")
         click.echo(f"  wrote {out / 'advice.json'} and advice.html")
     return 0 if found.points[0].passes or found.best else 1
 
@@ -91,7 +92,7 @@ def apply(*, number: int, out: Path, name: str | None, store: str | None, tracki
     """
     from privgate.advice.advice import Advice
     from privgate.advice.apply import apply as made
-    from privgate.advice.apply import changed_policy
+    from privgate.advice.apply import changed_policy, typed
 
     advice = Advice.read(out / "advice.json")
     registered, info = made(advice, number, tracking_uri=tracking_uri, name=name, store=store)
@@ -101,5 +102,6 @@ def apply(*, number: int, out: Path, name: str | None, store: str | None, tracki
         click.echo("  no whole check has shown that it passes: it was chosen by you")
     if why := changed_policy(advice):
         click.echo(console.plain(f"  {why}"))
-    click.echo(console.plain(f"  privgate check models:/{registered}/{version} --policy {advice.policy}"))
+    check = ["privgate", "check", f"models:/{registered}/{version}", "--policy", advice.policy]
+    click.echo(f"  {typed(check, tracking_uri)}")
     return 0

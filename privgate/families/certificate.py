@@ -87,6 +87,8 @@ class Certificate(ABC):
         Where it is proved, with its number.
     needs_retrained : bool
         Whether ``bound`` needs retrained models, or speaks from recipe and data alone.
+    asks_records : bool
+        Whether ``lower`` was seen at records themselves: behind first steps, too, and not only within their image.
     divisible : bool
         Whether nobody's bound depends on who else is asked about, and ``detail`` is empty: the work on many people is
         then divided (``in_parts``).
@@ -95,6 +97,7 @@ class Certificate(ABC):
     name: str
     source: str
     needs_retrained: bool = False
+    asks_records: bool = False
     divisible: bool = False
 
     @abstractmethod

@@ -93,6 +93,7 @@ class ListedQuestions(Certificate):
     name = "listed_questions"
     source = "docs/mathematics.md, section 0"
     needs_retrained = True
+    asks_records = True
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""

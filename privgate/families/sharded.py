@@ -5,15 +5,20 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError
-from privgate.families import refit
+from privgate.families import own_code, refit
 from privgate.families.certificate import Certificate, Certified, Units
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
 from privgate.models import Sharded
-from privgate.subject import estimators
+from privgate.subject import estimators, sources
+from privgate.subject.recipe import is_class_of
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 
+#: libraries whose learners read their records and nothing else
+KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
+#: what networks are made of: classes and functions of a record's numbers
+PARTS = ("torch.nn.", "torch.optim.")
 #: fewer members than this is clipping, which lowers DTP and leaves attacks as they were
 FEW = 4
 
@@ -23,14 +28,41 @@ def declared(subject: Subject) -> Sharded | None:
     own = subject.recipe.own_model
     if own is None or own["class"] != "Sharded":
         return None
-    rest = {k: estimators.decode(v, _nothing) for k, v in own.items() if k not in ("class", "base", "public")}
-    made = Sharded(public=own["public"], **rest)
+    made = Sharded(**{k: estimators.decode(v, _nothing) for k, v in own.items() if k not in ("class", "base")})
     made.shards = int(made.shards)  # 7.0 is accepted by the model, and is no length here
     return made
 
 
 def _nothing(name: str) -> Any:
     raise SubjectError(f"a setting of Sharded names {name!r}; they are numbers, words and lists of labels")
+
+
+def held(made: Sharded, subject: Subject, units: Index) -> Index:
+    """Return in how many shards each of some units is: all of them for whose record is among the public ones too."""
+    shard, everywhere = shards(made, subject), made.published(subject.data.X, subject.data.y)
+    members = (subject.data.units[int(u)] for u in units)
+    counts = (made.shards if everywhere[rows].any() else len(np.unique(shard[rows])) for rows in members)
+    return np.fromiter(counts, dtype=np.int64, count=len(units))
+
+
+def learner(subject: Subject) -> str:
+    """Return that the learner of the members is code that nobody has read; empty for those of known libraries."""
+    base = (subject.recipe.own_model or {}).get("base")
+    own = subject.recipe.snapshot or estimators.keeps_state(base) or estimators.names_files(base)
+    if not own and all(_known(name) for name in estimators.references(base)):
+        return ""
+    return "its learner is code of its own, and that a member reads no other shard was seen of some people, not proved"
+
+
+def _known(name: str) -> bool:
+    """Whether a reference is to a learner, or a part of one, of libraries that share nothing between two of them."""
+    if not name.startswith((*KNOWN, *PARTS, "numpy:")):
+        return False
+    try:
+        thing = sources.resolve(name, None)
+    except SubjectError:
+        return False
+    return is_class_of(KNOWN, thing) or isinstance(thing, np.ufunc) or str(thing.__module__).startswith(PARTS)
 
 
 def shards(made: Sharded, subject: Subject) -> Index:
@@ -57,6 +89,8 @@ class ShardedMembers(Certificate):
             return "classes= does not declare every label of the training data"
         if not subject.release.exact:
             return f"the release is {subject.release.form}; the bound is about probabilities"
+        if why := own_code.shared(subject.recipe):
+            return f"members could share what only one of them was given: {why}"
         return ""
 
     def alone(self, subject: Subject) -> str:
@@ -72,11 +106,14 @@ class ShardedMembers(Certificate):
     def every_data_set(self, subject: Subject) -> float:
         """Return the bound for somebody in one shard: who is one record, or all of whose records have one id."""
         made = declared(subject)
-        if made is None or (subject.data.groups is not None and made.ids is None):
+        if made is None or (subject.data.groups is not None and made.ids is None) or learner(subject):
             return np.inf
-        shard = shards(made, subject)
-        if any(len(np.unique(shard[rows])) > 1 for rows in subject.data.units):
-            return np.inf  # the column of ids does not name the people
+        if subject.data.groups is not None:
+            named = made.names_of(subject.data.X)
+            if any(len({named[row] for row in rows}) > 1 for rows in subject.data.units):
+                return np.inf  # the column of ids does not name the people
+        if made.published(subject.data.X, subject.data.y).any():
+            return np.inf
         return float(made.bound(np.array([1]))[0])
 
     def certify(self, about: Units) -> Certified:
@@ -84,18 +121,25 @@ class ShardedMembers(Certificate):
         subject, units = about.subject, about.units
         made = declared(subject)
         assert made is not None  # noqa: S101  applies() said so
-        shard = shards(made, subject)
-        held = np.array([len(np.unique(shard[rows])) for rows in about.members], dtype=np.int64)
+        inside = held(made, subject, units)
         words = [
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]
         words.append(
-            f"forgetting somebody trains {int(held.max(initial=0))} of {made.shards} members again: privgate forget"
+            f"forgetting somebody trains {int(inside.max(initial=0))} of {made.shards} members again: privgate forget"
         )
+        if why := learner(subject):
+            words.append(why)
+        if made.public is not None:
+            both = int(made.published(subject.data.X, subject.data.y).sum())
+            words.append(
+                f"public= is declared to hold nobody's records; {both} training records are among them, too, and count "
+                "as being in every shard"
+            )
         if self.alone(subject):
             words.append(f"{made.shards} shards are clipping: attacks stay as they were; the attack rule judges them")
         return Certified(
-            made.bound(held),
+            made.bound(inside),
             np.zeros(len(units)),
             np.zeros(len(units), dtype=bool),
             tuple(words),
@@ -103,7 +147,7 @@ class ShardedMembers(Certificate):
                 "shards": made.shards,
                 "limit": made.dtp,
                 "combine": made.combine,
-                "most_shards": int(held.max(initial=0)),
+                "most_shards": int(inside.max(initial=0)),
             },
         )
 

@@ -161,6 +161,9 @@ def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:
     for name, certificate in certificates.ALL.items():
         spoke = int((by == name).sum())
         epsilon = known[name].every_data_set(run.subject) if spoke else np.inf
+        epsilon += run.registered_apart[
+            1
+        ]  # the theorem is about the recipe's model, and released is the registered one
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(
             CertificateNote(

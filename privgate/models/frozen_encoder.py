@@ -243,8 +243,8 @@ def _of_module(module: Any, features: int) -> list[Layer]:
             units = exact(torch.eye(width, dtype=torch.float64).reshape(width, *shape)) - zero
             shape = tuple(zero.shape[1:])
             layers.append((units.reshape(width, -1).numpy().copy(), zero.reshape(-1).numpy().copy()))
-        probe = torch.from_numpy(np.random.default_rng(0).normal(size=(8, features)))
-        theirs = _doubled(module)(probe).reshape(8, -1).numpy()
+        probe = torch.from_numpy(_probes(features))
+        theirs = _doubled(module)(probe).reshape(len(probe), -1).numpy()
     return _checked(layers, probe.numpy(), theirs)
 
 
@@ -260,7 +260,7 @@ def _of_transformer(thing: Any, features: int) -> list[Layer]:
     """Return a fitted transformer as one affine layer, if it is one."""
     if not hasattr(thing, "transform"):
         raise ValueError(f"{type(thing).__name__} is neither a torch module nor a fitted transformer")
-    probe = np.random.default_rng(0).normal(size=(8, features))
+    probe = _probes(features)
 
     def answer(X: Float) -> Float:
         return np.asarray(thing.transform(X), dtype=np.float64).reshape(len(X), -1)
@@ -270,11 +270,17 @@ def _of_transformer(thing: Any, features: int) -> list[Layer]:
     return _checked([(weights, zero[0])], probe, answer(probe))
 
 
+def _probes(features: int) -> Float:
+    """Return records of several sizes: what is clipped is an affine map near 0 only."""
+    near = np.random.default_rng(0).normal(size=(8, features))
+    return np.concatenate([near, 100 * near, 1e4 * near])
+
+
 def _checked(layers: list[Layer], probe: Float, theirs: Float) -> list[Layer]:
     z: Float = probe
     for layer in layers:
         z = FUNCTIONS[layer](z) if isinstance(layer, str) else _affine(z, *layer)
-    far = np.abs(z - theirs).max() if z.shape == theirs.shape else np.inf
-    if not far <= _ALIKE * max(1.0, float(np.abs(theirs).max())):
+    far = np.abs(z - theirs).max(axis=1) if z.shape == theirs.shape else np.full(1, np.inf)
+    if not (far <= _ALIKE * np.maximum(1.0, np.abs(theirs).max(axis=1))).all():
         raise ValueError("it is no affine map, or its layers do not answer as it does; make the features before")
     return layers

@@ -75,7 +75,8 @@ class Sharded(Wrapping):
         Column of X that names the person; members do not see it. Without it a record's own features name it, and a
         person with several different records is in several shards, which the certificate counts.
     public : tuple (X, y), optional
-        Records of nobody in the training data; every member gets them, without the column ``ids``.
+        Records of nobody in the training data; every member gets them, without the column ``ids``. Whose record is
+        among them counts as being in every shard.
     key : str
         Key of the hash; declared, never chosen by looking at the data.
     random_state : int
@@ -196,7 +197,7 @@ class Sharded(Wrapping):
         member.set_params(**dict.fromkeys(states, seed))
         try:
             with _randomness_of_its_own(seed):
-                return member.fit(X, y)
+                return member.fit(_own_categories(X), y)
         except MemoryError:
             raise  # what is left depends on everybody's records, not on this member's
         except Exception:  # noqa: BLE001  a learner may refuse its records in any way; the theorem covers it
@@ -206,6 +207,25 @@ class Sharded(Wrapping):
         """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
         hashes = (int.from_bytes(self._hash(own), "big") for own in _names(X, self.ids))
         return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
+
+    def names_of(self, X: Any) -> list[bytes]:
+        """Return what names the person of each record: the column ``ids``, or the record's own features."""
+        return list(_names(X, self.ids))
+
+    def published(self, X: Any, y: Any) -> NDArray[np.bool_]:
+        """Return which records, features and label, are among the public ones too, shape (n,): every member has them.
+
+        Equal by chance or put there: nothing tells these apart.
+        """
+        labels = [_text(v) for v in np.asarray(y).tolist()]
+        if self.public is None:
+            return np.zeros(len(labels), dtype=bool)
+        features, theirs = self._features(X), self.public[0]
+        if hasattr(features, "columns") and set(getattr(theirs, "columns", ())) == set(features.columns):
+            theirs = theirs[list(features.columns)]  # joined by name
+        out = zip(_names(theirs, None), (_text(v) for v in np.asarray(self.public[1]).tolist()), strict=True)
+        known, own = set(out), zip(_names(features, None), labels, strict=True)
+        return np.fromiter((record in known for record in own), dtype=bool, count=len(labels))
 
     def _hash(self, what: bytes) -> bytes:
         return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()
@@ -225,7 +245,10 @@ class Sharded(Wrapping):
         features, K = self._features(X), len(self.classes_)
         n = features.shape[0] if hasattr(features, "shape") else len(features)
         # a step with copy=False writes into what it is asked about: the next member must not read that
-        each = [_answers(m, copy.deepcopy(features), n, self.classes_) for m in self.members_]
+        each = []
+        for number, member in enumerate(self.members_):
+            with _randomness_of_its_own(number):  # nor does it go on in a stream where another stopped
+                each.append(_answers(member, copy.deepcopy(features), n, self.classes_))
         if self.combine == "log_pool":
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))
@@ -325,6 +348,16 @@ def _take(X: Any, rows: Index) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows].reset_index(drop=True)  # row numbers of the whole change when somebody leaves
     return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
+
+
+def _own_categories(X: Any) -> Any:
+    """Return records whose categories are those that they hold: a column's type lists everybody's."""
+    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return X
+    for k, dtype in enumerate(X.dtypes):
+        if str(dtype) == "category":
+            X.isetitem(k, X.iloc[:, k].cat.remove_unused_categories())
+    return X
 
 
 def _joined(public: Any, own: Any) -> Any:

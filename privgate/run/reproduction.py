@@ -6,7 +6,7 @@ import numpy as np
 
 from privgate.evidence import Precondition
 from privgate.families.refit import no_answers
-from privgate.run import beyond, changed
+from privgate.run import beyond, changed, last_digits
 from privgate.statistics import leakage
 from privgate.subject import released
 from privgate.subject.subject import Subject
@@ -70,7 +70,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
             f"{which}, allowed is {REPRODUCED:g}",
             detail,
         )
-    if problem := _elsewhere(subject, fleet, detail):
+    if problem := _elsewhere(subject, fleet, detail) or _marked(subject, fleet, answers[0]):
         return doubt("reproduces", problem, detail)
     text = f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}"
     if (nats := max(registered_apart(Precondition("reproduces", "passed", "", detail)))) > TOLD:
@@ -98,6 +98,18 @@ def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
         )
     detail["from_registered_model_elsewhere_nats"] = _in_nats(subject, stored, once.log_p)
     return ""
+
+
+def _marked(subject: Subject, fleet: Fleet, once: Answer) -> str:
+    """Return that what lies between registered model and recipe tells members from candidates; empty if not."""
+    if subject.task == "regression" or subject.data.candidates is None:
+        return ""
+    everybody = changed.pool(subject)
+    stored = fleet.registered(subject, everybody)
+    if stored.problem:
+        return f"the registered model could not be asked: {stored.problem}"
+    auc = last_digits.tells(once.log_p[everybody], stored.log_p, everybody < subject.data.n)
+    return last_digits.sentence("registered model and recipe", auc) if auc else ""
 
 
 def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import Precondition
-from privgate.run import beyond
+from privgate.run import beyond, last_digits
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
@@ -16,7 +16,7 @@ from privgate.training.fleet import Fleet
 
 #: records that the served model is asked about; in a run that is to be signed nobody can know before which
 ASKED = 10_000
-#: of them, and of the questions that nobody's record is, asked about in every way there is
+#: of either side, and of the questions that nobody's record is, asked about in every way there is
 FEW = 32
 #: relative; what single precision and another order of additions take from a number, and nothing else does
 SAME = 1e-6
@@ -46,7 +46,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     if not getattr(subject.model, "servable", False):
         text = "MLflow cannot serve this model (it has no python_function flavor): what is deployed must release"
         return [Precondition("served", "warned", f"{text} {words(subject.release)}, which nobody has compared")]
-    size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
+    size = _people(subject)
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
         drawn = beyond.drawn(subject, "served", signable=fleet.signable)
@@ -68,13 +68,17 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         what = f"MLflow serves {_kind(served.log_p, native.log_p)}, and declared are {words(subject.release)}"
         text = f"{what} ({int(wrong.sum())} of {len(rows)} answers differ); {HOW}"
         return [Precondition("served", "inconclusive", text, detail)]
-    few = np.sort(beyond.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+    if why := _marked(subject, rows, native.log_p, served.log_p, "at once"):
+        return [Precondition("served", "inconclusive", why, detail)]
+    few = _some(subject, rows, fleet)
     error = SINGLE if _in_single_precision(native.log_p) else SAME
     for way in asking.WAYS:
         other = fleet.registered(wide, rows[few], served=way)
         if other.problem:
             continue  # what is refused hands out nothing
         detail["ways"] += 1
+        if why := _marked(subject, rows[few], native.log_p[few], other.log_p, way):
+            return [Precondition("served", "inconclusive", why, detail)]
         if admissible(other.log_p, native.log_p[few], subject.release, SAME).all():
             continue
         detail["ways_apart"] = error  # nats, for whoever bounds changes of what is released
@@ -86,6 +90,27 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
             return [Precondition("served", "inconclusive", text, detail)]
     text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows) - len(out)} records"
     return [Precondition("served", "passed", text, detail)]
+
+
+def _people(subject: Subject) -> int:
+    return subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
+
+
+def _some(subject: Subject, rows: Index, fleet: Fleet) -> Index:
+    """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of nobody's questions."""
+    n, size = subject.data.n, _people(subject)
+    rng, kind = beyond.drawn(subject, "few", signable=fleet.signable), np.digitize(rows, [n, size])
+    return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
+
+
+def _marked(subject: Subject, rows: Index, native: Float, served: Float, way: str) -> str:
+    """Return that what lies between an answer and what is served for it tells members from candidates; empty if not."""
+    people = rows < _people(subject)
+    if not subject.release.exact or native.shape != served.shape:
+        return ""
+    with np.errstate(divide="ignore"):
+        auc = last_digits.tells(native[people], np.log(served[people]), rows[people] < subject.data.n)
+    return last_digits.sentence(f"the model's own answer and what MLflow serves to who asks {way}", auc) if auc else ""
 
 
 def apart(found: list[Precondition]) -> float:

@@ -75,6 +75,36 @@ class Domain:
             if v is not None and not (np.isfinite(v) and v > 0):
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
         self._check_blocks()
+        if self.queries is not None and (k := self._outside(np.array(self.queries))) is not None:
+            # theorems over the ranges would say less than what is answered
+            raise ValueError(
+                f"domain: question {k + 1} of the list lies outside the ranges that are declared beside it"
+            )
+
+    def _outside(self, asked: NDArray[np.float64]) -> int | None:
+        """Return the first listed question that the rest of the domain rules out; None where it holds all."""
+        good = np.ones(len(asked), dtype=bool)
+        if self.columns is not None:
+            if asked.shape[1] != len(self.columns):
+                return 0
+            parts = zip(self.columns, asked.T, strict=True)
+            good &= np.all([c.holds(v) for c, v in parts], axis=0)
+        sides = None if self.categories is None else np.array([(0, v - 1) for v in self.categories], dtype=np.float64)
+        for low_high in (sides, None if self.box is None else np.array(self.box)):
+            if low_high is None:
+                continue
+            if asked.shape[1] != len(low_high):
+                return 0
+            good &= ((asked >= low_high[:, 0]) & (asked <= low_high[:, 1])).all(axis=1)
+        for block in self.blocks:
+            good &= (asked[:, list(block)] != 0).sum(axis=1) <= 1
+        if self.categories is not None:
+            good &= (asked == np.floor(asked)).all(axis=1)
+        if self.max_length is not None or self.norm is not None:
+            good &= (asked >= 0).all(axis=1)
+        good &= asked.sum(axis=1) <= (np.inf if self.max_length is None else self.max_length)
+        good &= np.sqrt((asked**2).sum(axis=1)) <= (np.inf if self.norm is None else self.norm * (1 + 1e-9))
+        return None if good.all() else int(np.flatnonzero(~good)[0])
 
     def _check_blocks(self) -> None:
         inside = [j for block in self.blocks for j in block]
@@ -93,7 +123,9 @@ class Domain:
 
     def _check_queries(self, given: Any) -> None:
         try:
-            table = np.array([list(q) for q in given], dtype=np.float64)
+            rows = [list(q) for q in given]
+            text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
+            table = np.zeros(0) if text else np.array(rows, dtype=np.float64)
         except (TypeError, ValueError):
             table = np.zeros(0)
         if table.ndim != 2 or not table.size or not np.isfinite(table).all():

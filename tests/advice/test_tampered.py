@@ -1,6 +1,9 @@
 """An advice is a file: whoever edits it registers nothing that a search does not propose, and gets no traceback."""
 
 import json
+import shlex
+import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,6 +31,7 @@ def subject():
 
 
 ABOUT = subject()
+OUR = "privgate.models:Sharded"
 
 
 def place_of_c():
@@ -59,9 +63,17 @@ def test_what_a_search_proposes_gets_through(monkeypatch):
     good = Change(says="", settings=(Setting(place=place_of_c(), value=0.1),))
     assert proposable.before(ABOUT, good) == ""
     assert proposable.after(ABOUT.recipe, changed(ABOUT, good).recipe) == ""
-    for change in (Change(says="", shards=4, dtp=1.0), Change(says="", removed=(0, 19))):
+    for change in (Change(says="", shards=4, dtp=1.0), Change(says="", removed=(0, 19)), ours()):
         assert proposable.before(ABOUT, change) == ""
         assert proposable.after(ABOUT.recipe, changed(ABOUT, change).recipe) == ""
+
+
+STEPS = ABOUT.recipe.payload["estimator"]["params"]
+
+
+def ours(*, place=("estimator",), tag="estimator", base=None):
+    params = {"base": base or ABOUT.recipe.payload["estimator"], "classes": [0, 1]}
+    return Change(says="", learner=Replacement(place=place, spec={"!": tag, "class": OUR, "params": params}))
 
 
 def other(name, value):
@@ -97,6 +109,16 @@ def other(name, value):
         lambda: Change(says="", removed=(20,)),
         lambda: Change(says="", removed=(1, 1)),
         lambda: Change(says="", shards=-3, dtp=1.0),
+        lambda: Change(says="", shards=4, dtp=float("inf")),
+        # anything that is there is true: training would be given the network
+        lambda: ours(place=("network",)),
+        lambda: ours(place=("predict",)),
+        lambda: ours(place=("dp",)),
+        lambda: ours(place=("seed",)),
+        lambda: ours(place=("estimator", "params", "memory")),
+        lambda: ours(tag="instance"),
+        # its pickles would be loaded
+        lambda: ours(base={**ABOUT.recipe.payload["estimator"], "params": STEPS | {"memory": "/tmp/elsewhere"}}),
     ],
 )
 def test_a_change_that_no_search_proposes_is_refused_before_anything_is_trained(change, monkeypatch):
@@ -126,3 +148,40 @@ def test_recipe_or_data_that_changed_since_are_refused(monkeypatch):
     for part in ("recipe", "data"):
         with pytest.raises(UsageError, match="is not what was advised on"):
             applying.apply(now.model_copy(update={part: "sha256:0"}), 1)
+
+
+@pytest.mark.parametrize("name", ["credit", "my model", "a;touch b", "$(touch b)", "it's", "two\nlines", "`b`", "-h"])
+def test_a_printed_command_is_taken_by_a_shell_as_the_words_that_are_meant(name, tmp_path):
+    words = ["printf", "%s|", f"models:/{name}/1", "--policy", name]
+    line = applying.typed(words, f"sqlite:///{name}.db")
+    assert "\n" not in line
+    taken = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    if name.isprintable():
+        assert taken == "|".join([*words[2:], "--tracking-uri", f"sqlite:///{name}.db", ""])
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_said_to_come_next_after_applying_is_one_command_whatever_names_are(monkeypatch, tmp_path):
+    from click.testing import CliRunner
+
+    from privgate.cli import advise
+
+    good = advice(Change(says="x\n  rm -r /"), monkeypatch, policy="a; touch b")
+    good.write(tmp_path / "advice.json")
+    info = SimpleNamespace(registered_model_version="4")
+    monkeypatch.setattr(applying, "apply", lambda *_, **__: ("my $(touch b)", info))
+    ended = CliRunner().invoke(advise.apply, ["1", "--out", str(tmp_path)], standalone_mode=False)
+    assert ended.exception is None, ended.exception
+    last = ended.output.splitlines()[-1]
+    assert shlex.split(last) == ["privgate", "check", "models:/my $(touch b)/4", "--policy", "a; touch b"]
+    assert not any(line.strip().startswith("rm") for line in ended.output.splitlines())
+
+
+def test_data_below_a_store_are_named_whatever_its_folder_is_called(monkeypatch):
+    where = "file:///people's data/a b/sha256-1"
+    monkeypatch.setattr(applying, "_where", lambda _: where)
+    moved = Point(number=3, change=Change(says=""), outcome="passed", recipe="r", data="another")
+    words = shlex.split(applying.command(ABOUT, moved, "out folder"))
+    assert words == ["privgate", "apply", "3", "--out", "out folder", "--store", "file:///people's data/a b"]
+    same = moved.model_copy(update={"data": ABOUT.data.digest})
+    assert "--store" not in applying.command(ABOUT, same, "out")

@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData, report
@@ -15,6 +16,8 @@ from privgate.errors import SubjectError
 from privgate.families import answer
 from privgate.families import bound as bounds
 from privgate.families.listed import ListedQuestions, container
+from privgate.models import FixedScaler
+from privgate.models.columns import Column
 from privgate.policy import Policy
 from privgate.training.fleet import Fleet
 from tests.in_process import InProcess
@@ -72,6 +75,45 @@ def test_a_policy_is_decided_for_a_model_that_no_theorem_covers():
     assert any("9 listed questions" in a for n in verdict.evidence.influence.certificates for a in n.assumptions)
 
 
+@pytest.mark.parametrize("first", [FixedScaler(Domain(box=((-9.0, 9.0),) * 2)), PolynomialFeatures(2)])
+@pytest.mark.parametrize("box", [None, ((-20.0, 20.0),) * 2])
+def test_a_list_is_exact_behind_first_steps_that_learn_nothing(first, box):
+    X, y, queries = table()
+    model = make_pipeline(first, LogisticRegression(solver="newton-cholesky", tol=1e-10))
+    data = TrainingData(X, y, domain=Domain(queries=queries, box=box))
+    subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(6)
+    found = answer(subject, units, (0,), InProcess(), changes=True).retrained
+    assert set(found.engine) == {"logistic"}
+    best, by, _ = bounds.bound(subject, units, found)
+    assert set(by) == {"listed_questions"}
+    whole = np.log(clone(model).fit(X, y).predict_proba(queries))
+    for k in units:
+        kept = np.arange(len(y)) != k
+        change = np.abs(whole - np.log(clone(model).fit(X[kept], y[kept]).predict_proba(queries))).max()
+        assert best.lower[k] <= change <= best.upper[k] <= best.lower[k] + 2e-5
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"box": ((-0.5, 0.5), (-9.0, 9.0))},
+        {"box": ((-9.0, 9.0),)},
+        {"categories": (3, 3)},
+        {"categories": (9, 9, 9)},
+        {"max_length": 2.0},
+        {"norm": 1.0},
+        {"columns": (Column("a", ends=(0.0, 1.0)), Column("b", ends=(0.0, 9.0)))},
+        {"box": ((0.0, 1.0), (0.0, 1.0)), "blocks": ((0, 1),)},
+    ],
+)
+def test_a_list_is_not_asked_beyond_the_ranges_declared_beside_it(beside):
+    """Theorems over ranges that hold fewer questions than are answered would limit people by less than they change."""
+    with pytest.raises(ValueError, match=r"question [12] of the list lies outside"):
+        Domain(queries=[[0.0, 0.0], [1.5, 1.0]], **beside)
+    whole = Domain(queries=[[0.0, 0.0], [1.5, 1.0]], box=((0.0, 1.5), (0.0, 1.0)))
+    assert Domain.from_payload(whole.payload()) == whole
+
+
 def test_other_theorems_stay_above_the_list():
     X, y, queries = table()
     subject = subject_of(GaussianNB(), np.concatenate([queries, X]), X, y)
@@ -84,7 +126,7 @@ def test_other_theorems_stay_above_the_list():
 
 
 def test_what_is_no_list_of_questions_is_refused_in_words():
-    for wrong in ([], [[1.0], [1.0, 2.0]], [["a"]], [[np.inf]]):
+    for wrong in ([], [[1.0], [1.0, 2.0]], [["a"]], [["1"]], [[np.inf]], [[None]], [1.0], [[]]):
         with pytest.raises(ValueError, match="queries must be a table"):
             Domain(queries=wrong)
     X, y, _ = table()

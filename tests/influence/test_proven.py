@@ -5,12 +5,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier, VotingClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData
 from privgate.check import gate
 from privgate.families.sharded import ShardedMembers
-from privgate.influence import proven
+from privgate.influence import per_unit, proven
 from privgate.models import Sharded
 from privgate.run import controls
 from privgate.run.needs import Need
@@ -72,6 +77,43 @@ def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monk
     assert proven.CLAIM not in verdict.evidence.influence.coverage.claim
     assert not any(proven.CLAIM in a for m in verdict.evidence.measurements.values() for a in m.assumptions)
     assert "certificate_sharded" in [p.name for p in verdict.evidence.preconditions]
+
+
+def test_what_lies_between_registered_model_and_recipe_is_part_of_epsilon(fleet):
+    made = run(Policy.load("dtp-1"), subject(), fleet)
+    alone = next(n for n in per_unit.certificate_notes(made) if n.name == "sharded").epsilon
+    made = run(Policy.load("dtp-1"), subject(), fleet)
+    made.registered_apart = (0.1, 0.2)
+    note = next(n for n in per_unit.certificate_notes(made) if n.name == "sharded")
+    assert (alone, note.epsilon) == (pytest.approx(0.9), pytest.approx(1.1))
+
+
+class Derived(Sharded):
+    __module__ = __name__
+
+
+def outside(model):
+    return Subject.local(Recipe(model, seed=0), TrainingData(X, Y))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Derived(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1]),
+        make_pipeline(StandardScaler(), Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1])),
+        CalibratedClassifierCV(Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1])),
+        GridSearchCV(Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1]), {"dtp": [0.5, 0.9]}, cv=2),
+        StackingClassifier([("a", Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1]))]),
+        VotingClassifier([(n, Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1])) for n in "ab"], voting="soft"),
+        Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0, 1], public=(X[:3], Y[:3])),
+        Sharded(GaussianNB(), shards=4, dtp=0.9, classes=[0]),
+    ],
+    ids=["derived", "scaled", "calibrated", "searched", "stacked", "voting", "public people", "labels missing"],
+)
+def test_what_stands_around_shards_is_not_covered_by_their_theorem(model, fleet):
+    made = gate.prepare(Policy.load("pdtp-1"), outside(model), fleet=fleet, limits=Budget())
+    made.seeds = (0,)
+    assert proven.limits(made) is None
 
 
 def test_dtp_is_limited_likewise(fleet):

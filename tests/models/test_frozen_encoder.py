@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
 from torch import nn
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -81,6 +81,7 @@ def test_it_answers_as_a_transformer_fitted_on_public_records():
         (nn.GRU(6, 3), "GRU"),
         (nn.Linear(6, 200_000), "a recipe holds"),
         (QuantileTransformer(n_quantiles=10).fit(X), "no affine map"),
+        (MinMaxScaler(clip=True).fit(9 * X), "no affine map"),
         (LogisticRegression().fit(X, Y), "neither a torch module nor a fitted transformer"),
     ],
 )

@@ -70,6 +70,15 @@ def test_the_next_version_is_what_training_without_them_gives_and_all_else_is_wh
     assert "38 deletion requests" in ran.output
 
 
+def test_whose_record_is_public_too_cannot_be_forgotten_by_training_one_member(registry):
+    """Every member is trained on the public records and knows them still; a proof would say that it does not."""
+    data = people()
+    model = clone(MODEL).set_params(public=(data.X[[7, 8]][:, 1:], data.y[[7, 8]]))
+    log_model(Recipe(model, seed=3), data, registered_model_name="credit", store="artifacts")
+    with pytest.raises(UsageError, match="1 of their 2 records are among the public records"):
+        members.forget("models:/credit/1", ["p7"])
+
+
 def test_versions_that_were_told_stay_told_and_their_bounds_add_up(credit):
     assert invoked("forget", "models:/credit/1", "--ids", "p3").exit_code == 0
     plain = replace(people(), y=people().y)

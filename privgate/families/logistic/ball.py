@@ -37,4 +37,8 @@ class BallLogisticCertificate(Certificate):
             f"any query is allowed: records and queries are pulled into a ball of radius {estimator.radius:g}; "
             "nothing of the data is looked at"
         )
+        if estimator.towards is not None:
+            words += (
+                "; the head that it is pulled towards is declared public: one made from these people would not show"
+            )
         return Certified(upper, np.zeros(len(upper)), np.zeros(len(upper), dtype=bool), (words,))

@@ -79,7 +79,7 @@ class CertificateBehind(Certificate):
     def __init__(self, certificate: Certificate) -> None:
         self.certificate = certificate
         self.name, self.source = certificate.name, certificate.source
-        self.needs_retrained = certificate.needs_retrained
+        self.needs_retrained, self.asks_records = certificate.needs_retrained, certificate.asks_records
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
@@ -105,7 +105,7 @@ class CertificateBehind(Certificate):
         """Return the bound for each of the units."""
         found = seen(about.subject)
         made = self.certificate.certify(replace(about, subject=found.subject))
-        lower = np.where(np.isinf(made.lower), np.inf, 0.0)
+        lower = made.lower if self.asks_records else np.where(np.isinf(made.lower), np.inf, 0.0)
         said = list(made.assumptions)
         if found.anywhere and found.subject.data.domain is not None:
             ranges = Reach.of(found.subject.data.domain, found.subject.data.X.shape[1])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.families import listed
 from privgate.families.pipelines import image, recognised, steps
 from privgate.families.pipelines.image import Image, NoImage
 from privgate.models import FrozenEncoder
@@ -140,6 +141,10 @@ def _through(subject: Subject, first: Any, last: Any) -> Seen:
         rows = _plain(fitted.transform(outside)) if length(outside) else table[:0]
         candidates = rows, data.candidates[1]
     domain, why = _image(fitted, Image.of(data.domain, data.X), table.shape[1])
+    if (questions := listed.container(subject)) is not None:
+        asked = tuple(map(tuple, _plain(fitted.transform(questions)).astype(np.float64).tolist()))
+        domain = Domain(queries=asked) if domain is None else replace(domain, queries=asked)
+        why = ""
     anywhere = not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
     inner = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
     recipe = Recipe(last, seed=subject.recipe.seed)

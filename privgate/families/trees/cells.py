@@ -19,10 +19,13 @@ class Grid:
         Ascending, one array a feature.
     high : float64 array of shape (d,)
         Where the last cells end; infinite without a declared domain.
+    largest : float
+        Finite number that a question may hold.
     """
 
     cuts: tuple[Float, ...]
     high: Float
+    largest: float
 
     @property
     def last(self) -> Index:
@@ -38,7 +41,7 @@ class Grid:
             elif np.isfinite(self.high[f]):
                 made[f] = self.high[f]
             else:
-                made[f] = cuts[-1] + max(1.0, abs(cuts[-1])) if len(cuts) else 0.0
+                made[f] = min(cuts[-1] + max(1.0, abs(cuts[-1])), self.largest) if len(cuts) else 0.0
         return made
 
 
@@ -90,7 +93,9 @@ def grid_of(ensembles: tuple[Ensemble, ...], low: Float, high: Float, *, whole: 
     cut = np.floor(cut) if whole else cut
     order = inner[np.lexsort((cut[inner], feature[inner]))]
     f, c = feature[order], cut[order]
-    inside = (c >= low[f]) & (c < high[f])
+    # a cut that no finite number exceeds asks only whether a value is missing: beyond it there is no cell
+    largest = float(np.finfo(np.float32 if ensembles[0].cast else np.float64).max)
+    inside = (c >= low[f]) & (c < np.minimum(high[f], largest))
     new = inside.copy()
     new[1:] &= ~((f[1:] == f[:-1]) & (c[1:] == c[:-1]))
     d = len(low)
@@ -102,7 +107,7 @@ def grid_of(ensembles: tuple[Ensemble, ...], low: Float, high: Float, *, whole: 
     of_node[order] = code
     edges = np.cumsum([len(e.feature) for e in ensembles])[:-1]
     cuts = np.split(c[new], first[1:-1])
-    return Grid(tuple(cuts), high), tuple(np.split(of_node, edges))
+    return Grid(tuple(cuts), high, largest), tuple(np.split(of_node, edges))
 
 
 @dataclass(frozen=True, eq=False)

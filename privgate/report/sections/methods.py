@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 
 from privgate.evidence import (
     CertificateNote,
@@ -136,11 +137,13 @@ def _estimated(row: RecheckRow) -> str:
 
 def _everywhere(c: CertificateNote) -> str:
     """Return that a bound is a property of the training function, and what that buys."""
+    # a guarantee is never said smaller than it is
+    epsilon = float(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(c.epsilon or 0.0))
     return (
         f"The bound of {_spaced(c.name)} holds for every data set, not for these alone: whatever they are, a person "
-        f"changes the probability of any answer at most {fold(c.epsilon or 0.0)}. A release that draws one label a "
+        f"changes the probability of any answer at most {fold(epsilon)}. A release that draws one label a "
         "query by these probabilities, with fresh secret randomness, is therefore differentially private at ε = "
-        f"{number(c.epsilon)} a query (adding or removing one person, δ = 0; q queries cost q times as much)."
+        f"{number(epsilon, digits=4)} a query (adding or removing one person, δ = 0; q queries cost q times as much)."
     )
 
 

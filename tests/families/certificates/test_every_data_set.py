@@ -143,3 +143,5 @@ def test_evidence_and_report_say_for_which_data_a_bound_holds():
     assert "every data set" in said
     assert "ε = 1 a query" in said
     assert CertificateNote(name="newton", applies=True).guarantee == "these data"
+    more = CertificateNote(name="sharded", applies=True, guarantee="every data set", epsilon=1.0004)
+    assert "ε = 1.001 a query" in methods._everywhere(more)  # never less than it is

@@ -86,6 +86,96 @@ def library(name, rng, d):
     }[name]()
 
 
+def unusual(name, rng, d):
+    """The same libraries with settings that few people touch, each with some probability."""
+    seed, trees, depth = int(rng.integers(1000)), int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    pick = lambda *values: values[int(rng.integers(len(values)))]
+    some = lambda *parts: {k: v for part in parts if rng.random() < 0.3 for k, v in part.items()}
+    boosted = {"learning_rate": pick(0.05, 0.3, 1.0), "random_state": seed}
+    monotone = [int(v) for v in rng.integers(-1, 2, d)]
+    if name.startswith("lightgbm"):
+        parts = some(
+            {"subsample": 0.7, "subsample_freq": 1},
+            {"colsample_bytree": 0.6},
+            {"extra_trees": True},
+            {"boost_from_average": False},
+            {"max_bin": pick(2, 3, 5)},
+            {"monotone_constraints": monotone},
+            {"path_smooth": 1.0},
+            {"use_missing": False},
+            {"max_delta_step": 0.5, "reg_alpha": 0.1},
+        )
+        parts |= {
+            "lightgbm weights": pick({"is_unbalance": True}, {"scale_pos_weight": 5.0}) | {"objective": "binary"},
+            "lightgbm any categories": {
+                "categorical_feature": [0],
+                "cat_smooth": pick(0, 1),
+                "cat_l2": pick(0, 10.0),
+                "max_cat_threshold": pick(2, 32),
+                "max_cat_to_onehot": pick(1, 4),
+                "min_data_per_group": 1,
+                "monotone_constraints": None,
+            },
+        }.get(name, {"class_weight": pick(None, "balanced")})
+        small = {"min_child_samples": pick(1, 2, 5), "min_data_in_bin": pick(1, 3), "n_jobs": 1, "verbose": -1}
+        return LGBMClassifier(n_estimators=trees, max_depth=depth, **boosted, **small, **parts)
+    if name.startswith("xgboost"):
+        method = pick({"tree_method": "exact"}, {"tree_method": "approx"}, {"max_bin": 4})
+        if rng.random() < 0.3:
+            method = {"grow_policy": "lossguide", "max_leaves": 4, "tree_method": "hist"}
+        parts = some(
+            {"subsample": 0.7},
+            {"colsample_bylevel": 0.6},
+            {"num_parallel_tree": 2},
+            {"max_delta_step": 0.5, "reg_alpha": 0.1, "gamma": 0.05},
+            {"monotone_constraints": tuple(monotone)},
+            {"base_score": pick(0.01, 0.9)},
+        )
+        given = {"max_depth": 0 if "max_leaves" in method else depth, "min_child_weight": pick(0, 0.1, 1), "n_jobs": 1}
+        return XGBClassifier(n_estimators=trees, **boosted, **given, **method, **parts)
+    if name.startswith("histogram"):
+        parts = some(
+            {"class_weight": "balanced"},
+            {"max_features": 0.5},
+            {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": 2},
+            {"max_leaf_nodes": 3},
+            {"l2_regularization": 0.1},
+        )
+        parts |= {"categorical_features": [d - 1]} if "categories" in name else {"max_bins": pick(2, 4, 255)}
+        return HistGradientBoostingClassifier(max_iter=trees, min_samples_leaf=pick(1, 2, 5), **boosted, **parts)
+    if name.startswith("gradient"):
+        parts = some(
+            {"subsample": 0.6},
+            {"n_iter_no_change": 1, "validation_fraction": 0.3},
+            {"init": "zero"},
+            {"ccp_alpha": 0.02},
+        )
+        return GradientBoostingClassifier(n_estimators=trees, max_depth=depth, **boosted, **parts)
+    if name.startswith("bagging"):
+        base = pick(None, DecisionTreeClassifier(max_depth=depth, class_weight="balanced"), DecisionTreeClassifier())
+        share = {"max_samples": pick(0.3, 0.8), "max_features": pick(0.4, 1.0), "bootstrap_features": pick(True, False)}
+        return Floored(BaggingClassifier(base, trees, random_state=seed, **share), floor=0.05)
+    parts = some({"class_weight": {0: 5.0, 1: 0.1}}, {"ccp_alpha": 0.02}, {"max_leaf_nodes": 3, "criterion": "entropy"})
+    model = pick(RandomForestClassifier, ExtraTreesClassifier)
+    bootstrap = pick({"bootstrap": False}, {"bootstrap": True, "max_samples": 0.4})
+    forest = model(trees, max_depth=depth, random_state=seed, **bootstrap, **parts)
+    return Floored(forest, floor=pick(1e-6, 0.01, 0.2))
+
+
+UNUSUAL = (
+    "lightgbm any",
+    "lightgbm weights",
+    "lightgbm any missing",
+    "lightgbm any categories",
+    "xgboost any",
+    "xgboost any missing",
+    "histogram any",
+    "histogram any missing",
+    "histogram any categories",
+    "gradient any",
+    "bagging any",
+    "forest any",
+)
 LIBRARIES = (
     "lightgbm",
     "lightgbm sigmoid",
@@ -106,7 +196,7 @@ LIBRARIES = (
     "tree",
 )
 #: about two classes only
-TWO = ("gradient exponential", "lightgbm sigmoid", "xgboost base")
+TWO = ("gradient exponential", "lightgbm sigmoid", "xgboost base", "lightgbm weights")
 
 
 def small(name, seed):
@@ -132,7 +222,8 @@ def small(name, seed):
         ends = zip(np.nanmin(X, axis=0, initial=0), np.nanmax(X, axis=0, initial=0), strict=True)
         domain = Domain.of({c: (float(a) - 1, float(b) + 1, None) for c, (a, b) in zip(X, ends, strict=True)})
     y = np.concatenate([np.arange(K), np.arange(K), rng.integers(0, K, n - 2 * K)])
-    return Subject.local(Recipe(library(name, rng, d), seed=1), TrainingData(X, y, domain=domain))
+    made = unusual(name, rng, d) if name in UNUSUAL else library(name, rng, d)
+    return Subject.local(Recipe(made, seed=1), TrainingData(X, y, domain=domain))
 
 
 def every_cell(pair, subject):
@@ -171,12 +262,17 @@ def enumerate_cells(name, seed):
                 continue
             asked = [refits.Call(1, c.left_out, NOBODY, Q) for c in (calls[0], call)]
             one, other = refits.trained(subject, asked, keep=False, jobs=1)
-            truth = np.abs(one.log_p - other.log_p).max()
+            with np.errstate(invalid="ignore"):
+                truth = np.nan_to_num(np.abs(one.log_p - other.log_p), nan=0.0, posinf=np.inf).max()  # both answer 0
             found = pair.apart(nodes=20_000)
             assert found.upper >= truth
+            if np.isinf(truth):
+                continue
             read = Q.astype(X.dtype).astype(np.float64)
-            ours = [t.trees.log_probabilities(read) for t in (whole, made)]
-            assert np.abs(np.abs(ours[0] - ours[1]).max() - truth) < 1e-4  # what was read is what answers
+            assert np.isfinite(read[~np.isnan(Q)]).all()
+            if not np.isinf(one.log_p).any() and not np.isinf(other.log_p).any():
+                ours = [t.trees.log_probabilities(read) for t in (whole, made)]
+                assert np.abs(np.abs(ours[0] - ours[1]).max() - truth) < 1e-4  # what was read is what answers
             if complete:
                 if whole.trees.link == "mean":
                     largest = truth
@@ -184,7 +280,7 @@ def enumerate_cells(name, seed):
                     sums = [t.trees.scale * t.trees.leaf_sums(read) for t in (whole, made)]
                     change = sums[0] - sums[1]
                     largest = np.ptp(change, axis=1).max() if change.shape[1] > 1 else np.abs(change).max()
-                close.append(found.upper - largest)
+                close.append(found.upper - largest if np.isfinite(found.upper) else 0.0)
     return close
 
 
@@ -194,6 +290,38 @@ def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
     assert close
     assert min(close) >= 0
     assert max(close) < 2e-3
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_settings_that_few_people_touch_change_nothing(name):
+    close = [c for seed in range(1000, 1012) for c in enumerate_cells(name, seed)]
+    assert close
+    assert min(close) >= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_every_cell_of_hundreds_of_unusual_ensembles(name):
+    close = [c for seed in range(2000, 2300) for c in enumerate_cells(name, seed)]
+    assert len(close) > 150
+    assert min(close) >= 0
+
+
+def test_where_only_missing_values_go_right_no_question_is_infinite():
+    """A split on whether a value is missing has a threshold that no finite number exceeds: beyond it is no cell."""
+    rng = np.random.default_rng(0)
+    for kind in (np.float32, np.float64):
+        X = rng.normal(size=(60, 1)).astype(kind)
+        X[::3] = np.nan
+        y = np.isnan(X[:, 0]).astype(int)
+        y[:6] = [0, 1, 0, 1, 0, 1]
+        model = LGBMClassifier(n_estimators=5, min_child_samples=2, min_data_in_bin=1, n_jobs=1, verbose=-1)
+        subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y))
+        made, _ = refits.ENGINE.answers(Asked(subject, np.arange(6), (0,), None, None, changes=True))
+        found = tree_cells.TreeCells().certify(Units(subject, np.arange(6), made, 0.01))
+        assert found.detail["refuted"] > 0
+        asked = found.questions.astype(kind)
+        assert (np.isnan(asked) | np.isfinite(asked)).all()
 
 
 @pytest.mark.slow
