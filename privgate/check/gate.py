@@ -43,7 +43,7 @@ from privgate.policy.locate import shipped
 from privgate.policy.rules import METRICS
 from privgate.policy.rules.base import Rule
 from privgate.run import controls, serving
-from privgate.run.changed import MORE
+from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.needs import Need
 from privgate.run.preconditions import preconditions as data_preconditions
 from privgate.run.run import Budget, Run
@@ -270,7 +270,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     planned, said = planning.make(run, closely=True)
     first = controls.trainings(run)
     before = (
-        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to {MORE} "
+        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to {IF_UNCLEAR} "
         "more where single records seem ignored"
     )
     each = planning.seconds_each(run)
