@@ -16,8 +16,8 @@ from kinds.apart import apart, import_once
 from kinds.catalogue import KINDS, Kind
 from kinds.table import best, written
 
-#: fewer people outside of the training data let no attack conclude
-LEAST_ATTACKED = 900
+#: fewer people outside of the training data let no attack conclude: a third of them equals a member
+LEAST_ATTACKED = 1500
 
 
 @click.command()
@@ -30,7 +30,14 @@ LEAST_ATTACKED = 900
 @click.option("--only-table", is_flag=True, help="Measure nothing; the table of what there is.")
 @click.option("--table", type=click.Path(path_type=Path), default=None, help="Write the table there.")
 def main(
-    only: tuple[str, ...], short: bool, limit: float, at_most: int, at_once: int, out: Path, only_table: bool, table: Path | None
+    only: tuple[str, ...],
+    short: bool,
+    limit: float,
+    at_most: int,
+    at_once: int,
+    out: Path,
+    only_table: bool,
+    table: Path | None,
 ) -> None:
     """Measure every kind that was not measured yet, and write the table; interrupted, the same command goes on."""
     out.mkdir(parents=True, exist_ok=True)

@@ -43,9 +43,9 @@ from privgate.policy.locate import shipped
 from privgate.policy.rules import METRICS
 from privgate.policy.rules.base import Rule
 from privgate.run import controls, serving
-from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.needs import Need
 from privgate.run.preconditions import preconditions as data_preconditions
+from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation
@@ -271,8 +271,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     planned, said = planning.make(run, closely=True)
     first = controls.trainings(run)
     before = (
-        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to {IF_UNCLEAR} "
-        "more where single records seem ignored"
+        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to "
+        f"{IF_UNCLEAR} more where single records seem ignored"
     )
     each = planning.seconds_each(run)
     seconds = planned.seconds + first * each / fleet.workers

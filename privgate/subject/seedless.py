@@ -32,7 +32,7 @@ _READS_NONE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer"), _never),
     # random_state is read "when solver == 'sag', 'saga' or 'liblinear'"; of Ridge by 'sag' and 'saga'
     **dict.fromkeys(("LogisticRegression", "Ridge"), _without_sampling),
-    # "when selection == 'random'"
+    # it is read where selection is 'random'
     **dict.fromkeys(("Lasso", "ElasticNet"), _in_turn),
 }
 

@@ -54,7 +54,7 @@ class LeaveOneOutRule(Rule):
     def with_limit(self, limit: float) -> Self:
         """Return the same rule with another limit, about the people that were drawn by this one."""
         made = super().with_limit(limit)
-        made._asked = self.request()
+        made._asked = self.request()  # noqa: SLF001  its own class's
         return made
 
     @model_validator(mode="after")
