@@ -187,7 +187,8 @@ def worth_more_people(run: Run) -> bool:
     limits = run.limits
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
     grows = run.up_to is not None and len(run.once(chosen_units)) < min(run.up_to, run.n_units)
-    fixed = not run.random_training and limits.mode == "all"
+    # over all questions, people's upper limits are a theorem's, and no sample tells them
+    fixed = not run.random_training and limits.mode == "all" and Need.EVERY_QUERY not in run.asked
     return grows and unlimited and fixed and run.once(proven.limits) is None and run.subject.task == "classification"
 
 
@@ -197,7 +198,7 @@ def undecided(run: Run, found: Retrained) -> bool:
     lost, apart = changes.without_model(found), run.registered_apart[0]
     value, low, high = (np.where(lost, np.inf, shown[name]) for name in ("pdtp", "pdtp_low", "pdtp_high"))
     for request in run.breaks:
-        if request.metric == "pdtp" and request.option("up_to") is not None:
+        if request.option("up_to") is not None:
             seen = aggregate.asked(request, value, low, high + apart, run.n_units)
             if seen.low <= request.option("limit") < seen.high:
                 return True
