@@ -254,7 +254,13 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(16, "LightGBM", bare("lightgbm.LGBMClassifier", _NUMBERS, verbose=-1, **_ROUNDS), 2000, "share-1"),
     Kind(16, "lgb.train", written(training.lightgbm_native, _BINARY, training.lightgbm_answers), 2000, "share-1"),
-    Kind(17, "CatBoost", bare("catboost.CatBoostClassifier", _NUMBERS, iterations=50, verbose=0), 2000, "share-1"),
+    Kind(
+        17,
+        "CatBoost",
+        bare("catboost.CatBoostClassifier", _NUMBERS, iterations=50, verbose=0, allow_writing_files=False),
+        2000,
+        "share-1",
+    ),
     # the tree within breaks ties by its seed
     Kind(18, "stack", stacked("sklearn.ensemble.StackingClassifier"), 2000, "attacks-1"),
     Kind(18, "vote", stacked("sklearn.ensemble.VotingClassifier"), 2000, "attacks-1"),
