@@ -130,6 +130,14 @@ def test_a_sample_that_cannot_grow_is_refused_with_the_policy(options):
         ALL["pdtp"](max=0.01, **options)
 
 
+def test_over_all_questions_no_sample_grows():
+    options = {"aggregate": "share_above", "threshold": 1.0, "sample": 299, "up_to": 400, "max": 0.01}
+
+    assert ALL["pdtp"](**options).up_to == 400
+    with pytest.raises(ValidationError, match="theorems limit people"):
+        ALL["dtp"](**options)
+
+
 def test_a_waiver_of_a_rule_whose_sample_grows_is_about_the_same_people():
     (rule,) = SHARE.rules
 

@@ -12,6 +12,7 @@ from privgate.evidence import BehindInfluence, Measurement, Request
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import WAY_OUT, Rule, wrong
+from privgate.run.needs import Need
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
 
@@ -63,6 +64,8 @@ class LeaveOneOutRule(Rule):
             return self
         if self.aggregate != "share_above" or self.sample is None:
             raise wrong("up_to", "'up_to' belongs to aggregate 'share_above' with a 'sample'")
+        if Need.EVERY_QUERY in self.about.needs:
+            raise wrong("up_to", "over all questions theorems limit people, and more people narrow nothing")
         if self.up_to <= self.sample:
             raise wrong("up_to", f"going on from {self.sample} people to {self.up_to} draws nobody")
         return self
