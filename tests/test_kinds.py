@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kinds.__main__ import _named
 from kinds.apart import apart
 from kinds.catalogue import KINDS
 from kinds.measure import measured
@@ -30,6 +31,12 @@ def data(shared_data, monkeypatch):
 def test_each_name_is_one_kind_and_rows_are_those_of_the_list():
     assert len({k.name for k in KINDS}) == len(KINDS) >= 60
     assert {k.row for k in KINDS} <= set(range(1, 33))
+
+
+def test_a_whole_name_asks_for_one_kind_and_a_part_of_names_for_all_that_have_it():
+    assert [k.name for k in _named(("logistic",))] == ["logistic"]
+    assert {k.name for k in _named(("lgb", "boosting, text"))} == {"lgb.train", "histogram boosting, text and missing"}
+    assert _named(()) == list(KINDS)
 
 
 @pytest.mark.usefixtures("data")

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from kinds.catalogue import KINDS, Kind
-from kinds.referee import disagreement
+from kinds.referee import disagreement, unseen_seeds
 from kinds.table import DECIDED
 from privgate import Budget, Fleet, Policy, PrivgateError, Subject, log_model, registry
 from privgate.check.gate import evaluate
@@ -78,6 +78,11 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool, home: P
             found["contradicted"] = disagreement(
                 Subject.local(recipe, data), verdict.records, approved=released, limit=min(limits, default=None)
             )
+        elif refereed and decided and not released:
+            asked = [r.option("threshold") for r in verdict.evidence.measurements]
+            shares = [float(t) for t in asked if t is not None]
+            said = unseen_seeds(Subject.local(recipe, data), verdict.records, above=min([*limits, *shares]))
+            found |= {} if said is None else {"contradicted": said}
     return found
 
 

@@ -9,6 +9,8 @@ import pandas as pd
 from privgate import Subject
 
 PEOPLE = 12
+#: where training depends on its seed: people, and seeds of the referee's own
+FEW, SEEDS = 3, 12
 
 
 def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, limit: float | None) -> str:
@@ -42,6 +44,34 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
     return ""
 
 
+def unseen_seeds(subject: Subject, records: pd.DataFrame, *, above: float) -> str | None:
+    """Return why a block of a model whose training draws from its seed is contradicted on other seeds.
+
+    The mean change of any label's log-probability at a person's own records, with and without this person, over seeds
+    that the gate has not used; of the riskiest people. Empty if one of them is above, None where noise leaves it open.
+    """
+    data, place = subject.data, {str(name): u for u, name in enumerate(subject.data.unit_names)}
+    riskiest = records.sort_values("pdtp_low", ascending=False, kind="stable")["unit"].astype(str)[:FEW]
+    seeds = [int(s) for s in np.random.default_rng(77).choice(2**31, SEEDS, replace=False)]
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = [subject.recipe.train(data.X, data.y, seed=s) for s in seeds]
+        for name in riskiest:
+            moved = np.stack([_moved(subject, m, place[name], s) for m, s in zip(whole, seeds, strict=True)])
+            with np.errstate(invalid="ignore"):
+                mean, error = moved.mean(axis=0), moved.std(axis=0, ddof=1) / np.sqrt(SEEDS)
+            # an answer that is impossible on some seeds only has no finite mean
+            infinite = np.isinf(moved).any(axis=0)
+            low, high = (np.where(infinite, np.inf, np.abs(mean) + d * error) for d in (-3, 3))
+            found.append((float(low.max()), float(high.max())))
+    if any(low > above for low, _ in found):
+        return ""
+    if all(high < above for _, high in found):
+        return f"blocked, but {len(found)} people refitted on other seeds are at most at {max(h for _, h in found):.3g}"
+    return None
+
+
 def _otherwise(found: dict[str, float], records: pd.DataFrame) -> str:
     """Return how many people's changes lie outside of the intervals that the report gives them; empty if none."""
     told = records.assign(unit=records["unit"].astype(str)).set_index("unit")
@@ -54,15 +84,20 @@ def _otherwise(found: dict[str, float], records: pd.DataFrame) -> str:
 
 
 def _change(subject: Subject, whole: Any, unit: int) -> float:
+    return float(np.abs(_moved(subject, whole, unit, subject.recipe.seed)).max())
+
+
+def _moved(subject: Subject, whole: Any, unit: int, seed: int | None) -> Any:
+    """Return how log-probabilities at a person's own records change without this person, one a record and label."""
     data, recipe = subject.data, subject.recipe
     rows = data.units[unit]
     kept = np.setdiff1d(np.arange(data.n), rows)
     pick = (lambda r: data.X.iloc[r]) if isinstance(data.X, pd.DataFrame) else (lambda r: data.X[r])
-    other = recipe.train(pick(kept), data.y[kept], seed=recipe.seed)
+    other = recipe.train(pick(kept), data.y[kept], seed=seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p = [_log_probabilities(subject, m, pick(rows)) for m in (whole, other)]
-        moved = np.abs(log_p[0] - log_p[1])
-    return float(np.nanmax(np.where(np.isneginf(log_p[0]) & np.isneginf(log_p[1]), 0.0, moved)))
+        moved = log_p[0] - log_p[1]
+    return np.where(np.isneginf(log_p[0]) & np.isneginf(log_p[1]), 0.0, moved)
 
 
 def _log_probabilities(subject: Subject, model: Any, X: Any) -> Any:

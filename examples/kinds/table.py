@@ -14,8 +14,9 @@ yours. Made by `make kinds`, which goes on where it was interrupted.
 - *s*: processor time of the check and of all its workers, logging, importing libraries and the refits by hand
   included. Ten minutes of two cores are 1,200. What would pass instead is not searched for here (`privgate advise`).
 - *By hand*: the people whom the report calls the riskiest, and a dozen at random, left out by plain trainings without
-  anything of the gate's engines; they agree with the verdict, and with what the report says of each. Not done where
-  training depends on its seed, for regressors, and where attacks alone decide.
+  anything of the gate's engines; they agree with the verdict, and with what the report says of each. Where training
+  depends on its seed, the riskiest people of a block, on a dozen seeds that the gate did not use; not done for
+  approvals of such models, for regressors, and where attacks alone decide.
 """
 
 

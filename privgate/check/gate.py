@@ -43,9 +43,9 @@ from privgate.policy.locate import shipped
 from privgate.policy.rules import METRICS
 from privgate.policy.rules.base import Rule
 from privgate.run import controls, serving
-from privgate.run.changed import MORE
 from privgate.run.needs import Need
 from privgate.run.preconditions import preconditions as data_preconditions
+from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation
@@ -202,6 +202,7 @@ def prepare(
     asked = frozenset(need for rule in policy.rules for need in rule.about.needs)
     run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=asked, suites=policy.suites)
     run.breaks, run.sample, run.by_theorem = breaks(policy), sample(policy), by_theorem(policy)
+    run.up_to = up_to(policy)
     known = dict(known or facts(subject, attacked=Need.SHADOWS in asked))
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
@@ -270,8 +271,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     planned, said = planning.make(run, closely=True)
     first = controls.trainings(run)
     before = (
-        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to {MORE} "
-        "more where single records seem ignored"
+        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to "
+        f"{IF_UNCLEAR} more where single records seem ignored"
     )
     each = planning.seconds_each(run)
     seconds = planned.seconds + first * each / fleet.workers
@@ -317,6 +318,13 @@ def sample(policy: Policy) -> int | None:
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     asked = [r.request().option("sample") for r in rules]
     return None if not asked or None in asked else max(asked)
+
+
+def up_to(policy: Policy) -> int | None:
+    """Return to how many random units the sample may grow; None where it does not, or rules draw differently."""
+    rules = [r.request() for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    drawn = {(r.option("sample"), r.option("up_to")) for r in rules}
+    return drawn.pop()[1] if len(drawn) == 1 else None
 
 
 def by_theorem(policy: Policy) -> bool:

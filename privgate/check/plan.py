@@ -112,6 +112,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
             f"riskiest first: {ranking} trainings rank people, and nobody is trained without after a rule is broken; a "
             f"model far above its limit takes about {ranking + max(1, 2 * run.fleet.workers)} of these trainings"
         )
+    if leave_one_out.worth_more_people(run):
+        said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
     left_out = len(sample) * len(run.seeds)
     planned = TrainingPlan(retrains=left_out + ranking + searched, leave_one_out=left_out, ranking=ranking)
     try:

@@ -34,6 +34,7 @@ class SeedControl(EvidenceModel):
     paired: int = Field(default=0, description="Seeds used, each with and without the unit; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
     compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
+    unread: bool = Field(default=False, description="No part of the estimator reads a seed: none was compared.")
     note: str = Field(default="", description="What was found, one sentence.")
 
 

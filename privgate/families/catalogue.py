@@ -8,7 +8,7 @@ from privgate.families.logistic import engine as logistic
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
 from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
-from privgate.families.pipelines import behind, carried_logistic, counted_words
+from privgate.families.pipelines import behind, carried_closed, carried_logistic, counted_words
 from privgate.families.trees import decision_tree, keyed_forest, out_of_bag, refits
 from privgate.subject.subject import Subject
 
@@ -26,6 +26,9 @@ ALL: tuple[Engine, ...] = (
     least_squares.ENGINE,
     logistic.ENGINE,
     carried_logistic.ENGINE,
+    carried_closed.BAYES,
+    carried_closed.LDA,
+    carried_closed.NEIGHBOURS,
     counted_words.ENGINE,
     decision_tree.ENGINE,
     keyed_forest.ENGINE,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
 from privgate.statistics.intervals import exceeding_limit, quantile_rank
+from privgate.statistics.two_looks import TwoLooks
 
 Float = NDArray[np.float64]
 
@@ -50,8 +51,18 @@ def asked(request: Request, value: Float, low: Float, high: Float, population: i
     if how == "quantile":
         return quantile(value, low, high, population, q=float(request.option("q")))
     if how == "share_above":
-        return share_above(value, low, high, population, threshold=float(request.option("threshold")))
+        return share_above(
+            value, low, high, population, threshold=float(request.option("threshold")), looks=looks(request, population)
+        )
     raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
+
+
+def looks(request: Request, population: int) -> TwoLooks | None:
+    """Return how the sample of a rule on a share may grow; None where it does not."""
+    first, then = request.option("sample"), request.option("up_to")
+    if then is None or first >= population:
+        return None
+    return TwoLooks(int(first), min(int(then), population), population, float(request.option("limit")))
 
 
 def maximum(value: Float, low: Float, high: Float, population: int, unmeasured_high: float = np.inf) -> Aggregated:
@@ -110,7 +121,14 @@ def quantile(
 
 
 def share_above(
-    value: Float, low: Float, high: Float, population: int, *, threshold: float, confidence: float = 0.95
+    value: Float,
+    low: Float,
+    high: Float,
+    population: int,
+    *,
+    threshold: float,
+    confidence: float = 0.95,
+    looks: TwoLooks | None = None,
 ) -> Aggregated:
     """Return the fraction of units above ``threshold``: exact at full coverage, hypergeometric limits on a sample.
 
@@ -121,6 +139,8 @@ def share_above(
     threshold : float
     confidence : float
         Of each one-sided limit, when units were sampled.
+    looks : TwoLooks, optional
+        How the sample may grow, where what follows from it decides whether it does.
 
     References
     ----------
@@ -131,9 +151,12 @@ def share_above(
     point = float(np.mean(value > threshold))
     if m == population:
         return Aggregated(point, surely / m, possibly / m)
-    # at least so many are above, because at most so many are not
-    most = exceeding_limit(possibly, m, population, alpha=1 - confidence)
-    least = population - exceeding_limit(m - surely, m, population, alpha=1 - confidence)
+    if looks is not None and m in (looks.first, looks.then):
+        least, most = looks.limits(surely, possibly, m)
+    else:
+        # at least so many are above, because at most so many are not
+        most = exceeding_limit(possibly, m, population, alpha=1 - confidence)
+        least = population - exceeding_limit(m - surely, m, population, alpha=1 - confidence)
     return Aggregated(
         point,
         least / population,

@@ -116,8 +116,9 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     if run.random_training:
         said += _over_seeds(_paired(run), limited=bool(proven.said(run, after=True)))
     elif run.seed_control is not None:
-        compared = run.seed_control.compared
-        said.append(f"this very model's seed; {compared} seeds gave the same models, rarer differences were not sought")
+        compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
+        alike = "no part of the estimator reads one" if run.seed_control.unread else compared
+        said.append(f"this very model's seed; {alike}")
     if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
     if why := proven.said(run, after=True):

@@ -70,6 +70,11 @@ def answered(run: Run) -> families.Answered:
         run.seeds, run.more_seeds = run.more_seeds, ()
         witness = Witness(theorems) if theorems else None
         found = _answered(run, witness)
+    if len(found.left) == 0 and worth_more_people(run) and undecided(run, found.retrained):
+        run.sample = run.up_to
+        run.forget(selection, chosen_units)
+        witness = Witness(theorems) if theorems else None
+        found = _answered(run, witness)
     run.decided_by = broken(run, found.retrained) if len(found.left) else ""
     if witness is not None and not run.rehearsed:  # a search asks no trained model whether theorems hold
         if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
@@ -175,6 +180,29 @@ def worth_more_seeds(run: Run) -> bool:
     within = limits.max_retrains is None or len(run.once(chosen_units)) * len(run.more_seeds) <= limits.max_retrains
     asked = Need.UPPER_LIMIT in run.asked  # the upper limit of dtp is a theorem's
     return bool(run.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
+
+
+def worth_more_people(run: Run) -> bool:
+    """Return whether the random sample may grow: once, within the budget, and where one seed is enough."""
+    limits = run.limits
+    unlimited = limits.max_retrains is None and limits.budget_seconds is None
+    grows = run.up_to is not None and len(run.once(chosen_units)) < min(run.up_to, run.n_units)
+    # over all questions, people's upper limits are a theorem's, and no sample tells them
+    fixed = not run.random_training and limits.mode == "all" and Need.EVERY_QUERY not in run.asked
+    return grows and unlimited and fixed and run.once(proven.limits) is None and run.subject.task == "classification"
+
+
+def undecided(run: Run, found: Retrained) -> bool:
+    """Return whether a rule whose sample may grow has its limit within what these units' models leave open."""
+    shown = changes.per_unit(found, run.subject.release, people=len(run.once(chosen_units)))
+    lost, apart = changes.without_model(found), run.registered_apart[0]
+    value, low, high = (np.where(lost, np.inf, shown[name]) for name in ("pdtp", "pdtp_low", "pdtp_high"))
+    for request in run.breaks:
+        if request.option("up_to") is not None:
+            seen = aggregate.asked(request, value, low, high + apart, run.n_units)
+            if seen.low <= request.option("limit") < seen.high:
+                return True
+    return False
 
 
 def _decided(run: Run, found: Retrained) -> bool:

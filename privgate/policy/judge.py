@@ -1,5 +1,6 @@
 """Judging: evidence in, findings out; pure."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -157,5 +158,6 @@ def _seeds(run: RunPart) -> int:
     Evidence that does not say how many were compared rests on one pair.
     """
     if run.seeds is not None and not run.seeds.dependent:
-        return run.seeds.compared
+        # where nothing reads a seed, all of them give the same model
+        return sys.maxsize if run.seeds.unread else run.seeds.compared
     return 0 if run.trace is None else len(run.trace.seeds)

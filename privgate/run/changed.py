@@ -14,8 +14,8 @@ from privgate.training.fit import Fit, Index
 RELABELLED = 20
 #: stretches of neighbouring records, each relabelled by itself: an ignored half is four of them
 BLOCKS = 8
-#: single records relabelled one at a time, and as many more where some of the first seem ignored
-SINGLES, MORE = 40, 60
+#: single records relabelled one at a time where one of the first seems ignored, and so many more where several do
+SINGLES, MORE = 40, 70
 #: people left out before the rest is changed; a recipe that reuses weights for half of all such trainings, whichever
 #: half it is, is seen with probability 1 - 2^-10
 PEOPLE = 10

@@ -101,6 +101,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:
         paired=len(chosen.seeds) if chosen.dependent else 0,
         moved_by=chosen.moved_by,
         compared=chosen.compared,
+        unread=chosen.unread,
         note=chosen.message,
     )
     return run.seed_control

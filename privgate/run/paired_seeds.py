@@ -12,6 +12,7 @@ from privgate.run import changed
 from privgate.run.reproduction import DETERMINISTIC
 from privgate.statistics.leakage import label_changes
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
+from privgate.subject.seedless import reads_no_seed
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -42,6 +43,8 @@ class Seeds:
         One sentence for the report.
     more : tuple of (int or None)
         The seeds to go on with where an upper limit is wanted and no lower one has decided; see ``choose``.
+    unread : bool
+        No part of the estimator reads a seed, so that none was compared.
     """
 
     seeds: tuple[int | None, ...]
@@ -50,6 +53,7 @@ class Seeds:
     compared: int
     message: str
     more: tuple[int | None, ...] = ()
+    unread: bool = False
 
 
 def choose(
@@ -68,7 +72,8 @@ def choose(
     missed with probability (1 - q)^20, 5 % at q = .14. Where predictions move, a single pair of runs would mistake the
     seed for the unit, so R >= 1 + log2(N / 0.05) pairs are used, without which no unit of N could be told from chance,
     within ``LEAST`` and ``MOST``; they can block. An upper limit needs ``SEEDS_FOR_A_LIMIT``, which are ``more``. A
-    recipe trained with differential privacy has no seed: its runs are independent.
+    recipe trained with differential privacy has no seed: its runs are independent. Where no part of an estimator reads
+    a seed (``reads_no_seed``) there is nothing to compare, unless the operator asks for it.
 
     Parameters
     ----------
@@ -93,6 +98,9 @@ def choose(
     docs/mathematics.md, section 9.4 (sign-flip test, t limits) and section 15.
     """
     own, others = subject.recipe.seed, _others(subject, count)
+    if count is None and reads_no_seed(subject.recipe):
+        text = "no part of the estimator reads a seed; one is used"
+        return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
     tried = 1 if glance else _tried(count)
     moved, compared = _moved(subject, fleet, others[:tried], () if glance else (changed.people(subject), list(drawn)))
     if moved <= DETERMINISTIC:
@@ -127,6 +135,8 @@ def _others(subject: Subject, count: int | None) -> list[int]:
 
 def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: Sequence[int] = ()) -> list[Fit]:
     """Return the calls that ``choose`` makes, where the first other seed shows dependence or where none does."""
+    if count is None and reads_no_seed(subject.recipe):
+        return []
     others = _others(subject, count)[: _tried(count)]
     everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others)))]
     if dependent:

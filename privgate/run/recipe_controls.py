@@ -20,10 +20,14 @@ ALIKE, BEYOND = 4, 10.0
 #: people who are left out twice, so that noise in those trainings alone is seen
 TWICE = 3
 #: share of blocks, or of single records, without any influence from which on a recipe "ignores" data: below a half,
-#: above what is held out for early stopping. An ignored half of 100 records goes unnoticed with probability
-#: P(Bin(100, 1/2) <= 32) = 2e-4
+#: above what is held out for early stopping. An ignored half goes unnoticed with probability
+#: P(Bin(110, 1/2) <= 35) = 9e-5, together with what ``FIRST`` and ``CLEAR`` let through 1.5e-4
 IGNORED = 0.325
-#: shares of the first single records ignored between which more are tried: P(Bin(40, 1/2) <= 4) = 9e-8
+#: single records that are tried first: if all of them matter, no more are; P(Bin(14, 1/2) = 0) = 6e-5
+FIRST = 14
+#: trainings more where single records seem ignored
+IF_UNCLEAR = changed.SINGLES + changed.MORE - FIRST
+#: shares of the next single records ignored between which more are tried: P(Bin(40, 1/2) <= 4) = 9e-8
 CLEAR = 0.1
 #: runs on each of two sides, compared as samples: the least p-value of all C(14, 7) / 2 splits is 5.8e-4
 SIDE = 7
@@ -52,7 +56,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     queries = reproduction.compared(subject)
     whole, one_out, blocks, singles = _probes(subject, queries)
     label = "checking that training uses its data"
-    probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
+    probes = [*whole, *one_out, *blocks, *singles[:FIRST]]
     twice = [changed.without(subject, u) for u in changed.people(subject)[:TWICE]]
     alike = [changed.full(subject, repeat=r) for r in range(ALIKE)]
     alike += [changed.without(subject, u, repeat=1) for u in changed.people(subject)[:TWICE]]
@@ -74,11 +78,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     known[""] = first[0]
     asked = _Asked(subject, fleet, known, BEYOND * noise, label)
     asked.ask(probes)
-    parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": singles[: changed.SINGLES]}
-    share = asked.idle_share(parts["singles"])
-    if CLEAR < share < IGNORED:
-        asked.ask(singles[changed.SINGLES :])
-        parts["singles"] = singles
+    parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": asked.enough(singles)}
     return _judged(asked, parts, noise, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
 
 
@@ -164,6 +164,16 @@ class _Asked:
                 shown = self.subject.comparable
                 self.moved[key] = reproduction.gap(shown(before.log_p[probe.fit.queries]), shown(answer.log_p))
 
+    def enough(self, singles: list[Probe]) -> list[Probe]:
+        """Return so many single records, all asked, as it takes to see whether a part of them is ignored."""
+        if not self.idle(singles[:FIRST]):
+            return singles[:FIRST]
+        self.ask(singles[FIRST : changed.SINGLES])
+        if not CLEAR < self.idle_share(singles[: changed.SINGLES]) < IGNORED:
+            return singles[: changed.SINGLES]
+        self.ask(singles[changed.SINGLES :])
+        return singles
+
     def idle(self, probes: list[Probe]) -> list[Probe]:
         """Return the probes that moved nothing beyond noise."""
         return [p for p in probes if not self.moved[p.fit.key] > self.floor]
@@ -190,7 +200,7 @@ def fits(subject: Subject) -> list[Fit]:
     if len(subject.classes) < 2:
         return twice
     whole, one_out, blocks, singles = _probes(subject, reproduction.compared(subject))
-    probes = [*whole, *one_out, *blocks, *singles[: changed.SINGLES]]
+    probes = [*whole, *one_out, *blocks, *singles[:FIRST]]
     people = changed.people(subject)[:TWICE]
     made = [*twice, *(changed.full(subject, repeat=r) for r in range(ALIKE))]
     made += [changed.without(subject, u, repeat=r) for u in people for r in range(2)]

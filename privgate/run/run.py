@@ -89,6 +89,8 @@ class Run:
         Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
     sample : int, optional
         Random units that are enough for every rule on units; None where a rule needs everybody.
+    up_to : int, optional
+        Random units to go on to where those leave a rule open; None where the sample does not grow.
     by_theorem : bool
         Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
     asked : frozenset of Need
@@ -122,6 +124,7 @@ class Run:
     decided_by: str = ""
     thresholds: tuple[float, ...] = ()
     sample: int | None = None
+    up_to: int | None = None
     by_theorem: bool = False
     asked: frozenset[Need] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
@@ -156,6 +159,11 @@ class Run:
             self._made[make] = make(self)
         kept: T = self._made[make]
         return kept
+
+    def forget(self, *made: Callable[["Run"], Any]) -> None:
+        """Make these again when they are asked for: what they were made of has changed."""
+        for make in made:
+            self._made.pop(make, None)
 
     def made(self, make: Callable[["Run"], Any]) -> bool:
         """Return whether ``once(make)`` was asked for in this run."""

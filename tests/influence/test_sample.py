@@ -88,6 +88,63 @@ def test_every_person_is_as_likely_to_be_drawn():
     assert abs(counts - due).max() < 5 * np.sqrt(due * (1 - 299 / N))
 
 
+def alone(rows, N=N):
+    """People who alone hold a feature, against what the others of their kind are labelled."""
+    own = np.zeros((N, len(rows)))
+    own[rows, range(len(rows))] = 1.0
+    y = Y.copy()
+    y[rows] = X[rows, 0] <= 0
+    return Subject.local(Recipe(loosely, seed=1), TrainingData(np.column_stack([X, own]), y))
+
+
+def loosely(X, y, *, seed):
+    """Hardly regularised, so that a feature which one person holds is this person's; fitted twice, not recognised."""
+    del seed
+    return LogisticRegression(C=1e3, max_iter=1000).fit(X, y).fit(X, y)
+
+
+def test_a_sample_that_leaves_the_limit_open_grows_once():
+    """Three people of 320 exceed: among 299 that may be more than 1 % of all, and among all it is not."""
+    secret = b"k" * 32
+    rows = next(r for r in range(N) if set(range(r, r + 3)) <= set(drawn(secret, alone([r, r + 1, r + 2])).units))
+    made = alone([rows, rows + 1, rows + 2])
+    with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
+        verdict = evaluate(SHARE, made, fleet=own)
+        (found,) = verdict.evidence.measurements.values()
+
+    assert (found.n, found.population) == (N, N)
+    assert found.low == found.high == 3 / N
+    assert verdict.approved, [f.message for f in verdict.findings]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"aggregate": "max", "up_to": 400},
+        {"aggregate": "share_above", "threshold": 1.0, "up_to": 400},
+        {"aggregate": "share_above", "threshold": 1.0, "sample": 299, "up_to": 299},
+    ],
+)
+def test_a_sample_that_cannot_grow_is_refused_with_the_policy(options):
+    with pytest.raises(ValidationError, match="up_to"):
+        ALL["pdtp"](max=0.01, **options)
+
+
+def test_over_all_questions_no_sample_grows():
+    options = {"aggregate": "share_above", "threshold": 1.0, "sample": 299, "up_to": 400, "max": 0.01}
+
+    assert ALL["pdtp"](**options).up_to == 400
+    with pytest.raises(ValidationError, match="theorems limit people"):
+        ALL["dtp"](**options)
+
+
+def test_a_waiver_of_a_rule_whose_sample_grows_is_about_the_same_people():
+    (rule,) = SHARE.rules
+
+    assert rule.request().option("limit") == 0.01
+    assert rule.with_limit(0.05).request() == rule.request()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -19,6 +19,7 @@ from privgate.models import ContingencyTable
 from privgate.run import changed
 from privgate.run.recipe_controls import (
     CLEAR,
+    FIRST,
     IGNORED,
     LEVEL,
     SIDE,
@@ -339,13 +340,15 @@ def test_false_passes_of_the_control_by_simulation():
     rng = np.random.default_rng(1)
     runs = 1_000_000
     one_out = (rng.random((runs, changed.PEOPLE)) >= 0.5).all(axis=1)
-    first = rng.binomial(changed.SINGLES, 0.5, runs)
+    none = rng.binomial(FIRST, 0.5, runs)
+    first = none + rng.binomial(changed.SINGLES - FIRST, 0.5, runs)
     second = rng.binomial(changed.MORE, 0.5, runs)
     share = np.where(
         (first > CLEAR * changed.SINGLES) & (first < IGNORED * changed.SINGLES),
         (first + second) / (changed.SINGLES + changed.MORE),
         first / changed.SINGLES,
     )
+    share[none == 0] = 0.0
     samples = 40_000
     ignoring = sum(permutation_p(rng.normal(size=(2 * SIDE, 2))) <= LEVEL for _ in range(samples))
     for what, found, of in (

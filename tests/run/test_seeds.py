@@ -103,12 +103,25 @@ def test_ties_of_stumps_are_seen(fleet):
             assert paired_seeds.choose(subject, fleet).dependent, k
 
 
+def seedless(X, y, *, seed):
+    return GaussianNB().fit(X, y)
+
+
 def test_what_was_compared_is_said_and_the_operator_may_ask_for_more(fleet):
-    subject = Subject.local(Recipe(GaussianNB(), seed=5), DATA)
+    subject = Subject.local(Recipe(seedless, seed=5), DATA)
 
     assert paired_seeds.choose(subject, fleet).compared == paired_seeds.TRIED + 1
     assert paired_seeds.choose(subject, fleet, count=30).compared == 30
     assert "11 seeds gave the same models" in paired_seeds.choose(subject, fleet).message
+
+
+def test_where_nothing_reads_a_seed_none_is_compared_unless_somebody_asks(fleet):
+    subject, before = Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet.calls
+    chosen = paired_seeds.choose(subject, fleet)
+
+    assert fleet.calls == before
+    assert (chosen.unread, chosen.dependent, paired_seeds.fits(subject, dependent=False)) == (True, False, [])
+    assert not paired_seeds.choose(subject, fleet, count=12).unread
 
 
 def test_an_upper_limit_has_more_seeds_of_which_the_first_are_the_same(fleet):

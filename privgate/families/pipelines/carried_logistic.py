@@ -1,9 +1,7 @@
 """Logistic regression behind steps that learn, or with class weights that do: something else without each unit."""
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -12,13 +10,12 @@ from privgate.families.logistic import objective
 from privgate.families.logistic.answers import TOLERANCE, Solver, log_softmax
 from privgate.families.logistic.engine import STOPPED_SHORT, declined, solved
 from privgate.families.logistic.objective import Float, Objective
-from privgate.families.pipelines import carry, steps
+from privgate.families.pipelines import steps
 from privgate.families.pipelines.carried_sweeps import Moved, Sweeps
-from privgate.families.pipelines.carry import Carried, NotCarried, Who
-from privgate.families.pipelines.seen_through import seen
+from privgate.families.pipelines.carry import Carried
+from privgate.families.pipelines.last_step import laid_open
 from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Index, Retrained, Seeds, Status
-from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 
 
@@ -83,40 +80,17 @@ def view(subject: Subject) -> View | str:
     last = estimator[-1] if piped else estimator
     if type(last) is not LogisticRegression or not (piped or last.class_weight is not None):
         return "the recipe is no pipeline that ends in scikit-learn's LogisticRegression, nor one with class weights"
-    if piped and not seen(subject).problem:
-        return "its first steps do not depend on the data"
     if last.class_weight is not None and len(subject.classes) != 2:
         return "class weights of more than two classes are not covered"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = _carried(subject, estimator[:-1] if piped else None)
-    except NotCarried as exc:
-        return str(exc)
-    except Exception as exc:  # noqa: BLE001  whatever the library makes of somebody's data: refits will say it
-        return f"its first steps cannot be applied to these records ({type(exc).__name__})"
-    if not last.fit_intercept and found.b.any():
+    opened = laid_open(subject)
+    if isinstance(opened, str):
+        return opened
+    made = View(*opened)
+    if not last.fit_intercept and made.carried.b.any():
         return "without an intercept, features that move move every score; set fit_intercept=True"
-    data, table = subject.data, carry.numbers(found)
-    candidates = None if data.candidates is None else (table[data.n :], data.candidates[1])
-    inner = replace(data, X=table[: data.n], candidates=candidates, domain=None, sensitive=())
-    recipe = Recipe(last, seed=subject.recipe.seed)
-    made = View(replace(Subject.local(recipe, inner), release=subject.release), found)
     if why := objective.refusal(made.subject, weighted=True):
         return why
     return made
-
-
-def _carried(subject: Subject, first: Any) -> Carried:
-    from sklearn.base import clone
-
-    data = subject.data
-    if not hasattr(data.X, "shape") or len(data.X.shape) != 2 or hasattr(data.X, "nnz"):
-        raise NotCarried("records are no table")
-    if why := carry.strange(first):
-        raise NotCarried(why)
-    fitted = None if first is None else clone(first).fit(data.X, data.y)
-    return carry.carry(fitted, carry.given(data.pool()[0], len(data.units)), Who(data.n, data.units))
 
 
 def agreed(subject: Subject) -> View:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from privgate.evidence import Precondition
-from privgate.families.pipelines import carried_logistic, recognised
+from privgate.families.pipelines import carried_closed, carried_logistic, recognised
 from privgate.families.pipelines.seen_through import seen
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -26,5 +26,5 @@ def understood(subject: Subject, fleet: Fleet) -> tuple[Precondition, ...]:
 
 
 def _carried(subject: Subject) -> bool:
-    engine = carried_logistic.ENGINE
-    return not engine.supports(subject) and not engine.declines(subject)
+    engines = (carried_logistic.ENGINE, carried_closed.BAYES, carried_closed.LDA, carried_closed.NEIGHBOURS)
+    return any(not e.supports(subject) and not e.declines(subject) for e in engines)

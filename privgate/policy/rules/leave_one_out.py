@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
-from privgate.evidence import BehindInfluence, Measurement
+from privgate.evidence import BehindInfluence, Measurement, Request
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import WAY_OUT, Rule, wrong
+from privgate.run.needs import Need
 from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
 
@@ -36,6 +37,38 @@ class LeaveOneOutRule(Rule):
         default=None,
         description="Random people who are enough where everybody would have to be retrained; not for aggregate max.",
     )
+
+    up_to: PositiveInt | None = Field(
+        default=None,
+        description="Random people to go on to, once, where the sample leaves the limit of share_above open.",
+    )
+    #: of the rule itself, where a waiver's ceiling stands in for its limit: people were drawn by its own
+    _asked: Request | None = PrivateAttr(default=None)
+
+    def request(self) -> Request:
+        """Return what this rule needs to know; where the sample may grow, its limit decides whether it does."""
+        made = super().request() if self._asked is None else self._asked
+        if self.up_to is None or made.option("limit") is not None:
+            return made
+        return Request.of(made.metric, **dict(made.options), limit=self.max)
+
+    def with_limit(self, limit: float) -> Self:
+        """Return the same rule with another limit, about the people that were drawn by this one."""
+        made = super().with_limit(limit)
+        made._asked = self.request()  # noqa: SLF001  its own class's
+        return made
+
+    @model_validator(mode="after")
+    def _grows(self) -> Self:
+        if self.up_to is None:
+            return self
+        if self.aggregate != "share_above" or self.sample is None:
+            raise wrong("up_to", "'up_to' belongs to aggregate 'share_above' with a 'sample'")
+        if Need.EVERY_QUERY in self.about.needs:
+            raise wrong("up_to", "over all questions theorems limit people, and more people narrow nothing")
+        if self.up_to <= self.sample:
+            raise wrong("up_to", f"going on from {self.sample} people to {self.up_to} draws nobody")
+        return self
 
     @model_validator(mode="after")
     def _enough_people(self) -> Self:

@@ -9,8 +9,9 @@ what the registered model's own pair shows stands beside it and is judged by no 
 An upper limit, and with it an approval, needs 75 seeds.
 
 Request: ``pdtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…, sample=…)``; ``q`` only with quantile,
-``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with either. ``low`` and ``high``
-are the aggregate less and plus its error; nats, or a fraction for share_above.
+``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with either, ``up_to`` (people to
+go on to, once, where the sample leaves ``limit`` open) with share_above. ``low`` and ``high`` are the aggregate less
+and plus its error; nats, or a fraction for share_above.
 
     - metric: pdtp
       max: 1.0

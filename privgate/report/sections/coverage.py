@@ -57,7 +57,7 @@ def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str
             ("Training depends on its seed", "yes" if seeds.dependent else ""),
             ("Seeds, each used with and without the person", seeds.paired),
             ("Largest change of a probability by another seed", seeds.moved_by),
-            ("Seeds compared to see whether they matter", seeds.compared),
+            ("Seeds compared to see whether they matter", 0 if seeds.unread else seeds.compared),
             ("Seeds", seeds.note),
         ]
     if noise:
