@@ -16,8 +16,8 @@ from privgate.training import plan
 TIMED, LONG = 3, 10.0
 #: seconds until a first worker answers, where everything that would show it is remembered
 START = 1.5
-#: a stored model is opened by MLflow's own code, in a box of its own: so many times what a worker takes to start, 1.4 to
-#: 3.7 measured; and again, in the same box, for each set of records: so many seconds, and so often
+#: a stored model is opened by MLflow's own code, in a box of its own: so many times what a worker takes to start, 1.4
+#: to 3.7 measured; and again, in the same box, for each set of records: so many seconds, and so often
 OPENING, AGAIN, TIMES = 2.5, 0.2, 3
 #: the self-tests of all attacks on synthetic models, and what attacks train for this model: in all, and for each label
 SELF_TESTS, ATTACKS, LABELS = 3.0, 2.5, 0.6
@@ -48,9 +48,8 @@ def timed(run: Run) -> Paces:
     note = controls.choose_seeds(run, glance=True).note
     waited, first = time.monotonic() - began, run.fleet.calls - before
     people = [changed.without(run.subject, u) for u in changed.people(run.subject)[:TIMED]]
-    if not people or (first and waited / first > LONG):
-        return Paces(note, START, plan.remembered_seconds(run.subject, [changed.full(run.subject)], run.fleet))
-    each = _each(run, people)
+    alone = plan.remembered_seconds(run.subject, [changed.full(run.subject)], run.fleet)
+    each = _each(run, people) if people and alone <= LONG else alone
     return Paces(note, max(0.0, waited - first * each) if first else START, each)
 
 

@@ -143,9 +143,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     return planned.model_copy(update={"seconds": seconds})
 
 
-def _computed(
-    run: Run, engine: Engine, sample: Index, said: list[str], *, closely: bool, each: float
-) -> TrainingPlan:
+def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, closely: bool, each: float) -> TrainingPlan:
     """Return what an engine that calls no training function leaves to it: its re-check, and whom it hands on."""
     stated = cost_of(run, sample).cpu_seconds
     found = probe.Probe(stated, 0.0, 0.0)

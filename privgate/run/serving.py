@@ -90,7 +90,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
 
 
 def _ways(subject: Subject, rows: Index) -> list[str]:
-    """Return the ways in which these records can be sent at all: whoever is asked otherwise would only be opened anew."""
+    """Return the ways in which these records can be sent at all: asked otherwise, the model would be opened anew."""
     X = take(subject.data.pool()[0], rows)
     return [way for way in asking.WAYS if asking.possible(X, way)]
 

@@ -87,13 +87,11 @@ class Selection:
     lost: str
 
 
-def estimate(
-    subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: bool = False, each: float = 0.0
-) -> Plan:
+def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: bool = False, each: float = 0.0) -> Plan:
     """Return what ``fits`` would cost now; times a few of them in a worker.
 
-    ``recalled``: what is remembered of enough of them is believed, so that asking again trains nothing. ``each``: seconds
-    of one that were measured already, which is believed.
+    ``recalled``: what is remembered of enough of them is believed, so that asking again trains nothing. ``each``:
+    seconds of one that were measured already, and are believed.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
 
 @pytest.mark.parametrize("K", [2, 5])
 def test_how_far_a_training_may_stop_follows_from_what_really_bends(direct, fleet, monkeypatch, K):
-    """Models that move far in a norm, of which no kept record sees much: a Newton iteration each took fifty times as long."""
+    """Models that move far in a norm, of which no kept record sees much: one by one they took fifty times as long."""
     X, y = sample(100, 60, K, strength=8.0)
     estimator = LogisticRegression(C=1.0, tol=1e-6 if K == 2 else 1e-7, max_iter=1000, solver="newton-cg")
     subject = direct.subject(estimator, X, y)
