@@ -278,8 +278,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     seconds = planned.seconds + other + first * each / fleet.workers
     trainings = first + planned.retrains
     total = (
-        f"in all: about {trainings} trainings, {spans.span(seconds)} on {fleet.workers} workers; {spans.span(other)} of "
-        "it go to starting them, opening the stored model and attacks"
+        f"in all: about {trainings} trainings, {spans.span(seconds)} on {fleet.workers} workers; {spans.span(other)} "
+        "of it go to starting them, opening the stored model and attacks"
     )
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
     others = planning.alternatives(run, planned, judge, fitting)
