@@ -11,6 +11,7 @@ from privgate.run import beyond, changed, controls
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.training import plan
+from privgate.training.fit import Fit
 
 #: people without whom a training is timed, as the controls train without them; none where one takes this long, seconds
 TIMED, LONG = 3, 10.0
@@ -53,7 +54,7 @@ def timed(run: Run) -> Paces:
     return Paces(note, max(0.0, waited - first * each) if first else START, each)
 
 
-def _each(run: Run, people: list[changed.Fit]) -> float:
+def _each(run: Run, people: list[Fit]) -> float:
     missing, began = run.fleet.missing(run.subject, people), time.monotonic()
     try:
         answers = run.fleet.fits(run.subject, people, label="timing a few retrains")
