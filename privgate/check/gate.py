@@ -15,8 +15,8 @@ from typing import Any
 from privgate import families
 from privgate.artifact import measure as artifact
 from privgate.attributes import measure as inferred
+from privgate.check import beside, questions
 from privgate.check import plan as planning
-from privgate.check import questions
 from privgate.collusion import measure as collusion
 from privgate.errors import MeasurementError, SubjectError, UsageError
 from privgate.evidence import (
@@ -267,20 +267,24 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
 
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
-    seeds = controls.choose_seeds(run, glance=True)
-    planned, said = planning.make(run, closely=True)
-    first = controls.trainings(run)
+    paces = beside.timed(run)
+    families.understood(run.subject, run.fleet)
+    planned, said = planning.make(run, closely=True, each=paces.each)
+    first = beside.trainings(run)
     before = (
         f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to "
         f"{IF_UNCLEAR} more where single records seem ignored"
     )
-    each = planning.seconds_each(run)
-    seconds = planned.seconds + first * each / fleet.workers
+    each, other = paces.each, beside.seconds(run, paces.start)
+    seconds = planned.seconds + other + first * each / fleet.workers
     trainings = first + planned.retrains
-    total = f"in all: about {trainings} trainings, {spans.span(seconds)} on {fleet.workers} workers"
+    total = (
+        f"in all: about {trainings} trainings, {spans.span(seconds)} on {fleet.workers} workers; {spans.span(other)} "
+        "of it go to starting them, opening the stored model and attacks"
+    )
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
     others = planning.alternatives(run, planned, judge, fitting)
-    return Costs(planned, each, trainings, seconds, [*run.cannot_conclude, seeds.note, before, *said, total, *others])
+    return Costs(planned, each, trainings, seconds, [*run.cannot_conclude, paces.note, before, *said, total, *others])
 
 
 def named(policy: Policy) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def cost_of(run: Run, units: Index) -> Cost:
     return first_engine(run).cost(run.subject, units, run.seeds, mode=run.once(modes.used))
 
 
-def make(run: Run, *, closely: bool = False) -> tuple[TrainingPlan, list[str]]:
+def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[TrainingPlan, list[str]]:
     """Return the plan as numbers and as sentences; a few trainings are timed, and remembered.
 
     Parameters
@@ -41,15 +41,21 @@ def make(run: Run, *, closely: bool = False) -> tuple[TrainingPlan, list[str]]:
         Its seeds and units are chosen already, or the recipe's own seed is assumed.
     closely : bool
         Whether an engine's first steps are timed even where it says that it takes a moment.
+    each : float
+        Seconds of one training, where a few were timed already.
     """
     said: list[str] = []
-    found = _leave_one_out(run, said, closely=closely) if Need.LEAVE_ONE_OUT in run.asked else TrainingPlan(retrains=0)
+    each = each or seconds_each(run)
+    found = TrainingPlan(retrains=0)
+    if Need.LEAVE_ONE_OUT in run.asked:
+        found = _leave_one_out(run, said, closely=closely, each=each)
     shadows = 0
     if Need.SHADOWS in run.asked:
         shadows = run.limits.shadow_models
         said.append(f"attacks: up to {run.limits.shadow_models} shadow models on random halves of the pool")
-    watched = _differential_privacy(run, said) + _collusion(run, said)
-    return found.model_copy(update={"retrains": found.retrains + shadows + watched, "shadows": shadows}), said
+    others = shadows + _differential_privacy(run, said) + _collusion(run, said)
+    seconds = found.seconds + others * each / run.fleet.workers
+    return found.model_copy(update={"retrains": found.retrains + others, "shadows": shadows, "seconds": seconds}), said
 
 
 def _differential_privacy(run: Run, said: list[str]) -> int:
@@ -82,7 +88,7 @@ def _collusion(run: Run, said: list[str]) -> int:
     return count
 
 
-def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
+def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> TrainingPlan:
     """Return the trainings that leave units out, rank or re-check them, and say so."""
     proven.fewer_seeds(run)
     engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
@@ -98,8 +104,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
         pairs += f", {len(run.more_seeds)} where these do not block"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
     searched = _searched(run, said)
-    if cost_of(run, sample).fits == 0:
-        found = _computed(run, engine, sample, said, closely=closely)
+    if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
+        found = _computed(run, engine, sample, said, closely=closely, each=each)
         return found.model_copy(update={"retrains": found.retrains + searched})
     ranking = 0
     if run.once(modes.used) == "screen":
@@ -118,7 +124,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
     planned = TrainingPlan(retrains=left_out + ranking + searched, leave_one_out=left_out, ranking=ranking)
     try:
         fits = plan.leave_out_fits(run.subject, np.asarray(sample), run.seeds)
-        estimate = plan.estimate(run.subject, fits, run.fleet, recalled=run.rehearsed)
+        estimate = plan.estimate(run.subject, fits, run.fleet, recalled=run.rehearsed, each=each if closely else 0.0)
     except MeasurementError as exc:
         said.append(f"the cost is unknown: {exc}")
         return planned
@@ -139,18 +145,19 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool) -> TrainingPlan:
     return planned.model_copy(update={"seconds": seconds})
 
 
-def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, closely: bool) -> TrainingPlan:
-    """Return what an engine that trains nothing leaves to training: its re-check, and whom it hands on."""
+def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, closely: bool, each: float) -> TrainingPlan:
+    """Return what an engine that calls no training function leaves to it: its re-check, and whom it hands on."""
     stated = cost_of(run, sample).cpu_seconds
     found = probe.Probe(stated, 0.0, 0.0)
     if closely or (stated > MOMENT and not remembered.known(engine, leave_one_out.asked(run, sample))):
-        found = probe.of(run, engine, sample)
+        found = probe.of(run, engine, sample, each=each)
     checked = recheck.expected(len(sample), len(run.thresholds))
     handed_on = round(found.handed_on * len(sample))
     left_out = handed_on * len(run.seeds)
     memory = engine.cost(run.subject, sample, run.seeds, mode=run.once(modes.used)).memory_bytes
     said.append(
-        f"no retraining but the re-check of about {checked - 1} units; {engine.name} takes about "
+        f"no retraining {'by the recipe ' * engine.trains}but the re-check of about {checked - 1} units; "
+        f"{engine.name} takes about "
         f"{plan.span(max(found.engine, 0.1))} of CPU"
         + (f", theorems {plan.span(max(found.theorems, 0.1))}" if found.theorems else "")
         + (f", about {memory / 2**20:.0f} MiB" if memory >= 2**20 else "")
@@ -160,7 +167,6 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
             f"about {handed_on} people are handed on to refits, {left_out} trainings, riskiest first; none if a rule "
             "is broken by the others"
         )
-    each = seconds_each(run)
     trained = checked + left_out
     if each:
         busy = plan.span(trained * each)

@@ -21,6 +21,8 @@ from privgate.run.run import Run
 
 #: people of the first step; each further step has eight times as many, until one takes so long, seconds of CPU
 FIRST, FACTOR, LONG = 8, 8, 0.15
+#: seconds that a first step may take where each person costs a training
+TRAINED = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class Probe:
     handed_on: float
 
 
-def of(run: Run, engine: Engine, units: Index) -> Probe:
-    """Return what an engine that trains nothing takes for some units, and the theorems with it."""
+def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
+    """Return what an engine takes for some units, and the theorems with it; ``each`` is what one training takes."""
     cost = engine.cost(run.subject, units, run.seeds, mode=run.once(modes.used))
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
     if torch_nets.recipe_of(run.subject) is not None:  # a few networks already train for as long as all of them
@@ -57,7 +59,9 @@ def of(run: Run, engine: Engine, units: Index) -> Probe:
         kept.append((made, np.concatenate([handed_on, rounded])))
 
     try:
-        seconds, asked = _extrapolated(answer, shuffled, cost.cpu_seconds)
+        first = FIRST if not engine.trains else int(np.clip(TRAINED / max(each, 1e-9), 1, FIRST))
+        stated = np.inf if np.isnan(cost.cpu_seconds) else cost.cpu_seconds
+        seconds, asked = _extrapolated(answer, shuffled, stated, first=first)
     except Declined:
         return Probe(cost.cpu_seconds, 0.0, 1.0)
     made, handed_on = kept[-1]
@@ -79,13 +83,13 @@ def _mask(size: int, some: Index) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _extrapolated(
-    work: Callable[[Index], None], units: Index, stated: float, *, of: int | None = None
+    work: Callable[[Index], None], units: Index, stated: float, *, of: int | None = None, first: int = FIRST
 ) -> tuple[float, int]:
     """Return seconds for all ``units`` (or for ``of`` like them), and how many were tried in the last step.
 
     Where the first step already takes long there is no second one: what is stated holds, or a line from nothing.
     """
-    total, before, size = len(units) if of is None else of, (0, 0.0), FIRST
+    total, before, size = len(units) if of is None else of, (0, 0.0), first
     while True:
         some = np.sort(units[:size])
         started = time.process_time()

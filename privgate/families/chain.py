@@ -138,7 +138,8 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
         if why := engine.refusal(subject):
             declined[engine.name] = why
             continue
-        asked = Asked(subject, rest, seeds, fleet, _queries_of(queries, units, rest), changes, mode, precision)
+        there = _queries_of(queries, units, rest)
+        asked = Asked(subject, rest, seeds, fleet, there, changes, mode, precision, limits=limits)
         try:
             made, handed_on = _made(engine, asked, parts, refitting)
         except Declined as exc:

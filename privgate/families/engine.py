@@ -61,6 +61,8 @@ class Asked:
         ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean error of those without.
     mode, precision : str
         As in ``chain.answer``.
+    limits : tuple of float
+        The policy's limits on units, nats; empty where nobody is judged.
     common : object, optional
         What ``Engine.prepared`` gave, where several parts of the work share it.
     """
@@ -74,6 +76,7 @@ class Asked:
     mode: str = "all"
     precision: str = "full"
     common: Any = None
+    limits: tuple[float, ...] = ()
 
     @cached_property
     def rows(self) -> tuple[Index, Index]:
@@ -105,6 +108,8 @@ class Engine(ABC):
     divisible : bool
         Whether nobody's answer depends on who else is asked about, and no code of the user's is run: long work is then
         divided (``in_parts``).
+    limited : bool
+        Whether what it answers depends on the policy's limits.
     paired : bool
         Whether a seed's models with and without a unit are those that training with this seed gives.
     """
@@ -120,6 +125,7 @@ class Engine(ABC):
     complements: bool = False
     tasks: tuple[str, ...] = ("classification",)
     divisible: bool = False
+    limited: bool = False
     paired: bool = True
 
     def refusal(self, subject: Subject) -> str:

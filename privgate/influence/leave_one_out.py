@@ -96,7 +96,16 @@ def asked(run: Run, units: Index) -> Asked:
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
     changes, limits = any(c.needs_retrained for c in theorems), run.limits
     mode = run.once(modes.used)
-    return Asked(run.subject, units, run.seeds, run.fleet, changes=changes, mode=mode, precision=limits.precision)
+    return Asked(
+        run.subject,
+        units,
+        run.seeds,
+        run.fleet,
+        changes=changes,
+        mode=mode,
+        precision=limits.precision,
+        limits=run.thresholds or (1.0,),
+    )
 
 
 def _answered(run: Run, witness: Witness | None) -> families.Answered:

@@ -290,5 +290,9 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _asked(subject: Subject, relabel: tuple[tuple[int, int], ...], queries: Index) -> Fit:
-    asked = np.union1d(queries, [row for row, _ in relabel]).astype(np.int64)
+    more = np.unique(np.array([row for row, _ in relabel], dtype=np.int64))
+    place = np.searchsorted(queries, more)  # ascending already, and many: a set of them is made a hundred times a check
+    new = place == len(queries)
+    new[~new] = queries[place[~new]] != more[~new]
+    asked = np.insert(queries, place[new], more[new]).astype(np.int64)
     return Fit(subject.recipe.seed, asked, left_out=NOBODY, relabel=relabel)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.evidence import Precondition
 from privgate.run import beyond, last_digits
+from privgate.subject.data import take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
@@ -72,7 +73,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         return [Precondition("served", "inconclusive", why, detail)]
     few = _some(subject, rows, fleet)
     error = SINGLE if _in_single_precision(native.log_p) else SAME
-    for way in asking.WAYS:
+    for way in _ways(wide, rows[few]):
         other = fleet.registered(wide, rows[few], served=way)
         if other.problem:
             continue  # what is refused hands out nothing
@@ -113,6 +114,12 @@ def _marked(subject: Subject, rows: Index, native: Float, served: Float, way: st
     return last_digits.sentence(f"the model's own answer and what MLflow serves to who asks {way}", auc) if auc else ""
 
 
+def _ways(subject: Subject, rows: Index) -> list[str]:
+    """Return the ways in which these records can be sent at all: asked otherwise, the model would be opened anew."""
+    X = take(subject.data.pool()[0], rows)
+    return [way for way in asking.WAYS if asking.possible(X, way)]
+
+
 def apart(found: list[Precondition]) -> float:
     """Return how many nats answers may differ in by the way in which the served model is asked."""
     return max((p.figure("ways_apart") or 0.0 for p in found if p.name == "served"), default=0.0)
@@ -128,7 +135,7 @@ def _otherwise(subject: Subject, fleet: Fleet, rows: Index, native: Float) -> st
     """Return a way of asking in which a regressor's served numbers are not its own; empty if there is none."""
     few = np.sort(beyond.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
     close = SAME * np.maximum(1.0, np.abs(native[few]))
-    for way in asking.WAYS:
+    for way in _ways(subject, rows[few]):
         other = fleet.registered(subject, rows[few], served=way)
         if not other.problem and not (np.abs(other.log_p[:, 0] - native[few]) <= close).all():
             return way

@@ -37,6 +37,15 @@ def parts(X: Any, n: int, way: str) -> Iterator[tuple[Index, Any]]:
         yield chosen, _as(take(X, chosen), way)
 
 
+def possible(X: Any, way: str) -> bool:
+    """Return whether records like these can be sent in a way: a box in which something went wrong is not used again."""
+    try:
+        _as(X, way)
+    except SubjectError:
+        return False
+    return True
+
+
 def _as(X: Any, way: str) -> Any:
     made: Any = X
     if way == "as an array":

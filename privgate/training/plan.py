@@ -87,10 +87,11 @@ class Selection:
     lost: str
 
 
-def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: bool = False) -> Plan:
+def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: bool = False, each: float = 0.0) -> Plan:
     """Return what ``fits`` would cost now; times a few of them in a worker.
 
-    ``recalled``: what is remembered of enough of them is believed, so that asking again trains nothing.
+    ``recalled``: what is remembered of enough of them is believed, so that asking again trains nothing. ``each``:
+    seconds of one that were measured already, and are believed.
 
     Raises
     ------
@@ -103,6 +104,9 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: b
     missing = [f for f, k in zip(different.values(), known, strict=True) if not k]
     if not missing:
         return Plan(len(different), len(different), 0.0, fleet.workers, 0)
+    if each:
+        done = len(different) - len(missing)
+        return Plan(len(different), done, each, fleet.workers, fleet.workers * fleet.pool.peak_memory())
     if recalled and len(different) - len(missing) >= TIMED:
         kept = [f for f, k in zip(different.values(), known, strict=True) if k]
         each = remembered_seconds(subject, kept, fleet)

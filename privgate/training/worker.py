@@ -115,7 +115,9 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
                 _nothing(), problem=f"the registered model did not answer within {limits.seconds:g} s", lasting=False
             )
         except BaseException as exc:  # noqa: BLE001  stored code runs here
-            return Answer(_nothing(), problem=_sentence("the served model" if served else "the registered model", exc))
+            what = "the served model" if served else "the registered model"
+            # what is refused by name leaves the process as it was; nobody knows what anything else leaves behind
+            return Answer(_nothing(), problem=_sentence(what, exc), lasting=isinstance(exc, SubjectError))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 

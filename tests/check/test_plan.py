@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check import gate, probe
+from privgate.check import beside, gate, probe
+from privgate.run.needs import Need
 from privgate.run.run import Budget
 from privgate.training import context
 from privgate.training.fleet import Fleet
@@ -51,6 +53,32 @@ def test_a_fast_engine_is_counted_with_its_re_check():
     assert abs(total - made) <= 3
     could = {line.partition(" could approve")[0] for line in said if " could approve" in line}
     assert could == {"pdtp-1", "share-1"}  # no domain, no candidates, no claim
+
+
+_SEEN = []
+
+
+def imports_first(X, y, *, seed):
+    """Train quickly, but for the first time in a process."""
+    if not _SEEN:
+        time.sleep(1.0)
+        _SEEN.append(seed)
+    return fitted(X, y, seed=seed)
+
+
+def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once():
+    subject, policy = Subject.local(Recipe(imports_first, seed=1), TrainingData(X, Y)), Policy.load("pdtp-1")
+    with Fleet(jobs=1, ledger="none") as own:
+        run = gate.prepare(policy, subject, fleet=own, limits=Budget())
+        paces = beside.timed(run)
+        found = gate.costs(policy, subject, fleet=own, limits=Budget())
+
+    assert paces.start >= 1.0
+    assert 0 < paces.each < 0.5
+    assert beside.seconds(run, paces.start) == paces.start  # no stored model to open, no attack
+    run.asked |= {Need.SHADOWS}
+    assert beside.seconds(run, paces.start) > paces.start + 3
+    assert found.seconds < 0.5 * found.trainings + beside.START
 
 
 @pytest.mark.parametrize(("common", "each", "total"), [(0.01, 1e-4, 50_000), (0.05, 0.0, 300), (0.0, 0.01, 8)])

@@ -10,6 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData, log_recipe
+from privgate.errors import SubjectError
 from privgate.run import beyond, reproduction, serving
 from privgate.training import asking
 
@@ -178,3 +179,21 @@ def test_each_record_is_asked_about_once_in_every_way(way, kind):
         values = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
         same = [X[i] for i in rows] if kind == "text" else (table / 2 if kind == "fractions" else table)[rows]
         np.testing.assert_array_equal(values, same)
+
+
+def test_no_way_is_asked_in_which_records_cannot_be_sent(survey):
+    """Whoever tries ends the stored model's box, and the next question opens it anew, which takes seconds."""
+    numbers = Subject.local(Recipe(CategoricalNB(min_categories=3)), survey)
+    broken = TrainingData(survey.X + 0.1, survey.y)
+    rows = np.arange(5)
+
+    for subject in (numbers, Subject.local(Recipe(DecisionTreeClassifier()), broken)):
+        ways = serving._ways(subject, rows)
+        for way in asking.WAYS:
+            if way in ways:
+                assert sum(len(chosen) for chosen, _ in asking.parts(subject.data.X[rows], 5, way)) == 5
+            else:
+                with pytest.raises(SubjectError, match="cannot be sent"):
+                    list(asking.parts(subject.data.X[rows], 5, way))
+        assert "as an array" not in ways
+        assert ("as numbers of another type" in ways) is (subject is numbers)

@@ -1,6 +1,7 @@
 """How far released answers of a training may be from its minimum's: where the solver stops, and what float64 adds."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -113,6 +114,7 @@ def delivered(problem: FittedProblem, reach: Reach, stop: float) -> float:
     return stop + float(rounding(problem, bias, weights, reach, np.array([stop]))[0])
 
 
+@lru_cache(maxsize=4)
 def short_of_minimum(subject: Subject) -> str:
     """Return why a theorem about minimisers says nothing about this recipe and data; empty if it may speak."""
     if refused := minimum.refusal(subject):

@@ -8,6 +8,7 @@ from privgate.families import design
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import objective, stopping
 from privgate.families.logistic.answers import (
+    STOPPED_SHORT,
     TOLERANCE,
     Answers,
     Solver,
@@ -22,9 +23,6 @@ from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Index, Retrained, Seeds, Status
 from privgate.subject.subject import Subject
 
-#: nats; where both trainings together may stop further than this from their minima, leave-one-out measures the solver
-STOPPED_SHORT = 0.05
-
 
 class Logistic(Engine):
     """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
@@ -37,7 +35,7 @@ class Logistic(Engine):
     """
 
     name = "logistic"
-    version = 5
+    version = 6
     hands_on = "no sweep and no Newton step could certify them, or the solver's tolerance is too coarse"
     complements = True
     modes = ("max",)

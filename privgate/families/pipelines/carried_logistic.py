@@ -7,8 +7,8 @@ import numpy as np
 
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import objective
-from privgate.families.logistic.answers import TOLERANCE, Solver, log_softmax
-from privgate.families.logistic.engine import STOPPED_SHORT, declined, solved
+from privgate.families.logistic.answers import STOPPED_SHORT, TOLERANCE, Solver, log_softmax
+from privgate.families.logistic.engine import declined, solved
 from privgate.families.logistic.objective import Float, Objective
 from privgate.families.pipelines import steps
 from privgate.families.pipelines.carried_sweeps import Moved, Sweeps

@@ -7,9 +7,10 @@ import numpy as np
 from privgate.families import design
 from privgate.families.engine import Asked, Cost, LibraryEngine
 from privgate.families.removal import VANISHED, Float, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Index, Retrained, Seeds, Status
 from privgate.families.trees.tree_paths import Falls, falls
 from privgate.families.trees.tree_splits import Growth
+from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
 
 #: scikit-learn draws no threshold between neighbouring values closer than this, added in single precision
@@ -31,16 +32,18 @@ class DecisionTree(LibraryEngine):
     """Leave-one-out for ``DecisionTreeClassifier`` (CART: Gini, best splits of all features); exact without ties.
 
     Every record is followed down the tree grown without it; nodes are shared (``tree_paths``). Where its best splits
-    tie, it is followed down each of them; a record whose branches end in different answers is handed on, because
-    scikit-learn breaks ties by a shuffle of the features that a removal changes. The tree with every record is the
+    tie, it is followed down each of them, because scikit-learn breaks ties by a shuffle of the features that a removal
+    changes. A record whose branches end in different answers, all of them below the policy's limits, is answered up to
+    an ``error`` that holds for every seed; any other one is handed on. The tree with every record is the
     library's own, one a seed. Answers each record at its own features only. O(n d log n) a level.
     """
 
     name = "decision_tree"
     library = "DecisionTreeClassifier"
-    version = 3
+    version = 4
     hands_on = "splits tie on their way"
     single_records = True
+    limited = True
 
     def unfit(self, estimator: Any, subject: Subject) -> str:
         """Return which parameters are not covered; empty if all are."""
@@ -66,12 +69,14 @@ class DecisionTree(LibraryEngine):
         growth = growth_of(subject)
         single &= ~growth.squeezed[record]
         found = falls(growth, record[single])
-        kept = single & ~found.tied[record]
+        kept = single & (~found.tied[record] | (~found.lost[record] if asked.limits else False))
         place = np.cumsum(kept) - 1
         rows = kept[row_unit]
         at = row_query[rows]
         made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), asked.seeds)
-        return made, units[~kept]
+        # whoever reads an error takes both models to be off by it
+        sure = (made.error == 0) | (_pdtp(made) + 2 * made.error <= min(asked.limits, default=-np.inf))
+        return made.select(sure), np.sort(np.concatenate([units[~kept], made.units[~sure]]))
 
     def drawn(self, subject: Subject) -> Index:
         """Return the units without whom the library draws between splits that tell them apart: the seed decides."""
@@ -90,7 +95,23 @@ class DecisionTree(LibraryEngine):
             with_ = np.log(np.stack([_full(subject, seed)[row_query] for seed in seeds]))
         both = np.repeat(without[None], len(seeds), axis=0)
         gone = {int(k): VANISHED for k in np.flatnonzero(vanishing(subject, units))}
-        return Retrained.of(self.name, units, seeds, rows, with_, both, undefined=gone)
+        error = np.zeros(len(units))
+        tied = np.flatnonzero(found.tied[row_query])
+        here = row_query[tied]
+        with np.errstate(divide="ignore", invalid="ignore"):  # a share that is 0 in every leaf is 0 in this one
+            ends = [np.abs(np.log(side[here]) - without[tied]) for side in (found.low, found.high)]
+        error[rows[0][tied]] = np.nan_to_num(np.maximum(*ends), nan=0.0).max(axis=1, initial=0.0) * (1 + 1e-9)
+        error[list(gone)] = 0.0
+        status = np.where(error > 0, Status.CONVERGED, Status.EXACT).astype(object)
+        return Retrained.of(self.name, units, seeds, rows, with_, both, status=status, error=error, undefined=gone)
+
+
+def _pdtp(made: Retrained) -> Float:
+    """Return the largest change of each unit at its own queries, under any seed, shape (U,)."""
+    worst = np.zeros(len(made.units))
+    for with_, without in zip(made.log_with, made.log_without, strict=True):
+        np.maximum.at(worst, made.row_unit, largest_change(with_, without))
+    return worst
 
 
 def growth_of(subject: Subject) -> Growth:

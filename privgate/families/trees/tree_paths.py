@@ -4,7 +4,7 @@ Only a record's own path in its own tree matters, and records whose paths begin 
 of a depth are split together (``tree_splits``).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,16 +50,33 @@ class Falls:
         Class counts of the leaf, for records asked about and not tied.
     tied : bool array of shape (n,)
         Whether equal splits of the record's path lead it to leaves of different shares of classes.
+    low, high : float64 array of shape (n, K)
+        Least and largest share of each class in the leaves that a record may come to.
+    lost : bool array of shape (n,)
+        Whether it may come to other leaves as well: it was in too many nodes, or a share may be 0 and more than 0.
     nodes : int
         Nodes looked at.
     """
 
     counts: Float
     tied: NDArray[np.bool_]
-    nodes: int
+    low: Float
+    high: Float
+    lost: NDArray[np.bool_]
+    nodes: int = 0
+
+    @classmethod
+    def none(cls, n: int, K: int) -> "Falls":
+        """Return what is known of n records before any is followed."""
+        no = np.zeros(n, dtype=bool)
+        return cls(np.zeros((n, K)), no, np.ones((n, K)), np.zeros((n, K)), no.copy())
 
     def reach(self, member: Index, counts: Float) -> None:
         """Note the leaf of each member; one that comes to leaves of different shares is tied."""
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        np.minimum.at(self.low, member, shares)
+        np.maximum.at(self.high, member, shares)
+        self.lost[member[((self.low[member] == 0) & (self.high[member] > 0)).any(axis=1)]] = True
         new = self.counts[member].sum(axis=1) == 0
         self.counts[member[new]] = counts[new]  # of several leaves at once one is noted, all are compared with it
         noted = self.counts[member]
@@ -70,7 +87,7 @@ class Falls:
 def falls(growth: Growth, records: Index) -> Falls:
     """Return the leaf counts of each record in the tree grown without it (Gini, best splits, all features)."""
     n = len(growth.y)
-    found, looked_at, depth = Falls(np.zeros((n, growth.K)), np.zeros(n, dtype=bool), 0), 0, 0
+    found, looked_at, depth = Falls.none(n, growth.K), 0, 0
     nodes = nodes_of(growth, np.arange(n), np.array([0, n]))
     followed = Followed(np.asarray(records, dtype=np.int64), np.zeros(len(records), dtype=np.int64))
     while len(followed.member):
@@ -79,10 +96,11 @@ def falls(growth: Growth, records: Index) -> Falls:
         leaf = ((left > 0).sum(axis=1) <= 1) | (size < max(growth.min_split, 2 * growth.min_leaf))
         leaf |= depth >= growth.max_depth
         found.reach(followed.member[leaf], left[leaf])
-        nodes, followed = _next(growth, nodes, followed.only(~leaf & ~found.tied[followed.member]), found)
-        found.tied[np.bincount(followed.member, minlength=n) > BRANCHES] = True
+        nodes, followed = _next(growth, nodes, followed.only(~leaf & ~found.lost[followed.member]), found)
+        many = np.bincount(followed.member, minlength=n) > BRANCHES
+        found.tied[many] = found.lost[many] = True
         depth += 1
-    return Falls(found.counts, found.tied, looked_at)
+    return replace(found, nodes=looked_at)
 
 
 def _without(growth: Growth, nodes: Nodes, followed: Followed) -> Float:

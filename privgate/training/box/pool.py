@@ -146,7 +146,7 @@ class BoxPool:
         except (GoneError, wire.LieError):
             self._drop(lane)
             return died_on_model()
-        self._kept(lane, good=not answer.problem)
+        self._kept(lane, good=not answer.problem or answer.lasting)
         return answer
 
     def _kept(self, lane: _Lane, *, good: bool) -> None:

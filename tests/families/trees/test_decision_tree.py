@@ -6,6 +6,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate.demo import adult
 from privgate.families import answer
+from privgate.families.engine import Asked
 from privgate.families.trees import tree_paths, tree_splits
 from privgate.families.trees.decision_tree import ENGINE, growth_of
 from privgate.families.trees.tree_paths import Falls, falls
@@ -85,6 +86,34 @@ def test_ties_that_lead_elsewhere_are_handed_on_and_would_be_wrong_otherwise(dir
     assert direct.worst_difference(whole, estimator, subject) == pytest.approx(0, abs=1e-12)
     assert set(whole.engine) == {"decision_tree", "refit"}
     assert direct.worst_difference(careless, estimator, subject) > 0.1
+
+
+def test_ties_below_the_limit_are_bounded_for_every_seed_and_refit_where_they_could_be_above(direct, fleet):
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 2, (400, 6)).astype(float)
+    y = (X[:, 0] + X[:, 1] + rng.normal(0, 1.2, 400) > 1).astype(int)
+    estimator = DecisionTreeClassifier(min_samples_leaf=12, random_state=0)
+    subject, seeds, units = direct.subject(estimator, X, y), (0, 1, 2), np.arange(400)
+
+    _, plain = ENGINE.leave_out(subject, units, seeds, fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, units, seeds, fleet, limits=(2.0, 1.0)))
+    _, narrow = ENGINE.answers(Asked(subject, units, seeds, fleet, limits=(1e-6,)))
+    bounded = made.select(np.isin(made.units, plain))
+
+    assert len(plain) > 10
+    assert len(handed_on) < len(plain) / 2
+    assert narrow.tolist() == plain.tolist()
+    assert (bounded.error > 0).all()
+    assert (np.delete(made.error, np.searchsorted(made.units, bounded.units)) == 0).all()
+    beyond = 0.0
+    for k, u in enumerate(bounded.units):
+        keep = np.delete(units, u)
+        for seed in range(8):
+            refit = DecisionTreeClassifier(min_samples_leaf=12, random_state=seed).fit(X[keep], y[keep])
+            gap = np.abs(np.log(refit.predict_proba(X[u : u + 1])) - bounded.log_without[0, k]).max()
+            assert gap <= bounded.error[k] + 1e-12
+            beyond = max(beyond, gap / bounded.error[k])
+    assert beyond > 0.9  # the bound is what some seed really does
 
 
 def noted_without_comparing(found, member, counts):
