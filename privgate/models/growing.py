@@ -302,7 +302,7 @@ class _Level:
         """
         rules, K = self.rules, self.rules.K
         N, m = features.shape
-        one, other, skipped = slots = _slots(rules.thresholds, without=bool(quiet[part].any()))
+        one, other, skipped = _slots(rules.thresholds, without=bool(quiet[part].any()))
         at = np.searchsorted(nodes, self.g[part])
         seen = rules.X[self.row[np.maximum(sample, 0)][:, None, :], features[:, :, None]]  # (N, m, k + 2)
         cuts = seen[:, :, one] / 2 + seen[:, :, other] / 2

@@ -25,7 +25,13 @@ RECORDS = 5000
 SETTINGS = {
     "LightGBM, depth 3": (
         LGBMClassifier(
-            n_estimators=100, max_depth=3, learning_rate=0.05, min_child_samples=200, reg_lambda=200, n_jobs=1, verbose=-1
+            n_estimators=100,
+            max_depth=3,
+            learning_rate=0.05,
+            min_child_samples=200,
+            reg_lambda=200,
+            n_jobs=1,
+            verbose=-1,
         ),
         "tree_ensembles",
         10,
@@ -54,7 +60,8 @@ def adult(shared_data):
 
 def processor():
     """Return seconds of this process and of its workers that ended."""
-    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
