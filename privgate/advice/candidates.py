@@ -146,5 +146,6 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
     limits = gate.unit_limits(policy)
     others = itertools.chain(sampled(subject), learners.early(subject), sharded(subject, limits), _releases(subject))
-    alone = len(list(others)) + (1 if limits else 0) + learners.named_private(subject, policy)
+    private = 0 if learners.named_private(subject, policy) is None else 2 + halvings
+    alone = len(list(others)) + (1 if limits else 0) + private
     return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

@@ -24,10 +24,10 @@ from privgate.advice.advice import Advice
 from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
-from privgate.advice.confirm import FINALISTS, confirm
+from privgate.advice.confirm import FINALISTS, confirm, rests_on_levels, stricter
 from privgate.advice.point import Point, front
 from privgate.check import gate
-from privgate.errors import PrivgateError
+from privgate.errors import MeasurementError, PrivgateError
 from privgate.policy import Policy, locate
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -101,9 +101,8 @@ class Search:
                     self._weakest(scale)
                 else:
                     later.append(scale)
-            for change in itertools.chain(
-                learners.single(self.subject, self.policy), everything(self.subject, self.policy)
-            ):
+            self._private()
+            for change in itertools.chain(learners.early(self.subject), everything(self.subject, self.policy)):
                 if change not in early:
                     self._one(change)
             for scale in later:  # by now every kind of change has had its turn
@@ -143,8 +142,10 @@ class Search:
         try:
             candidate = rehearsed(changed(self.subject, change))
             digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
+            # what would not pass as one of several finalists is none
+            policy = stricter(self.policy, FINALISTS) if pruned else self.policy
             risk = probing.probe(
-                self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=self.remaining
+                policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=self.remaining
             )
             if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
@@ -190,6 +191,18 @@ class Search:
             return self.tried(change)
         self.left.append(f"{change.says}: the time is spent")
         return None
+
+    def _private(self) -> None:
+        """Try private training at the epsilon that a rule names; where that is not enough, at the largest that is."""
+        scale = learners.named_private(self.subject, self.policy)
+        if scale is None:
+            return
+        try:
+            point = self._one(scale(0.0))
+            if point is not None and not point.passes and not self.over:
+                self.halved(scale)
+        except MeasurementError as exc:
+            self.left.append(f"training with differential privacy: {exc}")
 
     # -- what gets weaker on a scale ----------------------------------------------------------------------------------
 
@@ -269,7 +282,11 @@ class Search:
     def _worth_confirming(self) -> Iterator[Point]:
         good = [p for p in self.points if p.number > 0 and p.passes and not p.change.games]
         shown = front(good)[::-1]  # the most useful first
-        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:FINALISTS]
+        ranked = sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
+        if rests_on_levels(self.policy) and len(ranked) > FINALISTS:
+            # halving ends close to the limit, where other randomness decides: the others have room to spare
+            ranked = [ranked[i * (len(ranked) - 1) // (FINALISTS - 1)] for i in range(FINALISTS)]
+        yield from ranked[:FINALISTS]
 
 
 def named(policy: Policy) -> str:

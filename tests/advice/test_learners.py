@@ -58,7 +58,7 @@ def test_boosting_is_tried_with_what_theorems_bound(fleet):
     made = changed(subject, change(1.0)).recipe.training
     assert (made.max_depth, made.max_iter, made.l2_regularization) == (3, 20, 1e4)
     assert changed(subject, change(0.0)).recipe.training.l2_regularization == 10
-    [early] = learners.single(subject, Policy.load("pdtp-1"))
+    [early] = learners.early(subject)
     assert changed(subject, early).recipe.training.early_stopping is True
 
 
@@ -81,8 +81,9 @@ def test_private_training_has_the_epsilon_that_the_policy_names_and_it_is_seen()
     from privgate.privacy_claims.accountant import Mechanism, epsilon_of
 
     subject, policy = Subject.local(Recipe(LogisticRegression(), seed=0), DATA), Policy.load("dp-trained")
-    [change] = learners.single(subject, policy)
-    made = changed(subject, change).recipe
+    scale = learners.named_private(subject, policy)
+    assert "epsilon 0.25 " in scale(1.0).says
+    made = changed(subject, scale(0.0)).recipe
     claim, training = made.dp, made.training
     assert (claim.epsilon, claim.delta, made.seed) == (8.0, 1e-5, None)
     assert (training.hidden, training.noise_multiplier) == ((), claim.noise_multiplier)
