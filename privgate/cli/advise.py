@@ -37,7 +37,7 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     interrupted search goes on.
     """
     from privgate import registry
-    from privgate.advice import view
+    from privgate.advice import terminal, view
     from privgate.advice.apply import command
     from privgate.advice.search import Search
     from privgate.policy import Policy
@@ -71,6 +71,7 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     (out / "advice.html").write_text(view.page(found), encoding="utf-8")
     click.echo(json.dumps(found.payload(), indent=1) if as_json else view.text(found))
     if not as_json:
+        click.echo("\n".join(console.plain(line) for line in terminal.drawn(found)))
         click.secho(console.plain(view.summary(found)), bold=True)
         for p in found.best[:3]:
             click.echo(console.plain(f"  {command(subject, p, str(out))}   # {p.change.says}"))
