@@ -65,7 +65,7 @@ class Change(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     says: str
-    kind: Literal["none", "parameters", "learner", "private", "shards", "remove", "release"] = "none"
+    kind: Literal["none", "parameters", "learner", "private", "pretrained", "shards", "remove", "release"] = "none"
     settings: tuple[Setting, ...] = ()
     learner: Replacement | None = None
     claim: dict[str, str | int | float | None] | None = None

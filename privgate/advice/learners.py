@@ -62,13 +62,13 @@ def named_private(subject: Subject, policy: Policy) -> Callable[[float], Change]
     return _by_part(subject, policy, named) if named > 0 and why_not_private(subject, policy) == "" else None
 
 
-def skipped(subject: Subject, policy: Policy) -> Iterator[str]:
-    """Yield what is not tried for this recipe, and why."""
+def skipped(subject: Subject, policy: Policy, *, public: bool = False) -> Iterator[str]:
+    """Yield what is not tried for this recipe, and why; ``public`` records were named or not."""
     names = [name for _, name, _ in learners(subject.recipe.payload)]
     if why := why_not_private(subject, policy):
         yield f"training with differential privacy: {why}"
-    if set(names) & set(_NETWORKS):
-        yield "public pre-training, a frozen encoder: the recipe declares no public data"
+    if set(names) & set(_NETWORKS) and not public:
+        yield "public pre-training, a frozen encoder: no public records were named (--public FILE.npz)"
 
 
 def _regularised(place: tuple[str | int, ...], name: str, params: Mapping[str, Any]) -> Callable[[float], Change]:

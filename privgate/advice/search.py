@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from privgate import families
-from privgate.advice import learners, usefulness
+from privgate.advice import learners, pretrained, usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice import Advice
 from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
@@ -55,14 +55,14 @@ class Search:
         Of each measurement.
     measure : str
         Of usefulness: see ``usefulness.chosen``; the usual one if empty.
+    public : Public, optional
+        Records of nobody in the training data, to train an encoder on.
     halvings : int
         Of one knob.
     risk_alone : bool
         Whether usefulness is left for later: see ``with_use``.
     seconds : float
         Wall time after which nothing new is begun; a third is kept for confirming.
-    halvings : int
-        Of one knob.
     tell : callable
         Is told one sentence a candidate.
     """
@@ -72,6 +72,7 @@ class Search:
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
     measure: str = ""
+    public: pretrained.Public | None = None
     halvings: int = HALVINGS
     risk_alone: bool = False
     seconds: float = 1800.0
@@ -107,7 +108,7 @@ class Search:
                     self._one(change)
             for scale in later:  # by now every kind of change has had its turn
                 self._weakest(scale)
-            self.left += learners.skipped(self.subject, self.policy)
+            self.left += learners.skipped(self.subject, self.policy, public=self.public is not None)
             if why := combined(self.subject, self.tried, lambda: self.over):
                 self.left.append(why)
         self._confirm()
@@ -230,6 +231,12 @@ class Search:
             yield [scale]
         if (noise := noisy(self.subject)) is not None:
             yield [noise]
+        if self.public is None:
+            return
+        if why := pretrained.unfit(self.subject, self.public):
+            self.left.append(f"public pre-training, a frozen encoder: {why}")
+        else:
+            yield [pretrained.scale(self.subject, self.public)]
 
     def halved(self, scale: Scale) -> bool:
         """Find the weakest part of the way, 0 to 1, that passes; keep every one tried, return whether any passes."""
