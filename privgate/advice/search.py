@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from privgate import families
+from privgate import digest, families
 from privgate.advice import learners, pretrained, usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice import Advice
-from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
+from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sampled, sharded
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
 from privgate.advice.confirm import FINALISTS, confirm, rests_on_levels, stricter
@@ -106,6 +106,7 @@ class Search:
             for change in itertools.chain(learners.early(self.subject), everything(self.subject, self.policy)):
                 if change not in early:
                     self._one(change)
+            self._fewer(present)
             for scale in later:  # by now every kind of change has had its turn
                 self._weakest(scale)
             self.left += learners.skipped(self.subject, self.policy, public=self.public is not None)
@@ -192,6 +193,14 @@ class Search:
             return self.tried(change)
         self.left.append(f"{change.says}: the time is spent")
         return None
+
+    def _fewer(self, present: Point) -> None:
+        """Train on fewer people, and on fewer still while that lowers the risk; nobody else can foretell the draw."""
+        key = self.fleet.ledger.drawn(b"fewer people", self.fleet.context(self.subject))
+        for change in sampled(self.subject, digest.generator(key.hex(), digits=64)):
+            point = self._one(change)
+            if point is None or not (point.passes or point.of_limit < present.of_limit):
+                break
 
     def _private(self) -> None:
         """Try private training at the epsilon that a rule names; where that is not enough, at the largest that is."""

@@ -168,13 +168,6 @@ def test_noise_on_a_regressors_answers_is_found_by_halving(fleet):
 # -- people and words ------------------------------------------------------------------------------------------------
 
 
-def test_a_random_half_is_a_half_and_the_same_every_time():
-    [one], [two] = (list(candidates.sampled(forest_subject())) for _ in range(2))
-    assert one == two
-    assert len(one.removed) == 30
-    assert changed(forest_subject(), one).data.n == 30
-
-
 def test_rare_categories_are_merged_by_the_encoder_that_a_recipe_has():
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -183,3 +176,34 @@ def test_rare_categories_are_merged_by_the_encoder_that_a_recipe_has():
     subject = Subject.local(Recipe(make_pipeline(OneHotEncoder(), LogisticRegression()), seed=0), DATA)
     names = [knob.parameter for _, knob, _ in candidates.present_values(subject)]
     assert names == ["min_frequency", "C"]
+
+
+def test_fewer_people_are_drawn_in_secret_and_on_only_while_that_lowers_the_risk(monkeypatch):
+    from privgate.advice.point import Point
+    from privgate.training.fleet import Fleet
+
+    big = TrainingData(np.repeat(X, 4, axis=0) + np.arange(240)[:, None], np.tile(Y, 4))
+    subject = Subject.local(forest_subject().recipe, big)
+    present = Point(number=0, change=candidates.NOTHING, outcome="failed", of_limit=2.0)
+
+    def tried(risks, fleet):
+        made = []
+
+        def one(self, change):
+            made.append(change)
+            return Point(number=len(made), change=change, outcome="failed", of_limit=risks[len(made) - 1])
+
+        monkeypatch.setattr(Search, "_one", one)
+        Search(Policy.load("pdtp-1"), subject, fleet)._fewer(present)
+        return made
+
+    with Fleet(jobs=1, ledger="none") as fleet, Fleet(jobs=1, ledger="none") as other:
+        made = tried([1.9, 1.8, 1.7], fleet)
+        left = [set(range(240)) - set(c.removed) for c in made]
+        assert [len(people) for people in left] == [120, 60, 24]
+        assert left[2] < left[1] < left[0]
+        assert tried([1.9, 1.8, 1.7], fleet) == made, "a search that goes on draws the same people"
+        assert tried([1.9, 1.8, 1.7], other) != made, "whoever has another secret draws others"
+        assert len(tried([2.5, 1.8, 1.7], fleet)) == 1
+    few = Subject.local(forest_subject().recipe, DATA)
+    assert len(list(candidates.sampled(few, np.random.default_rng(0)))) == 1, "a quarter would be 15 people"
