@@ -2,9 +2,11 @@
 
 import datetime as dt
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from privgate import families
 from privgate.check import gate, questions
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError
@@ -64,10 +66,11 @@ def probe(
 
     ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model, or where
     passing takes longer than so many ``seconds``; and nothing more is measured once one is not kept, attacks included:
-    the first that reaches too far ends it, so that the number of what does not pass is a lower limit.
+    the first that reaches too far ends it, so that the number of what does not pass is a lower limit. Nobody is trained
+    without after so many ``seconds``; what has not been decided by then is open.
     """
     run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
-    run.rehearsed = True
+    run.rehearsed, run.deadline = True, time.monotonic() + seconds
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     controls.choose_seeds(run, glance=True)
@@ -174,10 +177,29 @@ def _measurements(policy: Policy, run: Run, *, pruned: bool) -> dict[Request, Me
 def _measured(run: Run, rule: Rule, *, pruned: bool) -> Measurement:
     request = rule.request()
     try:
+        if run.deadline < math.inf and Need.LEAVE_ONE_OUT in rule.about.needs and families.first(run.subject)[0].trains:
+            _in_time(run)
         too_far = _reaching_too_far(run, rule) if pruned else None
         return questions.measure(run, request) if too_far is None else too_far
     except MeasurementError as exc:
         return Measurement(request, problem=str(exc))
+
+
+def _in_time(run: Run) -> None:
+    """Train without people until a rule is broken, everybody was left out, or the time is over.
+
+    Raises
+    ------
+    MeasurementError
+        It is over, and nothing is decided.
+    """
+    left = run.once(leave_one_out.left)
+    if len(left) and not run.decided_by:
+        seen = len(run.once(leave_one_out.chosen_units)) - len(left)
+        raise MeasurementError(
+            f"{seen} of {run.n_units} people, riskiest first, were trained without in the time that there was, and "
+            "they break no rule; the others are open"
+        )
 
 
 def _reaching_too_far(run: Run, rule: Rule) -> Measurement | None:

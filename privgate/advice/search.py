@@ -36,6 +36,8 @@ from privgate.verdict import Outcome
 
 #: halvings of one knob: the factor between "passes" and "does not" that is left is small beside the noise of accuracy
 HALVINGS = 5
+#: share of the time for the model as it stands
+PRESENT = 1 / 6
 #: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
 CHEAP = 20
 
@@ -146,10 +148,10 @@ class Search:
             digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
             # what would not pass as one of several finalists is none
             policy = stricter(self.policy, FINALISTS) if pruned else self.policy
-            risk = probing.probe(
-                policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=self.remaining
-            )
-            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
+            # the model as it stands needs no number: a large one with much randomness may take longer than all others
+            left = self.remaining if pruned else min(self.remaining, PRESENT * self.seconds)
+            risk = probing.probe(policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=left)
+            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit) or not pruned):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
         except (PrivgateError, ValueError, TypeError) as exc:
             # a parameter that this learner refuses is no candidate; whatever else is wrong shows in its sentence

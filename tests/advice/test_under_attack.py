@@ -1,5 +1,7 @@
 """Searches under policies on attacks and on differential privacy: what is cheap of them, and each to an approval."""
 
+import math
+import re
 from importlib.util import find_spec
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
 from privgate.advice import probe as probing
 from privgate.advice.apply import apply
+from privgate.advice.candidates import NOTHING
 from privgate.advice.change import Change
 from privgate.advice.point import Point
 from privgate.advice.search import Search
@@ -35,6 +38,16 @@ rules:
     max: 0.5
     reason: a test
 """
+INFLUENCE = """\
+schema: privgate/policy/v1
+name: influence
+version: "1"
+description: Direct queries.
+rules:
+  - metric: pdtp
+    max: 10
+    reason: a test
+"""
 
 
 def table(people):
@@ -48,6 +61,23 @@ def tree(**settings):
     from sklearn.tree import DecisionTreeClassifier
 
     return Recipe(DecisionTreeClassifier(**settings), seed=0)
+
+
+class Shares:
+    """A learner that no engine knows: the share of each label among records of the same sign."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, X, y):
+        self.shares = [np.mean(y[(X[:, 0] > 0) == side]) for side in (False, True)]
+
+    def predict_proba(self, X):
+        p = np.take(self.shares, (np.asarray(X)[:, 0] > 0).astype(int))
+        return np.column_stack([1 - p, p])
+
+
+def shares(X, y, *, seed):
+    return Shares(X, y)
 
 
 @pytest.fixture
@@ -82,6 +112,20 @@ def test_nothing_is_trained_where_the_policy_counts_less_effort_as_none(fleet):
     few = probing.probe(policy, subject, fleet=fleet, limits=Budget(shadow_models=16))
     assert few.why == "the policy wants 64 shadow models: --shadow-models 64"
     assert fleet.calls == before
+
+
+def test_what_is_not_decided_in_time_is_open_and_the_search_goes_on(fleet, tmp_path):
+    subject = Subject.local(Recipe(shares, seed=0), table(60))
+    (tmp_path / "pdtp-10.yaml").write_text(INFLUENCE)
+    limits, policy = Budget(), Policy.load(tmp_path / "pdtp-10.yaml")
+    risk = probing.probe(policy, subject, fleet=fleet, limits=limits, pruned=False, seconds=0.0)
+    assert risk.outcome == "inconclusive"
+    assert math.isnan(risk.of_limit)
+    assert re.search(r"^\d+ of 60 people, riskiest first, were trained without", risk.why), risk.why
+    present = Search(policy, subject, fleet, limits, measure="accuracy", seconds=0.0).tried(NOTHING, pruned=False)
+    assert not math.isnan(present.useful), "what a change costs is told beside it"
+    decided = probing.probe(policy, subject, fleet=fleet, limits=limits, pruned=False)
+    assert not math.isnan(decided.of_limit)
 
 
 def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
