@@ -147,6 +147,8 @@ def _rank(of_limit: float) -> float:
 def unsafe(finding: Finding) -> float:
     """Return the end of what is known that decides: of a failure the safe one, else the unsafe one."""
     end = finding.low if (finding.direction == "max") == (finding.outcome is Outcome.FAILED) else finding.high
+    if math.isinf(end) and finding.outcome is Outcome.PASSED:
+        return finding.value  # an audit has no upper limit, and its rule asks for none
     return finding.value if math.isnan(end) else end
 
 
