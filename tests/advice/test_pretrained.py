@@ -5,10 +5,13 @@ import copy
 import numpy as np
 import pytest
 
-from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
+from privgate import Budget, Policy, Recipe, Subject, TrainingData, log_model, registry
 from privgate.advice import learners, pretrained, proposable
+from privgate.advice.advice import Advice
 from privgate.advice.apply import apply, command
+from privgate.advice.candidates import NOTHING
 from privgate.advice.change import changed
+from privgate.advice.point import Point
 from privgate.advice.search import Search
 from privgate.errors import UsageError
 
@@ -112,34 +115,37 @@ def test_a_file_that_is_none_is_refused_in_a_sentence(arrays, why, tmp_path):
         pretrained.Public.read(path)
 
 
-@pytest.mark.slow
-def test_a_network_that_is_blocked_is_approved_on_an_encoder_of_public_records(public, fleet, tmp_path):
+def test_only_the_encoder_of_the_same_public_records_is_registered(public, tmp_path):
     X, y = digits()
     uri = registry.local_registry(tmp_path)
     data = TrainingData(X[:PEOPLE], y[:PEOPLE])
     log_model(network(), data, registered_model_name="m", tracking_uri=uri, store="artifacts")
-    subject, policy = Subject.load("models:/m/1", tracking_uri=uri), Policy.load("pdtp-1")
-    search = Search(policy, subject, fleet, Budget(), measure="accuracy", public=public)
+    subject = Subject.load("models:/m/1", tracking_uri=uri)
+    proposed = pretrained.scale(subject, public)(0.5)
+    made = changed(subject, proposed)
+    digests = {"recipe": made.recipe.digest, "data": made.data.digest}
+    points = (
+        Point(number=0, change=NOTHING, outcome="failed"),
+        Point(number=1, change=proposed, outcome="passed", **digests),
+    )
+    about = {"recipe": subject.recipe.digest, "data": subject.data.digest, "policy_digest": "", "measure": "accuracy"}
+    advice = Advice(uri=subject.uri, policy="pdtp-1", points=points, **about)
+    with pytest.raises(UsageError, match="name them again with --public"):
+        apply(advice, 1, tracking_uri=uri)
+    with pytest.raises(UsageError, match="another encoder"):
+        apply(advice, 1, tracking_uri=uri, public=pretrained.Public(public.X[1:], public.y[1:], public.source))
+    _, info = apply(advice, 1, tracking_uri=uri, public=public)
+    again = Subject.load(f"models:/m/{info.registered_model_version}", tracking_uri=uri)
+    assert again.recipe.digest == made.recipe.digest
+    assert "--public FILE.npz" in command(subject, points[1], "out")
+
+
+@pytest.mark.slow
+def test_a_whole_check_passes_a_network_on_an_encoder_of_public_records(subject, public, fleet):
+    search = Search(Policy.load("pdtp-1"), subject, fleet, Budget(), measure="accuracy", public=public)
     assert search.halved(pretrained.scale(subject, public))
     search.points.insert(0, search.points[0])  # the model as it stands is measured elsewhere
     search.points[:] = [p.model_copy(update={"number": k}) for k, p in enumerate(search.points)]
     search._confirm()
     best = max((p for p in search.points[1:] if p.stands), key=lambda p: p.useful)
     assert best.useful > 0.9
-    assert "--public FILE.npz" in command(subject, best, "out")
-    from privgate.advice.advice import Advice
-
-    advice = Advice(
-        uri=subject.uri,
-        policy="pdtp-1",
-        policy_digest=policy.digest,
-        recipe=subject.recipe.digest,
-        data=subject.data.digest,
-        measure="accuracy",
-        points=tuple(search.points),
-    )
-    with pytest.raises(UsageError, match="name them again, --public"):
-        apply(advice, best.number, tracking_uri=uri)
-    _, info = apply(advice, best.number, tracking_uri=uri, public=public)
-    made = Subject.load(f"models:/m/{info.registered_model_version}", tracking_uri=uri)
-    assert evaluate(policy, made, fleet=fleet).approved
