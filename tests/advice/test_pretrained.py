@@ -5,13 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from privgate import Budget, Policy, Recipe, Subject, TrainingData, log_model, registry
+from privgate import Budget, Policy, Recipe, Subject, TrainingData
 from privgate.advice import learners, pretrained, proposable
-from privgate.advice.advice import Advice
-from privgate.advice.apply import apply, command
-from privgate.advice.candidates import NOTHING
 from privgate.advice.change import changed
-from privgate.advice.point import Point
 from privgate.advice.search import Search
 from privgate.errors import UsageError
 
@@ -113,31 +109,6 @@ def test_a_file_that_is_none_is_refused_in_a_sentence(arrays, why, tmp_path):
         np.savez(path, **arrays)
     with pytest.raises(UsageError, match=why):
         pretrained.Public.read(path)
-
-
-def test_only_the_encoder_of_the_same_public_records_is_registered(public, tmp_path):
-    X, y = digits()
-    uri = registry.local_registry(tmp_path)
-    data = TrainingData(X[:PEOPLE], y[:PEOPLE])
-    log_model(network(), data, registered_model_name="m", tracking_uri=uri, store="artifacts")
-    subject = Subject.load("models:/m/1", tracking_uri=uri)
-    proposed = pretrained.scale(subject, public)(0.5)
-    made = changed(subject, proposed)
-    digests = {"recipe": made.recipe.digest, "data": made.data.digest}
-    points = (
-        Point(number=0, change=NOTHING, outcome="failed"),
-        Point(number=1, change=proposed, outcome="passed", **digests),
-    )
-    about = {"recipe": subject.recipe.digest, "data": subject.data.digest, "policy_digest": "", "measure": "accuracy"}
-    advice = Advice(uri=subject.uri, policy="pdtp-1", points=points, **about)
-    with pytest.raises(UsageError, match="name them again with --public"):
-        apply(advice, 1, tracking_uri=uri)
-    with pytest.raises(UsageError, match="another encoder"):
-        apply(advice, 1, tracking_uri=uri, public=pretrained.Public(public.X[1:], public.y[1:], public.source))
-    _, info = apply(advice, 1, tracking_uri=uri, public=public)
-    again = Subject.load(f"models:/m/{info.registered_model_version}", tracking_uri=uri)
-    assert again.recipe.digest == made.recipe.digest
-    assert "--public FILE.npz" in command(subject, points[1], "out")
 
 
 @pytest.mark.slow
