@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from privgate import registry
-from privgate.advice import proposable
+from privgate.advice import pretrained, proposable
 from privgate.advice.advice import Advice
 from privgate.advice.change import changed
 from privgate.advice.point import Point
@@ -23,6 +23,7 @@ def apply(
     tracking_uri: str | None = None,
     name: str | None = None,
     store: str | None = None,
+    public: pretrained.Public | None = None,
 ) -> tuple[str, Any]:
     """Train a candidate, log it with its recipe and register it; nothing is promoted.
 
@@ -37,6 +38,8 @@ def apply(
     store : str, optional
         As in ``log_model``. Data with a source need none; data that lie with the run of the judged version are put
         beside the new one likewise, and unchanged data below a store stay where they are.
+    public : Public, optional
+        The public records of the search, where the candidate was pre-trained on them: its encoder is made again.
 
     Returns
     -------
@@ -54,14 +57,18 @@ def apply(
     point = known[number]
     if point.change.games:
         raise UsageError(f"candidate {number} is not advised: {point.change.games}")
+    if point.change.kind == "pretrained" and public is None:
+        raise UsageError(
+            f"candidate {number} was pre-trained on public records: name them again with --public FILE.npz"
+        )
     subject = registry.load_subject(advice.uri, tracking_uri=tracking_uri)
     if (subject.recipe.digest, subject.data.digest) != (advice.recipe, advice.data):
         raise UsageError(f"{advice.uri} is not what was advised on; run `privgate advise {advice.uri}` again")
-    if why := proposable.before(subject, point.change):
+    if why := proposable.before(subject, point.change, public):
         raise UsageError(f"candidate {number} is not what `privgate advise` proposes: {why}")
     try:
         made = changed(subject, point.change)
-        why = proposable.after(subject.recipe, made.recipe)
+        why = proposable.after(subject.recipe, made.recipe, point.change)
     except (LookupError, TypeError, ValueError) as exc:
         why = f"it does not fit the recipe ({type(exc).__name__})"
     if why:
@@ -99,6 +106,8 @@ def command(subject: Subject, point: Point, out: str, tracking_uri: str | None =
     only a recipe names.
     """
     words = ["privgate", "apply", str(point.number), "--out", out]
+    if point.change.kind == "pretrained":
+        words += ["--public", "FILE.npz"]
     where = _where(subject)
     if where is not None and point.data != subject.data.digest:
         words += ["--store", where.rstrip("/").rpartition("/")[0]]

@@ -19,6 +19,8 @@ from privgate.subject.subject import Subject
 SHARDS = (4, 10, 20)
 #: people that are removed at most, of all
 REMOVED = 0.05
+#: shares of the people that a model is trained on instead of all, and people who must be left
+ONE_IN, LEAST_SAMPLED = (2, 4, 10), 20
 
 #: the model as it stands
 NOTHING = Change(says="the model as it stands")
@@ -60,9 +62,7 @@ def knob_change(place: Place, knob: Knob, start: float, part: float, *, beside: 
 def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
     limits = gate.unit_limits(policy)
-    yield from itertools.chain(
-        removals(subject, limits), sampled(subject), _releases(subject), sharded(subject, limits)
-    )
+    yield from itertools.chain(removals(subject, limits), _releases(subject), sharded(subject, limits))
 
 
 def _releases(subject: Subject) -> Iterator[Change]:
@@ -114,13 +114,22 @@ def removed(units: NDArray[np.int64]) -> Iterator[Change]:
         )
 
 
-def sampled(subject: Subject) -> Iterator[Change]:
-    """Yield a random half of the people: who is not in it tells nothing, and who is may tell more."""
+def sampled(subject: Subject, draw: np.random.Generator) -> Iterator[Change]:
+    """Yield ever fewer people, drawn at random: to whoever does not know the draw, each may not be among them.
+
+    That is a smaller prior (Thudi et al. 2022, section 4.2), while the draw stays secret, and no smaller influence: who
+    is left tells more, so that fewer are worth trying only where a half helped.
+    """
     n = len(subject.data.units)
-    if n < 2:
-        return
-    out = np.sort(np.random.default_rng(0).permutation(n)[: n // 2])
-    yield Change(says="trained on a random half of the people", kind="remove", removed=tuple(int(u) for u in out))
+    order = draw.permutation(n)
+    for k in ONE_IN:
+        if n // k < LEAST_SAMPLED:
+            return
+        yield Change(
+            says=f"trained on one in {k} of the people, drawn in secret: membership is 1/{k} to whoever starts to ask",
+            kind="sample",
+            removed=tuple(sorted(int(u) for u in order[n // k :])),
+        )
 
 
 def noisy(subject: Subject) -> Callable[[float], Change] | None:
@@ -145,6 +154,7 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
     scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
     limits = gate.unit_limits(policy)
-    others = itertools.chain(sampled(subject), learners.early(subject), sharded(subject, limits), _releases(subject))
-    alone = len(list(others)) + (1 if limits else 0) + learners.named_private(subject, policy)
+    others = itertools.chain(learners.early(subject), sharded(subject, limits), _releases(subject))
+    private = 0 if learners.named_private(subject, policy) is None else 2 + halvings
+    alone = len(list(others)) + (1 if limits else 0) + private + len(ONE_IN)
     return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

@@ -18,6 +18,8 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
 
+Kind = Literal["none", "parameters", "learner", "private", "pretrained", "shards", "remove", "sample", "release"]
+
 
 class Setting(BaseModel):
     """One value inside a recipe's JSON form."""
@@ -65,7 +67,9 @@ class Change(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     says: str
-    kind: Literal["none", "parameters", "learner", "private", "shards", "remove", "release"] = "none"
+    kind: Literal["none", "parameters", "learner", "private", "pretrained", "shards", "remove", "sample", "release"] = (
+        "none"
+    )
     settings: tuple[Setting, ...] = ()
     learner: Replacement | None = None
     claim: dict[str, str | int | float | None] | None = None

@@ -48,7 +48,7 @@ def confirm(
         Is told one sentence a check.
     """
     found, left = list[Point](), list[str]()
-    shared = any(_has_level(rule) for rule in policy.rules)
+    shared = rests_on_levels(policy)
     judge = stricter(policy, len(finalists))
     for k, point in enumerate(finalists):
         try:
@@ -80,15 +80,20 @@ def _stricter(rule: Rule, tries: int) -> Rule:
     return rule.model_copy(update={"confidence": 1 - (1 - level) / tries})
 
 
+def rests_on_levels(policy: Policy) -> bool:
+    """Return whether a rule may be passed by chance, with a confidence that it names."""
+    return any(_has_level(rule) for rule in policy.rules)
+
+
 def _has_level(rule: Rule) -> bool:
     """Return whether passing rests on a confidence that the rule names; an audit's is that of blocking."""
     return "confidence" in type(rule).model_fields and not isinstance(rule, DpEpsilonLowerBound)
 
 
 def _one_try(policy: Policy, checked: Verdict) -> bool:
-    """Return whether an enforced rule was judged by limits whose level nobody can share."""
+    """Return whether an enforced rule was judged by limits whose level nobody can share; an audit only ever blocks."""
     measured = checked.evidence.measurements
-    rules = [r for r in policy.rules if r.mode == "enforce" and not _has_level(r)]
+    rules = [r for r in policy.rules if r.mode == "enforce" and not _has_level(r) and not r.about.shows_leaks_only]
     return any(m.kind == "confidence" for r in rules if (m := measured.get(r.request())) is not None)
 
 

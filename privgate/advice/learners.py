@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from privgate.advice.change import Change, Replacement, Setting
 from privgate.advice.knobs import EARLY, learners
-from privgate.errors import MeasurementError
 from privgate.policy import Policy
 from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.privacy_claims import solve
@@ -43,15 +41,7 @@ def families(subject: Subject, policy: Policy) -> Iterator[Family]:
         if name in _FORESTS:
             yield "KeyedForest", _keyed(subject, place, params)
     if why_not_private(subject, policy) == "" and not _named_epsilon(policy):
-        yield "training with differential privacy", _by_part(subject, policy)
-
-
-def single(subject: Subject, policy: Policy) -> Iterator[Change]:
-    """Yield other learners that have no scale."""
-    yield from early(subject)
-    if named_private(subject, policy):
-        with suppress(MeasurementError):  # no noise is enough
-            yield private(subject, _named_epsilon(policy), _delta(subject, policy))
+        yield "training with differential privacy", _by_part(subject, policy, _WEAKEST)
 
 
 def early(subject: Subject) -> Iterator[Change]:
@@ -66,18 +56,19 @@ def early(subject: Subject) -> Iterator[Change]:
             )
 
 
-def named_private(subject: Subject, policy: Policy) -> bool:
-    """Return whether a rule names the epsilon that a private form of this recipe could have."""
-    return _named_epsilon(policy) > 0 and why_not_private(subject, policy) == ""
+def named_private(subject: Subject, policy: Policy) -> Callable[[float], Change] | None:
+    """Return private training from the epsilon that a rule names on; None where none does, or there is no such form."""
+    named = _named_epsilon(policy)
+    return _by_part(subject, policy, named) if named > 0 and why_not_private(subject, policy) == "" else None
 
 
-def skipped(subject: Subject, policy: Policy) -> Iterator[str]:
-    """Yield what is not tried for this recipe, and why."""
+def skipped(subject: Subject, policy: Policy, *, public: bool = False) -> Iterator[str]:
+    """Yield what is not tried for this recipe, and why; ``public`` records were named or not."""
     names = [name for _, name, _ in learners(subject.recipe.payload)]
     if why := why_not_private(subject, policy):
         yield f"training with differential privacy: {why}"
-    if set(names) & set(_NETWORKS):
-        yield "public pre-training, a frozen encoder: the recipe declares no public data"
+    if set(names) & set(_NETWORKS) and not public:
+        yield "public pre-training, a frozen encoder: no public records were named (--public FILE.npz)"
 
 
 def _regularised(place: tuple[str | int, ...], name: str, params: Mapping[str, Any]) -> Callable[[float], Change]:
@@ -185,11 +176,11 @@ def private(subject: Subject, epsilon: float, delta: float) -> Change:
     )
 
 
-def _by_part(subject: Subject, policy: Policy) -> Callable[[float], Change]:
-    delta = _delta(subject, policy)
+def _by_part(subject: Subject, policy: Policy, weakest: float) -> Callable[[float], Change]:
+    delta, strongest = _delta(subject, policy), min(_STRONGEST, weakest)
 
     def at(part: float) -> Change:
-        return private(subject, float(f"{_WEAKEST * (_STRONGEST / _WEAKEST) ** part:.3g}"), delta)
+        return private(subject, float(f"{weakest * (strongest / weakest) ** part:.3g}"), delta)
 
     return at
 

@@ -22,7 +22,7 @@ def picture(advice: Tried) -> str:
     shown = [p for p in advice.points if not math.isnan(p.of_limit) and not math.isnan(p.useful)]
     if not shown:
         return ""
-    low, high = _range(shown)
+    low, high = useful_range(shown)
     places = {p.number: (_x(p.of_limit), _y(p.useful, low, high)) for p in shown}
     line = " ".join(f"{places[p.number][0]:.1f},{places[p.number][1]:.1f}" for p in front(shown))
     best = {p.number for p in advice.best[:1]}
@@ -39,7 +39,7 @@ def picture(advice: Tried) -> str:
     )
 
 
-def _range(shown: Sequence[Point]) -> tuple[float, float]:
+def useful_range(shown: Sequence[Point]) -> tuple[float, float]:
     """Return the usefulness at the bottom and at the top: what is useless is not drawn to scale."""
     high, low = max(p.useful for p in shown), min(p.useful for p in shown)
     kept = [p.useful for p in shown if p.passes]

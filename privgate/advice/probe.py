@@ -2,18 +2,23 @@
 
 import datetime as dt
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from privgate import families
 from privgate.check import gate, questions
 from privgate.check import plan as planning
 from privgate.errors import MeasurementError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
 from privgate.influence import leave_one_out, modes, per_unit
 from privgate.influence import part as influence
-from privgate.membership import told
+from privgate.membership import board, told
 from privgate.policy import Policy
+from privgate.policy.rules.base import Rule
 from privgate.run import controls
+from privgate.run import pool as pools
+from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan as spans
@@ -60,16 +65,18 @@ def probe(
     """Return what the policy's rules say of a subject; never an approval, because no control was made.
 
     ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model, or where
-    passing takes longer than so many ``seconds``.
+    passing takes longer than so many ``seconds``; and nothing more is measured once one is not kept, attacks included:
+    the first that reaches too far ends it, so that the number of what does not pass is a lower limit. Nobody is trained
+    without after so many ``seconds``; what has not been decided by then is open.
     """
     run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
-    run.rehearsed = True
+    run.rehearsed, run.deadline = True, time.monotonic() + seconds
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     controls.choose_seeds(run, glance=True)
     if pruned and (why := too_long(run, seconds)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
-    measurements = {r: _measured(run, r) for r in dict.fromkeys(rule.request() for rule in policy.rules)}
+    measurements = _measurements(policy, run, pruned=pruned)
     records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(
         subject=gate.identity(subject),
@@ -85,8 +92,24 @@ def probe(
 
 def hopeless(policy: Policy, run: Run) -> str:
     """Return why an enforced rule can never be decided well for this kind of model; empty if all can."""
-    rules = [rule.name for rule in policy.rules if rule.mode == "enforce"]
-    return next((why for why in run.cannot_conclude if why.partition(": ")[0] in rules), "")
+    enforced = [rule for rule in policy.rules if rule.mode == "enforce"]
+    rules = [rule.name for rule in enforced]
+    attacked = any(Need.SHADOWS in rule.about.needs for rule in enforced)
+    never = (why for why in run.cannot_conclude if why.partition(": ")[0] in rules)
+    return next(never, "") or (_too_little(policy, run) if attacked else "")
+
+
+def _too_little(policy: Policy, run: Run) -> str:
+    """Return what attacks lack of the least effort that the policy counts; empty if nothing."""
+    models, people = policy.audit.min_shadow_models, policy.audit.min_candidates
+    if run.limits.shadow_models < models:
+        return f"the policy wants {models} shadow models: --shadow-models {models}"
+    try:
+        pool = run.once(pools.of_run)
+    except MeasurementError as exc:
+        return str(exc)
+    usable = int((pool.trial & ~pool.members).sum())
+    return f"the policy wants {people} candidates, and {usable} are usable: give more" if usable < people else ""
 
 
 def too_long(run: Run, seconds: float) -> str:
@@ -100,7 +123,6 @@ def too_long(run: Run, seconds: float) -> str:
     whole = planned.seconds
     if leave_one_out.worth_more_seeds(run):
         whole *= len(run.more_seeds) / len(run.seeds)
-    whole += planned.shadows * planning.seconds_each(run) / run.fleet.workers
     if whole <= seconds:
         return ""
     return f"to show that it passes takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
@@ -125,6 +147,8 @@ def _rank(of_limit: float) -> float:
 def unsafe(finding: Finding) -> float:
     """Return the end of what is known that decides: of a failure the safe one, else the unsafe one."""
     end = finding.low if (finding.direction == "max") == (finding.outcome is Outcome.FAILED) else finding.high
+    if math.isinf(end) and finding.outcome is Outcome.PASSED:
+        return finding.value  # an audit has no upper limit, and its rule asks for none
     return finding.value if math.isnan(end) else end
 
 
@@ -136,8 +160,69 @@ def _of_limit(finding: Finding) -> float:
     return over / under if under > 0 else (0.0 if over <= 0 else math.inf)
 
 
-def _measured(run: Run, request: Request) -> Measurement:
+def _measurements(policy: Policy, run: Run, *, pruned: bool) -> dict[Request, Measurement]:
+    """Return what the rules ask for; ``pruned``, only until an enforced one is not kept."""
+    found, waived, over = dict[Request, Measurement](), {w.rule for w in policy.waivers}, ""
+    for rule in policy.rules:
+        request = rule.request()
+        if request in found:
+            continue
+        if over:
+            found[request] = Measurement(request, problem=f"not measured, because {over} is not kept")
+            continue
+        found[request] = _measured(run, rule, pruned=pruned)
+        if pruned and rule.mode == "enforce" and rule.name not in waived and not _kept(rule, found[request]):
+            over = rule.name
+    return found
+
+
+def _measured(run: Run, rule: Rule, *, pruned: bool) -> Measurement:
+    request = rule.request()
     try:
-        return questions.measure(run, request)
+        if run.deadline < math.inf and Need.LEAVE_ONE_OUT in rule.about.needs and families.first(run.subject)[0].trains:
+            _in_time(run)
+        too_far = _reaching_too_far(run, rule) if pruned else None
+        return questions.measure(run, request) if too_far is None else too_far
     except MeasurementError as exc:
         return Measurement(request, problem=str(exc))
+
+
+def _in_time(run: Run) -> None:
+    """Train without people until a rule is broken, everybody was left out, or the time is over.
+
+    Raises
+    ------
+    MeasurementError
+        It is over, and nothing is decided.
+    """
+    left = run.once(leave_one_out.left)
+    if len(left) and not run.decided_by:
+        seen = len(run.once(leave_one_out.chosen_units)) - len(left)
+        raise MeasurementError(
+            f"{seen} of {run.n_units} people, riskiest first, were trained without in the time that there was, and "
+            "they break no rule; the others are open"
+        )
+
+
+def _reaching_too_far(run: Run, rule: Rule) -> Measurement | None:
+    """Return what the first attack reaches that alone breaks a rule about any; None where none does.
+
+    The slowest attacks learn networks and take nearly all of the time; the strongest ones are quick and come first.
+    """
+    request = rule.request()
+    if request.option("attack") != "any" or request.option("scope") == "record":
+        return None
+    for attack in run.once(board.run).catalogue:
+        options = dict(request.options) | {"attack": attack.name}
+        try:
+            found = replace(questions.measure(run, Request.of(request.metric, **options)), request=request)
+        except MeasurementError:
+            continue  # it does not run here, and the rule about any says so
+        if not _kept(rule, found):
+            return found
+    return None
+
+
+def _kept(rule: Rule, measurement: Measurement) -> bool:
+    finding = rule.judge(measurement)
+    return finding.outcome.releases or not finding.applies

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from privgate.advice import learners
+from privgate.advice import learners, pretrained
 from privgate.advice.change import Change, Replacement
 from privgate.advice.knobs import BY_NAME, EARLY, KNOBS, Place
 from privgate.advice.knobs import learners as inside
@@ -17,11 +17,21 @@ from privgate.subject.subject import Subject
 OURS = frozenset(
     {"privgate.models:Sharded", "privgate.models:KeyedForest", "privgate.torch_recipe:PrivateTorchTraining"}
 )
+#: what a recipe on a frozen encoder names
+_PRETRAINED = frozenset({"sklearn.pipeline:Pipeline", "privgate.models:FrozenEncoder"}) | {
+    "sklearn.linear_model._logistic:LogisticRegression",
+    "sklearn.linear_model:LogisticRegression",
+}
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def before(subject: Subject, change: Change) -> str:
+def before(subject: Subject, change: Change, public: pretrained.Public | None = None) -> str:
     """Return why no search proposes such a change to the subject; empty if one could. Nothing is made yet."""
+    if change.kind == "pretrained":
+        if public is None:
+            return "its encoder cannot be made again without the public records"
+        why = pretrained.unfit(subject, public)
+        return why or ("" if pretrained.again(subject, public, change) else "another encoder comes of these records")
     people = len(subject.data.units)
     if any(not 0 <= u < people for u in change.removed) or len(set(change.removed)) != len(change.removed):
         return f"it removes people that are not among the {people}, or somebody twice"
@@ -48,9 +58,10 @@ def _misplaced(payload: Mapping[str, Any], learner: Replacement) -> str:
     return "it puts a learner in place that reads files" if estimators.names_files(learner.spec) else ""
 
 
-def after(recipe: Recipe, made: Recipe) -> str:
+def after(recipe: Recipe, made: Recipe, change: Change) -> str:
     """Return which code a changed recipe names that the recipe does not; empty where it names none but ours."""
-    new = set(_names(made.payload)) - set(_names(recipe.payload)) - OURS
+    ours = OURS | _PRETRAINED if change.kind == "pretrained" else OURS
+    new = set(_names(made.payload)) - set(_names(recipe.payload)) - ours
     return f"it names {min(new)!r}, which the recipe does not" if new else ""
 
 

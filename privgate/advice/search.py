@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from privgate import families
-from privgate.advice import learners, usefulness
+from privgate import digest, families
+from privgate.advice import learners, pretrained, usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice import Advice
-from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sharded
+from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sampled, sharded
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
-from privgate.advice.confirm import FINALISTS, confirm
+from privgate.advice.confirm import FINALISTS, confirm, rests_on_levels, stricter
 from privgate.advice.point import Point, front
 from privgate.check import gate
-from privgate.errors import PrivgateError
+from privgate.errors import MeasurementError, PrivgateError
 from privgate.policy import Policy, locate
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -36,6 +36,8 @@ from privgate.verdict import Outcome
 
 #: halvings of one knob: the factor between "passes" and "does not" that is left is small beside the noise of accuracy
 HALVINGS = 5
+#: share of the time for the model as it stands
+PRESENT = 1 / 6
 #: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
 CHEAP = 20
 
@@ -55,14 +57,14 @@ class Search:
         Of each measurement.
     measure : str
         Of usefulness: see ``usefulness.chosen``; the usual one if empty.
+    public : Public, optional
+        Records of nobody in the training data, to train an encoder on.
     halvings : int
         Of one knob.
     risk_alone : bool
         Whether usefulness is left for later: see ``with_use``.
     seconds : float
         Wall time after which nothing new is begun; a third is kept for confirming.
-    halvings : int
-        Of one knob.
     tell : callable
         Is told one sentence a candidate.
     """
@@ -72,6 +74,7 @@ class Search:
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
     measure: str = ""
+    public: pretrained.Public | None = None
     halvings: int = HALVINGS
     risk_alone: bool = False
     seconds: float = 1800.0
@@ -101,14 +104,14 @@ class Search:
                     self._weakest(scale)
                 else:
                     later.append(scale)
-            for change in itertools.chain(
-                learners.single(self.subject, self.policy), everything(self.subject, self.policy)
-            ):
+            self._private()
+            for change in itertools.chain(learners.early(self.subject), everything(self.subject, self.policy)):
                 if change not in early:
                     self._one(change)
+            self._fewer(present)
             for scale in later:  # by now every kind of change has had its turn
                 self._weakest(scale)
-            self.left += learners.skipped(self.subject, self.policy)
+            self.left += learners.skipped(self.subject, self.policy, public=self.public is not None)
             if why := combined(self.subject, self.tried, lambda: self.over):
                 self.left.append(why)
         self._confirm()
@@ -143,10 +146,12 @@ class Search:
         try:
             candidate = rehearsed(changed(self.subject, change))
             digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
-            risk = probing.probe(
-                self.policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=self.remaining
-            )
-            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit)):
+            # what would not pass as one of several finalists is none
+            policy = stricter(self.policy, FINALISTS) if pruned else self.policy
+            # the model as it stands needs no number: a large one with much randomness may take longer than all others
+            left = self.remaining if pruned else min(self.remaining, PRESENT * self.seconds)
+            risk = probing.probe(policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=left)
+            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit) or not pruned):
                 useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
         except (PrivgateError, ValueError, TypeError) as exc:
             # a parameter that this learner refuses is no candidate; whatever else is wrong shows in its sentence
@@ -191,6 +196,26 @@ class Search:
         self.left.append(f"{change.says}: the time is spent")
         return None
 
+    def _fewer(self, present: Point) -> None:
+        """Train on fewer people, and on fewer still while that lowers the risk; nobody else can foretell the draw."""
+        key = self.fleet.ledger.drawn(b"fewer people", self.fleet.context(self.subject))
+        for change in sampled(self.subject, digest.generator(key.hex(), digits=64)):
+            point = self._one(change)
+            if point is None or not (point.passes or point.of_limit < present.of_limit):
+                break
+
+    def _private(self) -> None:
+        """Try private training at the epsilon that a rule names; where that is not enough, at the largest that is."""
+        scale = learners.named_private(self.subject, self.policy)
+        if scale is None:
+            return
+        try:
+            point = self._one(scale(0.0))
+            if point is not None and not point.passes and not self.over:
+                self.halved(scale)
+        except MeasurementError as exc:
+            self.left.append(f"training with differential privacy: {exc}")
+
     # -- what gets weaker on a scale ----------------------------------------------------------------------------------
 
     def _strongest(self) -> Iterator[tuple[Scale, Point]]:
@@ -217,6 +242,12 @@ class Search:
             yield [scale]
         if (noise := noisy(self.subject)) is not None:
             yield [noise]
+        if self.public is None:
+            return
+        if why := pretrained.unfit(self.subject, self.public):
+            self.left.append(f"public pre-training, a frozen encoder: {why}")
+        else:
+            yield [pretrained.scale(self.subject, self.public)]
 
     def halved(self, scale: Scale) -> bool:
         """Find the weakest part of the way, 0 to 1, that passes; keep every one tried, return whether any passes."""
@@ -269,7 +300,11 @@ class Search:
     def _worth_confirming(self) -> Iterator[Point]:
         good = [p for p in self.points if p.number > 0 and p.passes and not p.change.games]
         shown = front(good)[::-1]  # the most useful first
-        yield from sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)[:FINALISTS]
+        ranked = sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
+        if rests_on_levels(self.policy) and len(ranked) > FINALISTS:
+            # halving ends close to the limit, where other randomness decides: the others have room to spare
+            ranked = [ranked[i * (len(ranked) - 1) // (FINALISTS - 1)] for i in range(FINALISTS)]
+        yield from ranked[:FINALISTS]
 
 
 def named(policy: Policy) -> str:

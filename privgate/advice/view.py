@@ -46,6 +46,8 @@ def _nearest(advice: Tried) -> str:
 
 
 def _number(point: Point) -> str:
+    if math.isnan(point.of_limit):
+        return "an undecided risk"
     value = f"{point.value:.3g}" if math.isfinite(point.value) else "without limit,"
     return f"{value}{' ' + point.unit if point.unit and math.isfinite(point.value) else ''}"
 

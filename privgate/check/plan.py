@@ -54,13 +54,14 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[Trainin
         shadows = run.limits.shadow_models
         said.append(f"attacks: up to {run.limits.shadow_models} shadow models on random halves of the pool")
     others = shadows + _differential_privacy(run, said) + _collusion(run, said)
+    # a shadow model is trained on half of the pool, which is about as many people
     seconds = found.seconds + others * each / run.fleet.workers
     return found.model_copy(update={"retrains": found.retrains + others, "shadows": shadows, "seconds": seconds}), said
 
 
 def _differential_privacy(run: Run, said: list[str]) -> int:
     """Return how many trainings the rules on differential privacy need."""
-    from privgate.privacy_claims.measure_audit import AuditEffort
+    from privgate.privacy_claims.measure_audit import effort_of
     from privgate.privacy_claims.observe import RERUNS, is_remembered
 
     if run.subject.recipe.payload["dp"] is None:
@@ -71,7 +72,7 @@ def _differential_privacy(run: Run, said: list[str]) -> int:
         count += 0 if known else RERUNS
         said.append(f"differential privacy: {RERUNS} reruns {'were watched before' if known else 'are watched'}")
     if Need.AUDIT in run.asked:
-        trainings = AuditEffort().trainings
+        trainings = effort_of(run).trainings
         count += trainings
         said.append(f"audit of the guarantee: {trainings} trainings")
     return count

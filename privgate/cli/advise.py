@@ -16,11 +16,21 @@ _out = click.option(
 )
 
 
+_public = click.option(
+    "--public",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE.npz",
+    help="Arrays X and y of records of nobody in the training data, to train an encoder on.",
+)
+
+
 @click.command()
 @options.subject
 @options.policy
 @click.option("--measure", default="", help="Of usefulness: accuracy (usual), log_loss, auc; rmse of numbers.")
 @click.option("--budget", default="30m", show_default=True, metavar="30m", help="Wall time of the search.")
+@_public
 @_out
 @shared.jobs
 @shared.ledger
@@ -28,7 +38,7 @@ _out = click.option(
 @click.option("--isolation", type=click.Choice(WAYS), default="auto", show_default=True)
 @shared.quiet
 @shared.as_json
-def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, as_json: bool, **settings: Any) -> int:
+def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path | None, **settings: Any) -> int:
     """Search for the cheapest change to the model URI that keeps the policy.
 
     Parameters are turned, the learner is put into shards, the riskiest people are left out, answers are coarsened: each
@@ -37,8 +47,9 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     interrupted search goes on.
     """
     from privgate import registry
-    from privgate.advice import view
+    from privgate.advice import terminal, view
     from privgate.advice.apply import command
+    from privgate.advice.pretrained import Public
     from privgate.advice.search import Search
     from privgate.policy import Policy
     from privgate.run.run import Budget
@@ -49,7 +60,7 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     except OSError as exc:
         raise UsageError(f"--out {out} cannot be written: {exc.strerror}") from exc
     policy = Policy.load(policy_name)
-    seconds = options.duration(budget)
+    seconds = options.duration(settings["budget"])
     subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
     quiet = settings["quiet"]
     with Fleet(
@@ -63,7 +74,8 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
             subject,
             fleet,
             Budget(shadow_models=settings["shadow_models"]),
-            measure=measure,
+            measure=settings["measure"],
+            public=None if public is None else Public.read(public),
             seconds=seconds,
             tell=(lambda _: None) if quiet else console.note,
         ).advice()
@@ -71,6 +83,7 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
     (out / "advice.html").write_text(view.page(found), encoding="utf-8")
     click.echo(json.dumps(found.payload(), indent=1) if as_json else view.text(found))
     if not as_json:
+        click.echo("\n".join(console.plain(line) for line in terminal.drawn(found)))
         click.secho(console.plain(view.summary(found)), bold=True)
         for p in found.best[:3]:
             click.echo(console.plain(f"  {p.change.says}:"))  # apart: what others wrote is no part of a command
@@ -84,8 +97,9 @@ def advise(*, uri: str, policy_name: str, measure: str, budget: str, out: Path, 
 @_out
 @click.option("--name", default=None, help="Registered model that gets the version; the one judged if absent.")
 @click.option("--store", default=None, metavar="FOLDER|URI", help="Where the training data are kept, as in log_model.")
+@_public
 @shared.tracking_uri
-def apply(*, number: int, out: Path, name: str | None, store: str | None, tracking_uri: str | None) -> int:
+def apply(*, number: int, out: Path, public: Path | None, **settings: Any) -> int:
     """Register candidate NUMBER of the last advice as a new version; it is trained here and promoted by nobody.
 
     It goes through the gate like any other version: `privgate check` and `promote` come next.
@@ -93,9 +107,11 @@ def apply(*, number: int, out: Path, name: str | None, store: str | None, tracki
     from privgate.advice.advice import Advice
     from privgate.advice.apply import apply as made
     from privgate.advice.apply import changed_policy, typed
+    from privgate.advice.pretrained import Public
 
     advice = Advice.read(out / "advice.json")
-    registered, info = made(advice, number, tracking_uri=tracking_uri, name=name, store=store)
+    records = None if public is None else Public.read(public)
+    registered, info = made(advice, number, public=records, **settings)
     version = info.registered_model_version
     click.echo(console.plain(f"registered models:/{registered}/{version}: {advice.points[number].change.says}"))
     if not advice.points[number].stands:
@@ -103,5 +119,5 @@ def apply(*, number: int, out: Path, name: str | None, store: str | None, tracki
     if why := changed_policy(advice):
         click.echo(console.plain(f"  {why}"))
     check = ["privgate", "check", f"models:/{registered}/{version}", "--policy", advice.policy]
-    click.echo(f"  {typed(check, tracking_uri)}")
+    click.echo(f"  {typed(check, settings['tracking_uri'])}")
     return 0

@@ -12,6 +12,7 @@ blocks falsely is at most the sum of the levels, whichever are tested, in whatev
 random stays one: it is complete, and whoever of it was not computed counts as possibly below and possibly above.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -33,21 +34,25 @@ FIRST = 2
 FLOOR = -700.0
 
 
-def until(broken: Callable[[Retrained], str]) -> Refitting:
-    """Return how to refit, riskiest first, until ``broken`` names a rule; whoever is left is handed back."""
+def until(broken: Callable[[Retrained], str], late: Callable[[float], bool] = lambda _: False) -> Refitting:
+    """Return how to refit, riskiest first, until ``broken`` names a rule; whoever is left is handed back.
+
+    ``late`` says whether another round of so many seconds would end too late; only a search has such an end.
+    """
 
     def answers(engine: Engine, asked: Asked, parts: Sequence[Retrained]) -> tuple[Retrained, Index]:
         done = list(parts)
-        if done and broken(_whole(done)):  # a fast engine's people decide
+        if done and (broken(_whole(done)) or late(0.0)):  # a fast engine's people decide
             return parts[0].select(np.zeros(len(parts[0].units), dtype=bool)), asked.units
         made, over, left = list[Retrained](), list[Index](), riskiest_first(asked)
         size = max(1, -(-FIRST * asked.fleet.workers // len(asked.seeds)))
         while len(left):
+            start = time.monotonic()
             now, left, size = np.sort(left[:size]), left[size:], 2 * size
             found, handed_on = engine.answers(_some(asked, now))
             made.append(found)
             over.append(handed_on)
-            if len(left) and broken(_whole([*done, *made])):
+            if len(left) and (broken(_whole([*done, *made])) or late(2 * (time.monotonic() - start))):
                 break
         return _whole(made), np.sort(np.concatenate([*over, asked.units[left]]))
 

@@ -66,7 +66,7 @@ def answered(run: Run) -> families.Answered:
     theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
     witness = Witness(theorems) if theorems else None
     found = _answered(run, witness)
-    if worth_more_seeds(run) and not _decided(run, found.retrained):
+    if worth_more_seeds(run) and not run.late() and not _decided(run, found.retrained):
         run.seeds, run.more_seeds = run.more_seeds, ()
         witness = Witness(theorems) if theorems else None
         found = _answered(run, witness)
@@ -119,7 +119,7 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
         mode=run.once(modes.used),
         precision=run.limits.precision,
         asker=witness,
-        refitting=decided.until(partial(broken, run)) if _may_stop(run) else None,
+        refitting=decided.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,
         rehearsed=run.rehearsed,
     )
 

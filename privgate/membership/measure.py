@@ -64,7 +64,8 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
         raise MeasurementError("no class or group holds a training record")
     ran = [a for a in attempts if not a.problem]
     found = searched(board, ran, where, request, figure)
-    told.note(board, attempts, float(request.option("confidence", 0.95)))
+    if not run.rehearsed:  # nobody reads a search's figures of single attacks
+        told.note(board, attempts, float(request.option("confidence", 0.95)))
     return summarized(request, found, board, [a for a in attempts if a.problem], where)
 
 

@@ -92,16 +92,21 @@ class FrozenEncoder(Settings):
         """
         torch_module = hasattr(thing, "state_dict")
         layers = _of_module(thing, features) if torch_module else _of_transformer(thing, features)
+        return cls.made(layers, public=public, digest=digest)
+
+    @classmethod
+    def made(cls, layers: Sequence[Layer], *, public: str, digest: str | None = None) -> Self:
+        """Return the encoder of such layers; parameters and errors are those of ``of``."""
         numbers = sum(part.size for layer in layers if isinstance(layer, tuple) for part in layer)
         if numbers > MOST:
             raise ValueError(
                 f"the encoder has {numbers} numbers and a recipe holds {MOST}; make features of the records before, X"
             )
         written = [_written(layer) for layer in layers]
-        made = cls(written, digest_of(written) if digest is None else digest, public)
-        if why := made.problem():
+        encoder = cls(written, digest_of(written) if digest is None else digest, public)
+        if why := encoder.problem():
             raise ValueError(why)
-        return made
+        return encoder
 
     def problem(self) -> str:
         """Return why these layers may not be used; empty if they may."""

@@ -1,5 +1,7 @@
 """The run: everything measured about one subject in one run, each thing once."""
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -109,6 +111,8 @@ class Run:
         What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
     rehearsed : bool
         Nobody is judged by this run: it looks for a change that may pass, and a whole check decides about that.
+    deadline : float
+        Of the monotonic clock: a search begins no more trainings that would end later; a check has no such end.
     nonce : str
         Who asked for the check; empty if nobody says.
     witness : Witness, optional
@@ -134,6 +138,7 @@ class Run:
     seed_control: SeedControl | None = None
     preconditions: list[Precondition] = field(default_factory=list)
     rehearsed: bool = False
+    deadline: float = math.inf
     nonce: str = ""
     witness: "Witness | None" = None
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
@@ -142,6 +147,10 @@ class Run:
         """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
         key = digest.of_json([self.subject.training_digest, purpose])
         return digest.generator(key)
+
+    def late(self, ahead: float = 0.0) -> bool:
+        """Return whether what takes so many seconds would end after the deadline."""
+        return time.monotonic() + ahead > self.deadline
 
     @property
     def n_units(self) -> int:

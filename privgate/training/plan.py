@@ -1,5 +1,6 @@
 """What retraining will cost, before it starts, and which units a smaller budget leaves."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,10 +123,14 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: b
 
 
 def remembered_seconds(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
-    """Return the median time of those of the calls that are remembered; 0 where none is."""
+    """Return the lower median of the times of those of the calls that are remembered; 0 where none is.
+
+    A worker's first training imports its libraries, ten seconds for torch: of two times the smaller one is the usual.
+    """
     bodies = fleet.ledger.read(fleet.keys(subject, fits))
     found = [context.decode(body) for body in bodies if body is not None]
-    return float(np.median([seconds for answer, seconds in found if not answer.problem] or [0.0]))
+    times = [seconds for answer, seconds in found if not answer.problem]
+    return statistics.median_low(times) if times else 0.0
 
 
 def leave_out_fits(subject: Subject, units: Index, seeds: tuple[int | None, ...]) -> list[Fit]:

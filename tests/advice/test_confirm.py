@@ -8,12 +8,13 @@ from scipy import stats
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.advice import confirm as confirming
+from privgate.advice import probe as probing
 from privgate.advice import usefulness, view
 from privgate.advice.change import Change
 from privgate.advice.confirm import FINALISTS, stricter
 from privgate.advice.point import Point
 from privgate.advice.search import Search
-from privgate.evidence import Measurement
+from privgate.evidence import BehindClaim, Measurement
 from privgate.statistics.intervals import upper_limit
 from privgate.verdict import together
 
@@ -32,6 +33,18 @@ rules:
     max: 0.6
     reason: a test
 """
+
+
+def test_an_audit_is_told_by_what_it_found_and_allows_more_than_one_try():
+    policy = Policy.load("dp-trained")
+    [rule] = [r for r in policy.rules if r.metric == "dp_epsilon_lower_bound"]
+    behind = BehindClaim(claimed_epsilon=8.0)
+    audit = Measurement(rule.request(), 0.7, 0.7, float("inf"), kind="confidence", confidence=0.999, behind=behind)
+    finding = rule.judge(audit)
+    assert finding.outcome.releases
+    assert probing.unsafe(finding) == 0.7
+    checked = SimpleNamespace(evidence=SimpleNamespace(measurements={rule.request(): audit}))
+    assert not confirming._one_try(policy, checked)
 
 
 @pytest.fixture(scope="module")

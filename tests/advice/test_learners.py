@@ -58,7 +58,7 @@ def test_boosting_is_tried_with_what_theorems_bound(fleet):
     made = changed(subject, change(1.0)).recipe.training
     assert (made.max_depth, made.max_iter, made.l2_regularization) == (3, 20, 1e4)
     assert changed(subject, change(0.0)).recipe.training.l2_regularization == 10
-    [early] = learners.single(subject, Policy.load("pdtp-1"))
+    [early] = learners.early(subject)
     assert changed(subject, early).recipe.training.early_stopping is True
 
 
@@ -81,8 +81,9 @@ def test_private_training_has_the_epsilon_that_the_policy_names_and_it_is_seen()
     from privgate.privacy_claims.accountant import Mechanism, epsilon_of
 
     subject, policy = Subject.local(Recipe(LogisticRegression(), seed=0), DATA), Policy.load("dp-trained")
-    [change] = learners.single(subject, policy)
-    made = changed(subject, change).recipe
+    scale = learners.named_private(subject, policy)
+    assert "epsilon 0.25 " in scale(1.0).says
+    made = changed(subject, scale(0.0)).recipe
     claim, training = made.dp, made.training
     assert (claim.epsilon, claim.delta, made.seed) == (8.0, 1e-5, None)
     assert (training.hidden, training.noise_multiplier) == ((), claim.noise_multiplier)
@@ -167,13 +168,6 @@ def test_noise_on_a_regressors_answers_is_found_by_halving(fleet):
 # -- people and words ------------------------------------------------------------------------------------------------
 
 
-def test_a_random_half_is_a_half_and_the_same_every_time():
-    [one], [two] = (list(candidates.sampled(forest_subject())) for _ in range(2))
-    assert one == two
-    assert len(one.removed) == 30
-    assert changed(forest_subject(), one).data.n == 30
-
-
 def test_rare_categories_are_merged_by_the_encoder_that_a_recipe_has():
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -182,3 +176,34 @@ def test_rare_categories_are_merged_by_the_encoder_that_a_recipe_has():
     subject = Subject.local(Recipe(make_pipeline(OneHotEncoder(), LogisticRegression()), seed=0), DATA)
     names = [knob.parameter for _, knob, _ in candidates.present_values(subject)]
     assert names == ["min_frequency", "C"]
+
+
+def test_fewer_people_are_drawn_in_secret_and_on_only_while_that_lowers_the_risk(monkeypatch):
+    from privgate.advice.point import Point
+    from privgate.training.fleet import Fleet
+
+    big = TrainingData(np.repeat(X, 4, axis=0) + np.arange(240)[:, None], np.tile(Y, 4))
+    subject = Subject.local(forest_subject().recipe, big)
+    present = Point(number=0, change=candidates.NOTHING, outcome="failed", of_limit=2.0)
+
+    def tried(risks, fleet):
+        made = []
+
+        def one(self, change):
+            made.append(change)
+            return Point(number=len(made), change=change, outcome="failed", of_limit=risks[len(made) - 1])
+
+        monkeypatch.setattr(Search, "_one", one)
+        Search(Policy.load("pdtp-1"), subject, fleet)._fewer(present)
+        return made
+
+    with Fleet(jobs=1, ledger="none") as fleet, Fleet(jobs=1, ledger="none") as other:
+        made = tried([1.9, 1.8, 1.7], fleet)
+        left = [set(range(240)) - set(c.removed) for c in made]
+        assert [len(people) for people in left] == [120, 60, 24]
+        assert left[2] < left[1] < left[0]
+        assert tried([1.9, 1.8, 1.7], fleet) == made, "a search that goes on draws the same people"
+        assert tried([1.9, 1.8, 1.7], other) != made, "whoever has another secret draws others"
+        assert len(tried([2.5, 1.8, 1.7], fleet)) == 1
+    few = Subject.local(forest_subject().recipe, DATA)
+    assert len(list(candidates.sampled(few, np.random.default_rng(0)))) == 1, "a quarter would be 15 people"

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from privgate.advice import terminal
 from privgate.advice.change import Change
 from privgate.advice.picture import _HEIGHT, _WIDTH, picture
 from privgate.advice.point import Point, Tried
@@ -72,3 +73,22 @@ def test_without_both_numbers_there_is_no_picture(numbers):
 def test_one_point_alone_can_be_drawn():
     dots, _ = read(picture(tried((0.5, 0.0))))
     assert len(dots) == 1
+
+
+@pytest.mark.parametrize("risk", [0.0, 1e-9, 0.5, 0.999, 1.0, 1.001, 19.0, 1e12, math.inf])
+def test_in_a_terminal_a_candidate_stands_on_its_side_of_the_bar_and_the_front_names_costs(risk):
+    lines = list(terminal.drawn(tried((5.0, 0.9), (risk, 0.5))))
+    rows = lines[1 : 1 + terminal._HEIGHT]
+    bar = rows[1].index("|")
+    assert all(len(row) <= terminal._WIDTH + 9 for row in rows)
+    assert rows[0].rindex("x") > bar
+    assert (rows[-1].index("o") <= bar) if risk <= 1 else (rows[-1].rindex("x") > bar)
+    told = "\n".join(lines[lines.index("beaten in both by none:") :])
+    assert ("change 1 <&>" in told) == (risk < 5)
+    assert "accuracy 0.9000, as it stands" in told
+
+
+def test_a_terminal_shows_what_is_advised_above_the_others_and_nothing_without_numbers():
+    rows = list(terminal.drawn(tried((1.5, 0.9), (0.5, 0.8), (0.5, 0.8), advised=1)))
+    assert sum(row.count("@") for row in rows[1 : 1 + terminal._HEIGHT]) == 1
+    assert list(terminal.drawn(tried((math.nan, 0.9)))) == []

@@ -62,10 +62,10 @@ def advice(change, monkeypatch, **more):
 def test_what_a_search_proposes_gets_through(monkeypatch):
     good = Change(says="", settings=(Setting(place=place_of_c(), value=0.1),))
     assert proposable.before(ABOUT, good) == ""
-    assert proposable.after(ABOUT.recipe, changed(ABOUT, good).recipe) == ""
+    assert proposable.after(ABOUT.recipe, changed(ABOUT, good).recipe, good) == ""
     for change in (Change(says="", shards=4, dtp=1.0), Change(says="", removed=(0, 19)), ours()):
         assert proposable.before(ABOUT, change) == ""
-        assert proposable.after(ABOUT.recipe, changed(ABOUT, change).recipe) == ""
+        assert proposable.after(ABOUT.recipe, changed(ABOUT, change).recipe, change) == ""
 
 
 STEPS = ABOUT.recipe.payload["estimator"]["params"]

@@ -1,5 +1,7 @@
 """Cost is said before work starts; a budget draws units before anything is looked at, and says what it costs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,12 @@ def test_a_budget_in_seconds_is_turned_into_units_by_a_timed_sample(fleet, subje
 def test_a_budget_for_nobody_is_refused(fleet, subject):
     with pytest.raises(UsageError, match="single unit"):
         plan.select(subject(), fleet, (1, 2, 3), max_retrains=2)
+
+
+def test_the_usual_time_leaves_out_the_first_import_and_what_failed(monkeypatch):
+    answers = {1: ("", 7.3), 2: ("", 0.4), 3: ("no memory", 0.1), 4: None}
+    monkeypatch.setattr(plan.context, "decode", lambda body: (SimpleNamespace(problem=body[0]), body[1]))
+    fleet = SimpleNamespace(keys=lambda _, fits: fits, ledger=SimpleNamespace(read=lambda ks: [answers[k] for k in ks]))
+
+    assert plan.remembered_seconds(None, [1, 2, 3, 4], fleet) == 0.4
+    assert plan.remembered_seconds(None, [3, 4], fleet) == 0.0

@@ -18,8 +18,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.families import certificates
+from privgate.families import certificates, sharded
 from privgate.families.bound import applicable
+from privgate.families.engine import Asked
+from privgate.families.recheck import recheck
 from privgate.families.sharded import ENGINE, pooled, read
 from privgate.models import Sharded
 from privgate.models.sharded import clipped, log_pool_bound
@@ -324,6 +326,35 @@ def test_any_learner_is_approved_by_dtp_1():
     assert verdict.records["dtp_upper"].max() <= 1.0
     assert verdict.records["dtp_lower"].max() > 0.5
     assert not evaluate(Policy.load("dtp-1"), plain).approved
+
+
+class InSinglePrecision(GaussianNB):
+    """Sums over a batch of another size end in other digits, as those of convolutions do."""
+
+    def predict_proba(self, X):
+        p = super().predict_proba(X) * 0.8 + 0.1
+        moved = 4e-6 * (len(X) % 7) / 7
+        return np.column_stack([p[:, 0] + moved, p[:, 1] - moved])
+
+
+def test_an_answer_that_depends_on_the_batch_is_within_the_engines_error(monkeypatch):
+    X, y = table(n=30)
+    made = Sharded(InSinglePrecision(), shards=5, classes=[0, 1])
+    subject, fleet = Subject.local(Recipe(made, seed=1), TrainingData(X, y)), InProcess()
+
+    def rechecked():
+        found, _ = ENGINE.answers(Asked(subject, np.arange(30), (1,), fleet))
+        return recheck(ENGINE, subject, found, fleet), found
+
+    checked, found = rechecked()
+    assert checked.outcome == "passed"
+    assert checked.detail["worst_difference"] > ENGINE.tolerance
+    assert found.error.min() > sharded.SINGLE
+    monkeypatch.setattr(sharded, "SINGLE", 0.0)
+    assert rechecked()[0].outcome == "warned"
+    trees = make_pipeline(StandardScaler(), DecisionTreeClassifier())
+    exact = Sharded(trees, shards=5, classes=[0, 1])
+    assert not sharded.in_batches(Subject.local(Recipe(exact, seed=1), TrainingData(X, y)))
 
 
 # ------------------------------------------------------------------ members that are not strangers
