@@ -149,7 +149,7 @@ def test_a_search_audits_less_and_a_plan_counts_the_time_of_shadow_models(fleet)
     assert effort_of(run).trainings < AuditEffort().trainings / 3
     costs = gate.costs(policy, subject, fleet=fleet, limits=Budget())
     assert costs.each > 0
-    assert costs.seconds == pytest.approx(costs.trainings * costs.each / fleet.workers)
+    assert costs.seconds > costs.trainings * costs.each / fleet.workers > 0  # workers start, and attacks learn beside
 
 
 def approved(recipe, policy, budget, people, fleet, tmp_path, **more):

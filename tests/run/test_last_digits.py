@@ -114,9 +114,21 @@ class Serving:
         return Answer(np.log(answered) if served is None or not served else answered)
 
 
+def frame(X):
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=["a", "b"])
+
+
 @pytest.mark.parametrize("way", ["never", *asking.WAYS])
 def test_a_way_of_asking_that_marks_members_is_seen(way):
-    data = TrainingData(RNG.normal(size=(40, 2)), np.arange(40) % 2, candidates=(RNG.normal(size=(40, 2)), [0, 1] * 20))
+    tables = (
+        RNG.normal(size=(2, 40, 2)),
+        RNG.integers(0, 9, (2, 40, 2)),
+        [frame(RNG.normal(size=(40, 2))) for _ in "ab"],
+    )
+    X, out = next(t for t in tables if way == "never" or asking.possible(t[0], way))
+    data = TrainingData(X, np.arange(40) % 2, candidates=(out, [0, 1] * 20))
     subject = replace(Subject.local(Recipe(GaussianNB()), data), model=Marking(GaussianNB().fit(*data.candidates), []))
     [found] = serving.preconditions(subject, Serving(way, 40))
     assert found.outcome == ("passed" if way == "never" else "inconclusive"), found.message

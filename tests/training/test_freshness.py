@@ -243,7 +243,7 @@ def test_a_second_run_to_be_signed_trains_its_controls_again_and_a_forged_ledger
         verdict = gate.evaluate(policy, asked, fleet=second)
         assert 0 < second.calls <= made
     assert verdict.approved
-    assert verdict.evidence.run.remembered.compared > 100
+    assert verdict.evidence.run.remembered.compared > made / 2
     assert verdict.evidence.run.remembered.different == 0
 
     ledger = Ledger(tmp_path / "ledger")
