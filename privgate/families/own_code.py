@@ -24,6 +24,11 @@ _ATTRIBUTES = frozenset((
     "__func__", "__code__", "__closure__", "__defaults__", "__kwdefaults__", "__self__", "__wrapped__",
     "f_back", "f_globals", "f_locals", "tb_frame", "gi_frame", "cr_frame",
 ))  # fmt: skip
+#: methods that write into what they belong to
+_WRITING = frozenset((
+    "append", "extend", "insert", "add", "update", "setdefault", "pop", "clear", "remove", "discard", "appendleft",
+    "put", "push", "write", "seed", "set_state",
+))  # fmt: skip
 #: decorators that remember
 _REMEMBERING = ("cache", "lru_cache", "cached", "memoize")
 
@@ -145,11 +150,19 @@ def _anywhere(nodes: Iterable[ast.AST], tree: ast.Module) -> Found:
         elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             if (root := _root(node)) in outside or root in ("cls", ""):
                 yield line, f"writes into {root or 'what a call gave'}, which every training has"
+        elif isinstance(node, ast.Call) and _writes(node.func) and _root(node.func) in outside:
+            yield line, f"writes into {_root(node.func)}, which every training has"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type":
             if len(node.args) == 1:
                 yield line, "asks for the class of something"
         elif any(_called(d).startswith(_REMEMBERING) for d in getattr(node, "decorator_list", ())):
             yield line, "remembers what it was asked before"
+
+
+def _writes(called: ast.expr) -> bool:
+    """Whether a method is called that writes into something of a module's; ``np.append`` is a function of one."""
+    deep = isinstance(called, ast.Attribute) and isinstance(called.value, ast.Attribute | ast.Subscript)
+    return deep and isinstance(called, ast.Attribute) and called.attr in _WRITING
 
 
 def _root(node: ast.expr) -> str:
