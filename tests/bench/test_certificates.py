@@ -56,6 +56,10 @@ def tightness(case, subject, name, **more):
     found = certificates.ALL[name].bound(subject, units, retrained)
     seconds = time.process_time() - started
     told = np.isfinite(found.upper) & (found.upper > 1e-3)
+    if not told.any():  # where documents are so long that float64 releases zeros, no bound speaks of anybody
+        fields = {"figure": "tightness", "case": case, "certificate": name, "units": len(units), "judged": 0}
+        note(**fields, infinite=int(np.isinf(found.upper).sum()), cpu_seconds=round(seconds, 2))
+        return fields
     ratio = found.upper[told] / np.maximum(found.lower[told], 1e-12)
     fields = {
         "figure": "tightness",
@@ -102,7 +106,9 @@ def test_tightness_of_naive_bayes(shared_data):
             tightness(case, subject_of(model, X, y, domain), _name(model))
             for case, model, X, y, domain in naive_bayes(shared_data)
         ]
-    assert all(r["median"] >= 1.0 for r in rows)
+    spoke = {r["certificate"] for r in rows if r["judged"]}
+    assert spoke == {r["certificate"] for r in rows}
+    assert all(r["median"] >= 1.0 for r in rows if r["judged"])
 
 
 def _name(model):
@@ -134,9 +140,12 @@ def test_all_records_of_adult(shared_data):
         ("bernoulli_nb", BernoulliNB(), one_hot(X), None),
         ("multinomial_nb", MultinomialNB(), one_hot(X), Domain(max_length=8)),
     ]
+    # a person has one value of each column: of all of them at once, float64 could not tell the smaller probability
+    ends = np.cumsum(sizes)
+    blocks = tuple(tuple(range(end - size, end)) for end, size in zip(ends.tolist(), sizes, strict=True))
     for C in (1.0, 0.1):
         model = LogisticRegression(C=C, tol=1e-8, solver="newton-cholesky")
-        cases.append(("newton", model, mixed, Domain.of([(0, 1)] * mixed.shape[1])))
+        cases.append(("newton", model, mixed, Domain(box=((0.0, 1.0),) * mixed.shape[1], blocks=blocks)))
     with threadpool_limits(1):
         for name, model, Z, domain in cases:
             subject = subject_of(model, Z, y, domain)

@@ -21,6 +21,8 @@ SHARE = 0.25
 TINY = 1e-290
 #: log-odds from which on a released probability has lost digits, or is 0 while another model's is not
 DEEPEST = 700.0
+#: numbers that stay in a core's cache
+PART = 2**15
 
 
 def of_logarithm(share: Float) -> Float:
@@ -80,8 +82,21 @@ def of_sums(X: Float, table: Float) -> Float:
 
 def exact_sums(X: Float) -> NDArray[np.bool_]:
     """Return the columns of ``X`` (n, d) whose sums are exact in any order: whole numbers, none of them large."""
+    if _small_and_whole(X):
+        return np.ones(X.shape[1], dtype=bool)
     whole = (np.floor(X) == X).all(axis=0)
     return np.asarray(whole & (np.abs(X).sum(axis=0) < 2.0**52))
+
+
+def _small_and_whole(X: Float) -> bool:
+    """Return whether all of ``X`` is whole and no column's sum can be large; a part that stays in the cache at a time."""
+    step, top = max(1, PART // max(1, X.shape[1])), 0.0
+    for start in range(0, len(X), step):
+        part = X[start : start + step]
+        if not (np.floor(part) == part).all():
+            return False
+        top = max(top, float(part.max(initial=0.0)), -float(part.min(initial=0.0)))
+    return top * len(X) < 2.0**52
 
 
 def held(upper: Float, spread: float) -> Float:
