@@ -46,15 +46,18 @@ class Paces:
 def timed(run: Run) -> Paces:
     """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure."""
     before, began = run.fleet.calls, time.monotonic()
-    note = controls.choose_seeds(run, glance=True).note
+    note, full = controls.choose_seeds(run, glance=True).note, changed.full(run.subject)
+    if run.fleet.calls == before:  # no seed had to be compared
+        run.fleet.fits(run.subject, [full], label="training on all records")
     waited, first = time.monotonic() - began, run.fleet.calls - before
     people = [changed.without(run.subject, u) for u in changed.people(run.subject)[:TIMED]]
-    alone = plan.remembered_seconds(run.subject, [changed.full(run.subject)], run.fleet)
-    each = _each(run, people) if people and alone <= LONG else alone
+    alone = plan.remembered_seconds(run.subject, [full], run.fleet)
+    each = _each(run, people, warm=first > 0) if people and alone <= LONG else alone
     return Paces(note, max(0.0, waited - first * each) if first else START, each)
 
 
-def _each(run: Run, people: list[Fit]) -> float:
+def _each(run: Run, people: list[Fit], *, warm: bool) -> float:
+    """Return seconds of one of these trainings; by the worker's own clock where the wait is also for a worker."""
     missing, began = run.fleet.missing(run.subject, people), time.monotonic()
     try:
         answers = run.fleet.fits(run.subject, people, label="timing a few retrains")
@@ -62,7 +65,7 @@ def _each(run: Run, people: list[Fit]) -> float:
         return 0.0
     if all(a.problem for a in answers):
         return 0.0
-    if missing == len(people):
+    if warm and missing == len(people):
         return (time.monotonic() - began) / missing
     return plan.remembered_seconds(run.subject, people, run.fleet)
 

@@ -116,22 +116,26 @@ def test_check_in_units_of_one_training(name, tmp_path):
     with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
         verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
         report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
-        calls = fleet.calls
+        calls, models = fleet.calls, fleet.freshness.trained
     clock, spent = time.perf_counter() - clock, processor() - start
-    shares = verdict.evidence.influence.engines
+    influence = verdict.evidence.influence
+    share, seeds = influence.engines[0], max(1, verdict.evidence.run.seeds.paired)
 
     note(
         bench="check",
-        engine=shares[0].engine,
+        engine=share.engine,
         data=f"{name}, {words}",
         n=data.n,
         seconds=spent,
         wall_seconds=clock,
         training_seconds=one,
         ratio=spent / one,
-        saved=one * data.n / spent,
+        # where training depends on its seed, everybody is left out once a seed
+        seeds=seeds,
+        saved=one * data.n * seeds / spent,
         training_calls=calls,
-        handed_on=shares[0]["handed_on"] / data.n,
+        models_trained=models,
+        handed_on=share.handed_on / data.n,
         outcome=str(verdict.outcome),
     )
     assert len(verdict.records) == data.n

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import beside, gate, probe
 from privgate.run.needs import Need
-from privgate.run.run import Budget
+from privgate.run.run import Budget, Run
 from privgate.training import context
 from privgate.training.fleet import Fleet
 
@@ -53,6 +53,15 @@ def test_a_fast_engine_is_counted_with_its_re_check():
     assert abs(total - made) <= 3
     could = {line.partition(" could approve")[0] for line in said if " could approve" in line}
     assert could == {"pdtp-1", "share-1"}  # no domain, no candidates, no claim
+
+
+def test_a_worker_s_start_is_no_part_of_a_training():
+    """Where no part of the estimator reads a seed nothing is trained before people are left out, and timed."""
+    subject = Subject.local(Recipe(GaussianNB(var_smoothing=0.1), seed=1), TrainingData(X, Y))
+    with Fleet(jobs=1, ledger="none") as fleet:
+        paces = beside.timed(Run(subject, fleet, Budget()))
+
+    assert 0 < 5 * paces.each < paces.start  # a few milliseconds next to a second
 
 
 _SEEN = []
