@@ -21,7 +21,7 @@ class InProcess(Fleet):
     def __init__(self, fail=()):
         self.isolate, self.cluster, self.signable = "none", None, False
         self.calls, self.asked, self.fail = 0, [], set(fail)
-        self.ledger, self._contexts, self.jobs = Ledger("none"), {}, 1
+        self.ledger, self._contexts, self._trained_on, self.jobs = Ledger("none"), {}, {}, 1
 
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]
@@ -29,7 +29,7 @@ class InProcess(Fleet):
     def _fit(self, subject, fit):
         if isinstance(fit, Block):
             try:
-                return Answer(worker.made_together(self._opened(subject), fit))
+                return Answer(worker.made_together(self._opened(subject), fit)[0])
             except SubjectError as exc:
                 return Answer(np.zeros((0, 0)), problem=str(exc))
         self.calls += 1

@@ -122,7 +122,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if leave_one_out.worth_more_people(run):
         said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
     left_out = len(sample) * len(run.seeds)
-    planned = TrainingPlan(retrains=left_out + ranking + searched, leave_one_out=left_out, ranking=ranking)
+    made = left_out - _shared(run, sample) + ranking + searched
+    planned = TrainingPlan(retrains=made, leave_one_out=left_out, ranking=ranking)
     try:
         fits = plan.leave_out_fits(run.subject, np.asarray(sample), run.seeds)
         estimate = plan.estimate(run.subject, fits, run.fleet, recalled=run.rehearsed, each=each if closely else 0.0)
@@ -153,6 +154,8 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     if closely or (stated > MOMENT and not remembered.known(engine, leave_one_out.asked(run, sample))):
         found = probe.of(run, engine, sample, each=each)
     checked = recheck.expected(len(sample), len(run.thresholds))
+    if shared := _shared(run, sample):  # and the model of everybody with them
+        checked -= round(shared * (checked - 1) / len(sample)) + 1
     handed_on = round(found.handed_on * len(sample))
     left_out = handed_on * len(run.seeds)
     memory = engine.cost(run.subject, sample, run.seeds, mode=run.once(modes.used)).memory_bytes
@@ -175,6 +178,14 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
         said.append(f"{trained} x {plan.span(each)} = {busy} of training, about {wall} on {run.fleet.workers} workers")
     seconds = found.engine + found.theorems + trained * each / run.fleet.workers
     return TrainingPlan(retrains=trained, leave_one_out=left_out, seconds=seconds)
+
+
+def _shared(run: Run, sample: Index) -> int:
+    """Return how many people the controls leave out whose models answer here too: those that are small are kept."""
+    people = [u for u in changed.people(run.subject) if u in set(sample.tolist())]
+    if run.subject.recipe.seed not in run.seeds or not people:
+        return 0
+    return len(people) * run.fleet.keeps(run.subject, changed.without(run.subject, people[0]))
 
 
 def _searched(run: Run, said: list[str]) -> int:

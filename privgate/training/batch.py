@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -49,8 +50,17 @@ class Batch:
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
     """
 
-    def __init__(self, fleet: Owner, shipped: Payload, keys: list[bytes], fits: Sequence[Call | Part]) -> None:
+    def __init__(
+        self,
+        fleet: Owner,
+        shipped: Payload,
+        keys: list[bytes],
+        fits: Sequence[Call | Part],
+        models: Sequence[Sequence[bytes]] = (),
+    ) -> None:
         self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
+        #: ledger keys of each call's models
+        self._models = models or [()] * len(fits)
         self._todo = deque(range(len(fits)))
         self._suspects: deque[int] = deque()
         self._accused: deque[int] = deque()
@@ -108,20 +118,24 @@ class Batch:
             self._died(chunk)
             return
         self._deaths = 0
-        self._fleet.calls += sum(isinstance(self._fits[i], Fit) for i in chunk.positions)
-        took = max(1e-6, float(np.mean([a.seconds for a in answers])))
-        self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
-        found = {self._keys[i]: a for i, a in zip(chunk.positions, answers, strict=True)}
+        new = [i for i, a in zip(chunk.positions, answers, strict=True) if not a.reused]
+        self._fleet.calls += sum(isinstance(self._fits[i], Fit) for i in new)
+        if times := [a.seconds for a in answers if not a.reused]:
+            took = max(1e-6, float(np.mean(times)))
+            self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
+        found = {self._keys[i]: replace(a, models=()) for i, a in zip(chunk.positions, answers, strict=True)}
         self._answers.update(found)
         trained = sum(self._fits[i].trainings for i in chunk.positions)
         self._trained += trained
         self._fleet.freshness.trained += sum(
-            self._fits[i].trainings for i in chunk.positions if not isinstance(self._fits[i], Part)
+            self._fits[i].trainings for i in new if not isinstance(self._fits[i], Part)
         )
-        self._fleet.freshness.fresh.update(found)
-        lasting = [k for k, a in found.items() if a.lasting]
-        new = zip(lasting, self._fleet.ledger.find(lasting).tolist(), strict=True)
-        self._fleet.ledger.write((k, context.encode(found[k])) for k, known in new if not known)
+        bodies = {k: context.encode(a) for k, a in found.items() if a.lasting}
+        for i, answer in zip(chunk.positions, answers, strict=True):
+            bodies |= {k: m for k, m in zip(self._models[i], answer.models, strict=False) if m}
+        self._fleet.freshness.fresh.update(found, bodies)
+        known = self._fleet.ledger.find(list(bodies)).tolist()
+        self._fleet.ledger.write((k, b) for (k, b), there in zip(bodies.items(), known, strict=True) if not there)
 
     def _died(self, chunk: Chunk) -> None:
         if len(chunk.positions) > 1:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privgate import digest
 
 _HEAD = struct.Struct("<6q")
+_NOTHING = np.zeros(0, dtype=np.int64)
 
 #: nats; the same call on the same kind of machine agrees to the last bit, and no limit is stated more finely
 TOLERANCE = 1e-6
@@ -38,6 +39,10 @@ class Fit:
         Labels replaced before training, for the control that the recipe depends on its data.
     repeat : int
         Distinguishes deliberate repetitions of the same call (determinism control, noise floor).
+    keep : int
+        Bytes of the model that the worker may send back, for other questions; 0 for none. No part of the call.
+    models : tuple of bytes
+        What it sent back before: then nothing is trained. No part of the call.
     """
 
     seed: int | None
@@ -46,6 +51,8 @@ class Fit:
     members: Index | None = None
     relabel: tuple[tuple[int, int], ...] = ()
     repeat: int = 0
+    keep: int = 0
+    models: tuple[bytes, ...] = ()
 
     #: models that the call trains
     trainings: ClassVar[int] = 1
@@ -73,6 +80,11 @@ class Fit:
         return b"".join((head, *raw, pairs))
 
     @property
+    def of_models(self) -> tuple[bytes, ...]:
+        """What names the model, whatever it is asked."""
+        return (b"model" + replace(self, queries=_NOTHING).encoding,)
+
+    @property
     def key(self) -> str:
         """Digest of everything here; the ledger adds data, recipe and versions."""
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
@@ -87,7 +99,8 @@ class Block:
     ----------
     by : str
         ``"module:function"`` below ``privgate.families``. In a worker ``function(opened, block)`` returns
-        log-probabilities (rows, K): those of the first of ``fits`` at its queries, then of the second, and so on.
+        log-probabilities (rows, K): those of the first of ``fits`` at its queries, then of the second, and so on; and
+        the models, bytes, empty where one is not kept.
     version : int
         Of what it computes.
     fits : tuple of Fit
@@ -96,6 +109,10 @@ class Block:
         What else the function is told.
     tolerance : float
         Nats by which two answers may differ and still be one.
+    keep : int
+        Bytes of each model that the worker may send back.
+    models : tuple of bytes
+        What it sent back of each model before; empty where nothing is known.
     """
 
     by: str
@@ -103,6 +120,8 @@ class Block:
     fits: tuple[Fit, ...]
     options: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
+    keep: int = 0
+    models: tuple[bytes, ...] = ()
 
     @property
     def trainings(self) -> int:
@@ -117,8 +136,16 @@ class Block:
     @property
     def encoding(self) -> bytes:
         """Everything here as bytes, different for different blocks and never that of a ``Fit``."""
-        head = json.dumps(["block", self.by, self.version, *self.options]).encode()
-        return b"".join([head, *(struct.pack("<q", len(e)) + e for e in (fit.encoding for fit in self.fits))])
+        return b"".join([self._head, *(struct.pack("<q", len(e)) + e for e in (fit.encoding for fit in self.fits))])
+
+    @property
+    def _head(self) -> bytes:
+        return json.dumps(["block", self.by, self.version, *self.options]).encode()
+
+    @property
+    def of_models(self) -> tuple[bytes, ...]:
+        """What names each model, whatever it is asked, and with whichever others it was trained."""
+        return tuple(self._head + name for fit in self.fits for name in fit.of_models)
 
     def alone(self, position: int) -> Self:
         """Return a block of one of the models."""
@@ -145,9 +172,15 @@ class Answer:
     lasting : bool
         Whether the same call would end the same way elsewhere; answers that depend on the machine (limits, a worker
         that died) are not remembered.
+    models : tuple of bytes
+        The models behind it, empty where one is not kept; opened in workers only.
+    reused : bool
+        Whether nothing was trained: every model was known.
     """
 
     log_p: Float
     seconds: float = 0.0
     problem: str = ""
     lasting: bool = True
+    models: tuple[bytes, ...] = ()
+    reused: bool = False

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import context, isolation, payload, recognition
+from privgate.training import context, isolation, kept, payload, recognition
 from privgate.training.batch import Batch
 from privgate.training.box.pool import BoxPool
 from privgate.training.fit import Answer, Call, Index
@@ -107,6 +107,7 @@ class Fleet:
         self._spool = Path(tempfile.mkdtemp(prefix=f"{_SPOOL}{os.getpid()}-"))
         self._payloads: dict[str, Payload] = {}
         self._contexts: dict[int, tuple[Subject, bytes]] = {}
+        self._trained_on: dict[int, tuple[Subject, bytes]] = {}
         self._end = weakref.finalize(self, _tidy, self._spool, self.logs)
 
     def __enter__(self) -> Self:
@@ -130,8 +131,17 @@ class Fleet:
 
     def missing(self, subject: Subject, fits: Sequence[Call]) -> int:
         """Return how many different calls would have to be made now."""
-        keys = list(dict.fromkeys(self.keys(subject, fits)))
-        return int((~self.ledger.find(keys)).sum())
+        return len(self.untrained(subject, fits))
+
+    def untrained(self, subject: Subject, fits: Sequence[Call]) -> list[Call]:
+        """Return the different calls that would have to be made now: no answer is known, and no model that could."""
+        different = dict(zip(self.keys(subject, fits), fits, strict=True))
+        unknown = ~self.ledger.find(list(different))
+        calls = [call for call, wanted in zip(different.values(), unknown, strict=True) if wanted]
+        if self.signable or kept.many(calls):
+            return calls
+        named = kept.names(self._about(subject), calls)
+        return [c for c, own in zip(calls, named, strict=True) if not (own and self.ledger.find(own).all())]
 
     def fits(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
@@ -248,7 +258,7 @@ class Fleet:
             found |= now
             odd = [r for r in group if not same(r.answer, now[r.key], r.fit.tolerance)]
             self.freshness.instead.update((r.key, now[r.key]) for r in odd)
-            again = self._train(subject, [r.key for r in odd], [r.fit for r in odd]) if odd else {}
+            again = self._train(subject, [r.key for r in odd], [r.fit for r in odd], anew=True) if odd else {}
             noisy = sum(not same(again[r.key], now[r.key], r.fit.tolerance) for r in odd)
             self.freshness.compared += len(group)
             self.freshness.noisy += noisy
@@ -260,8 +270,27 @@ class Fleet:
         found = [None if body is None else context.decode(body)[0] for body in bodies]
         return [instead.get(k, a) for k, a in zip(keys, found, strict=True)] if instead else found
 
-    def _train(self, subject: Subject, keys: list[bytes], fits: list[Call]) -> dict[bytes, Answer]:
-        run = Batch(self, self._ship(subject), keys, fits)
+    def keeps(self, subject: Subject, call: Call) -> bool:
+        """Whether every model of a call is kept, whatever it was asked."""
+        (own,) = kept.names(self._about(subject), [call])
+        return bool(own) and bool(self.ledger.find(own).all())
+
+    def _about(self, subject: Subject) -> bytes:
+        """Return the digest of what every model of a subject depends on, wherever it is asked."""
+        if id(subject) not in self._trained_on:
+            self._trained_on[id(subject)] = (subject, kept.about(subject))
+        return self._trained_on[id(subject)][1]
+
+    def _train(
+        self, subject: Subject, keys: list[bytes], fits: list[Call], *, anew: bool = False
+    ) -> dict[bytes, Answer]:
+        """Train what is not known yet; ``anew`` also what is, and was only asked elsewhere."""
+        named: kept.Names = []
+        if not anew and not kept.many(fits):
+            named = kept.names(self._about(subject), fits)
+            fits, taken = kept.offered(fits, named, self.ledger, self.freshness, signable=self.signable)
+            self.freshness.recalled += taken
+        run = Batch(self, self._ship(subject), keys, fits, named)
         try:
             return run.all()
         except BaseException:

@@ -193,6 +193,8 @@ class Opened:
         self.folder: Any = None
         #: what engines have made of it, for as long as it is open
         self.prepared: dict[Any, Any] = {}
+        #: whether a model of it was too large to keep, or could not be packed
+        self.unkept = False
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
         self.y = data.load(self.root / index["y"])

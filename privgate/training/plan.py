@@ -1,5 +1,6 @@
 """What retraining will cost, before it starts, and which units a smaller budget leaves."""
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from privgate import digest
 from privgate.errors import MeasurementError, UsageError
 from privgate.subject.subject import Subject
 from privgate.training import context
-from privgate.training.fit import Fit, Index
+from privgate.training.fit import Call, Fit, Index
 from privgate.training.fleet import Fleet
 
 #: calls that are timed; they are remembered, so nothing is wasted
@@ -102,7 +103,7 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: b
     keys = fleet.keys(subject, fits)
     different = dict(zip(keys, fits, strict=True))
     known = fleet.ledger.find(list(different))
-    missing = [f for f, k in zip(different.values(), known, strict=True) if not k]
+    missing = fleet.untrained(subject, list(different.values()))
     if not missing:
         return Plan(len(different), len(different), 0.0, fleet.workers, 0)
     if each:
@@ -112,24 +113,31 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: b
         kept = [f for f, k in zip(different.values(), known, strict=True) if k]
         each = remembered_seconds(subject, kept, fleet)
         return Plan(len(different), len(kept), each, fleet.workers, fleet.workers * fleet.pool.peak_memory())
-    rng = subject.generator("timed")
-    sample = [missing[i] for i in rng.choice(len(missing), size=min(TIMED, len(missing)), replace=False)]
+    sample = _to_time(subject, list(different.values()), missing, fleet)
     answers = fleet.fits(subject, sample, label="timing a few retrains")
-    good = [a.seconds for a in answers if not a.problem]
-    if not good:
+    each = remembered_seconds(subject, sample, fleet)
+    if not each:
         raise MeasurementError(f"none of {len(sample)} timed retrains succeeded: {answers[0].problem}")
-    done = len(different) - len(missing) + len(sample)
-    return Plan(len(different), done, float(np.median(good)), fleet.workers, fleet.workers * fleet.pool.peak_memory())
+    done = len(different) - len(missing) + sum(any(c is m for m in missing) for c in sample)
+    return Plan(len(different), done, each, fleet.workers, fleet.workers * fleet.pool.peak_memory())
+
+
+def _to_time(subject: Subject, calls: Sequence[Fit], missing: Sequence[Call], fleet: Fleet) -> list[Fit]:
+    """Return a few of the calls that train: always the same ones, so that the next policy finds them remembered."""
+    todo = {id(call) for call in missing}
+    order = subject.generator("timed").permutation(len(calls))
+    drawn = (calls[i] for i in order if id(calls[i]) in todo or remembered_seconds(subject, [calls[i]], fleet))
+    return list(itertools.islice(drawn, TIMED))
 
 
 def remembered_seconds(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
-    """Return the lower median of the times of those of the calls that are remembered; 0 where none is.
+    """Return the lower median of the times of those of the calls that were trained; 0 where none is remembered.
 
     A worker's first training imports its libraries, ten seconds for torch: of two times the smaller one is the usual.
     """
     bodies = fleet.ledger.read(fleet.keys(subject, fits))
     found = [context.decode(body) for body in bodies if body is not None]
-    times = [seconds for answer, seconds in found if not answer.problem]
+    times = [seconds for answer, seconds in found if not answer.problem and seconds > 0]
     return statistics.median_low(times) if times else 0.0
 
 

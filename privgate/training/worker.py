@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError, UsageError
-from privgate.training import answers, asking, context, environment, parts
+from privgate.training import answers, asking, context, environment, kept, parts
 from privgate.training.fit import Answer, Block, Call, Fit, Float, Index
 from privgate.training.limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 from privgate.training.parts import Part
@@ -190,11 +190,16 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
     try:
         with clock.call(limits.seconds * fit.trainings if fit.trainings > 1 else None):
             if isinstance(fit, Block):
-                log_p = made_together(opened, fit)
+                log_p, models = made_together(opened, fit)
+                reused = bool(fit.models) and all(fit.models)
             else:
-                model = _train(opened, rows, fit)
+                model = kept.opened(fit.models[0]) if fit.models and fit.models[0] else None
+                reused = model is not None
+                if not reused:
+                    model = _train(opened, rows, fit)
                 what = "prediction"
                 log_p = _evaluate(opened, model, fit.queries)
+                models = () if reused else _packed(opened, model, fit.keep)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
@@ -212,7 +217,17 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
         return Answer(_nothing(), time.perf_counter() - started, _sentence(what, exc), lasting=not passing)
-    return Answer(log_p, time.perf_counter() - started)
+    # what nothing was trained for says nothing about how long training takes
+    return Answer(log_p, 0.0 if reused else time.perf_counter() - started, models=models, reused=reused)
+
+
+def _packed(opened: Opened, model: Any, most: int) -> tuple[bytes, ...]:
+    """Return the model for other questions; what was too large once, or could not be packed, is not tried again."""
+    if not most or opened.unkept:
+        return ()
+    body = kept.packed(model, most)
+    opened.unkept = not body
+    return (body,) if body else ()
 
 
 def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
@@ -227,15 +242,16 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
         return opened.recipe.train(X, y, seed=fit.seed)
 
 
-def made_together(opened: Opened, block: Block) -> Float:
+def made_together(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
     """Return what an engine's own function makes of a block, by name because engines stand above the fleet."""
     module, _, name = block.by.partition(":")
     if not module.startswith("privgate.families."):
         raise SubjectError(f"{module} is no engine's")
-    log_p = np.asarray(getattr(importlib.import_module(module), name)(opened, block), dtype=np.float64)
+    made, models = getattr(importlib.import_module(module), name)(opened, block)
+    log_p = np.asarray(made, dtype=np.float64)
     if log_p.shape != (block.rows, len(opened.classes)) or np.isnan(log_p).any():
         raise SubjectError("an engine's block is not as many log-probabilities as were asked for")
-    return log_p
+    return log_p, tuple(models)
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:

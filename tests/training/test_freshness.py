@@ -253,6 +253,9 @@ def test_a_second_run_to_be_signed_trains_its_controls_again_and_a_forged_ledger
         path.unlink()
     forged = []
     for key, body in zip(keys, bodies, strict=True):
+        if bytes(body[:1]) != b"A":  # a model, which this run opens no more than the one below
+            forged.append((key, b"no model"))
+            continue
         answer, seconds = context.decode(body)
         moved = np.log(np.clip(np.exp(answer.log_p) * 0.999, 1e-12, 1))
         forged.append((key, context.encode(Answer(moved, seconds, answer.problem))))

@@ -167,6 +167,21 @@ class Copies:
             self.net.train()
             torch.backends.mha.set_fastpath_enabled(fast)
 
+    def parameters(self) -> torch.Tensor:
+        """Return all parameters of each copy that are trained, (M, P)."""
+        flat = [p.detach().movedim(self.at[name], 0).reshape(self.models, -1) for name, p in self.state.items()]
+        return torch.cat(flat, dim=1)
+
+    def take(self, flat: torch.Tensor) -> None:
+        """Take the parameters of each copy, as ``parameters`` gave them."""
+        at = 0
+        for name, p in self.state.items():
+            first = p.detach().movedim(self.at[name], 0)
+            size = first[0].numel()
+            part = flat[:, at : at + size].to(p).view(first.shape)
+            self.state[name] = part.movedim(0, self.at[name]).contiguous().requires_grad_()
+            at += size
+
     def log_probabilities(self, X: torch.Tensor, model: NDArray[np.int64], row: NDArray[np.int64]) -> Float:
         """Return log-probabilities (R, K) of copy ``model[r]`` on row ``row[r]`` of X."""
         most = int(np.bincount(model, minlength=self.models).max(initial=0))

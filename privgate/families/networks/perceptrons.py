@@ -203,6 +203,24 @@ class Perceptrons:
                 else:
                     t[index] = next(at)
 
+    def parameters(self) -> torch.Tensor:
+        """Return all parameters of each model, (M, P)."""
+        w, b = self.state.weights, self.state.biases
+        first = w[0].view(-1, self.models, self.width).transpose(0, 1).reshape(self.models, -1)
+        rest = [t.reshape(self.models, -1) for t in (b[0].view(self.models, -1), *w[1:], *b[1:])]
+        return torch.cat([first, *rest], dim=1)
+
+    def take(self, flat: torch.Tensor) -> None:
+        """Take the parameters of each model, as ``parameters`` gave them."""
+        w, b, at = self.state.weights, self.state.biases, 0
+        for group, k in [(w, 0), (b, 0), *((w, k) for k in range(1, len(w))), *((b, k) for k in range(1, len(b)))]:
+            size = group[k].numel() // self.models
+            part = flat[:, at : at + size].to(self.device)
+            if group is w and k == 0:
+                part = part.view(self.models, -1, self.width).transpose(0, 1)
+            group[k] = part.reshape(group[k].shape).contiguous()
+            at += size
+
     def log_probabilities(
         self, X: torch.Tensor, model: NDArray[np.int64], row: NDArray[np.int64]
     ) -> NDArray[np.float64]:

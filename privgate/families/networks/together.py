@@ -1,6 +1,7 @@
 """A block of networks in a worker: coupled models of one recipe trained together, each without some records."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -27,14 +28,14 @@ MIXED = "mixed"
 _TRIED = 5
 
 
-def trained(opened: Opened, block: Block) -> Float:
-    """Return log-probabilities of the models of a block at their queries, one model after the other, (rows, K)."""
+def trained(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
+    """Return log-probabilities of a block's models at their queries, one after the other, (rows, K), and the models."""
     seed, on_pool = block.fits[0].seed, block.fits[0].members is not None
     name = (__name__, seed, on_pool, block.options)
     if name not in opened.prepared:
         opened.prepared = {name: _Job(opened, seed, on_pool=on_pool, mixed=MIXED in block.options)}
     job: _Job = opened.prepared[name]
-    return job.answers(block.fits)
+    return job.answers(block)
 
 
 class _Job:
@@ -62,14 +63,18 @@ class _Job:
         fits_differences = not self.own and not perceptron_differences.refusal(recipe, self.size, pool.shape[1])
         self.by_differences = mixed and fits_differences
 
-    def answers(self, fits: tuple[Fit, ...]) -> Float:
-        """Return log-probabilities (rows, K) of each model at its queries."""
+    def answers(self, block: Block) -> tuple[Float, tuple[bytes, ...]]:
+        """Return log-probabilities (rows, K) of each model at its queries, and what is kept of the models."""
         import torch
 
+        fits, kept = block.fits, [b""] * len(block.fits)
         model = np.repeat(np.arange(len(fits)), [fit.rows for fit in fits])
         query = np.concatenate([fit.queries for fit in fits])
         out = np.empty((len(query), self.K))
-        for part, nets in self._trained(self._keep(fits)):
+        for part, nets in self._models(block):
+            if block.keep:
+                for k, body in zip(part.tolist(), _packed(nets, block.keep), strict=False):
+                    kept[k] = body
             place = np.full(len(fits), -1)
             place[part] = np.arange(len(part))
             rows = np.flatnonzero(place[model] >= 0)
@@ -80,7 +85,35 @@ class _Job:
                     out[rows] = everywhere[place[model[rows]], inverse]
                 else:
                     out[rows] = nets.log_probabilities(self.X, place[model[rows]], query[rows])
-        return out
+        return out, tuple(kept)
+
+    def _models(self, block: Block) -> Iterator[tuple[Index, Any]]:
+        """Yield (models, networks): those that are known already, then those that are trained now."""
+        import torch
+
+        size = 4 * self._parameters
+        known = np.array([len(body) == size for body in block.models or [b""] * len(block.fits)], dtype=bool)
+        kind, most = self._kind(differences=False)
+        here = np.flatnonzero(known)
+        for begin in range(0, len(here), most):
+            part = here[begin : begin + most]
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                nets = kind(self.recipe, self._start(), len(part), self.device)
+                flat = np.frombuffer(b"".join(block.models[k] for k in part.tolist()), dtype="<f4")
+                nets.take(torch.from_numpy(flat.reshape(len(part), -1).astype(np.float32)))
+            yield part, nets
+        rest = np.flatnonzero(~known)
+        if len(rest):
+            for part, nets in self._trained(self._keep(tuple(block.fits[k] for k in rest.tolist()))):
+                yield rest[part], nets
+
+    @cached_property
+    def _parameters(self) -> int:
+        """Numbers that are trained of one model."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            return sum(p.numel() for p in self._start().parameters() if p.requires_grad)
 
     def _keep(self, fits: tuple[Fit, ...]) -> NDArray[np.bool_]:
         """Return which records each model is trained on, bool array (M, size)."""
@@ -155,6 +188,15 @@ class _Job:
             if self.X.device.type == "cuda":
                 return on_device(self.X.device, parameters, values)
             return copies.together(parameters, values)
+
+
+def _packed(nets: Any, most: int) -> list[bytes]:
+    """Return each model's parameters as bytes; nothing where they are many, or differences from others."""
+    given = getattr(nets, "parameters", None)
+    if given is None:
+        return []
+    flat = np.ascontiguousarray(given().detach().cpu().numpy(), dtype="<f4")
+    return [row.tobytes() for row in flat] if flat[0].nbytes <= most else []
 
 
 def on_device(device: Any, parameters: int, values: int) -> int:

@@ -89,7 +89,7 @@ def exact_sums(X: Float) -> NDArray[np.bool_]:
 
 
 def _small_and_whole(X: Float) -> bool:
-    """Return whether all of ``X`` is whole and no column's sum can be large; a part that stays in the cache at a time."""
+    """Whether all of ``X`` is whole and no column's sum can be large; looks at parts that stay in the cache."""
     step, top = max(1, PART // max(1, X.shape[1])), 0.0
     for start in range(0, len(X), step):
         part = X[start : start + step]

@@ -35,6 +35,7 @@ class _Lane:
     chunk: Chunk | None = None
     asked: bool = False
     shapes: list[tuple[int, int]] = field(default_factory=list)
+    models: list[tuple[int, int]] = field(default_factory=list)
 
 
 class BoxPool:
@@ -91,12 +92,14 @@ class BoxPool:
         lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
         lane.chunk = chunk
         # parts of work that trains nothing are never boxed: no code of the user's is loaded for them
-        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits if not isinstance(fit, Part)]
+        calls = [fit for fit in chunk.fits if not isinstance(fit, Part)]
+        lane.shapes = [(fit.rows, payload.classes) for fit in calls]
+        lane.models = [(fit.trainings if fit.keep else 0, fit.keep) for fit in calls]
         each = self._limits.seconds + GRACE + 1.0
         trainings = sum(fit.trainings for fit in chunk.fits)
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
         self._flying.append(lane)
-        most = wire.most_bytes(lane.shapes)
+        most = wire.most_bytes(lane.shapes, lane.models)
         try:
             lane.box.send(worker.run_chunk, payload, list(chunk.fits), self._limits, most=most, seconds=seconds)
         except GoneError:
@@ -116,7 +119,7 @@ class BoxPool:
                 try:
                     body = lane.box.receive()
                     if body is not None:
-                        return self._landed(lane, wire.answers(body, lane.box.nonce, lane.shapes))
+                        return self._landed(lane, wire.answers(body, lane.box.nonce, lane.shapes, lane.models))
                 except (GoneError, wire.LieError):
                     return self._landed(lane, None)
 

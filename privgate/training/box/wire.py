@@ -1,12 +1,14 @@
 """What a boxed worker answers, as bytes, and how its parent reads them: nothing in them is believed, nothing unpickled.
 
 A frame is its length (8 bytes), then the call's nonce (16 bytes), one byte that says what follows, and that: answers in
-the ledger's own form, or JSON. In the other direction the parent, which the box has to trust, sends pickles.
+the ledger's own form, each with the models behind it as bytes that no parent opens, or JSON. In the other direction the
+parent, which the box has to trust, sends pickles.
 """
 
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ NONCE = 16
 MOST_JSON = 1 << 24
 _ENTRY = struct.Struct("<QB")
 _COUNT = struct.Struct("<I")
+#: bits of what an entry says beside its size
+_LASTING, _REUSED = 1, 2
 #: what an answer's form takes beside its numbers: head and the sentence about a problem
 _AROUND = 4096
 _LONGEST_PROBLEM = 500
@@ -39,18 +43,27 @@ def encoded(nonce: bytes, made: Any) -> bytes:
     if isinstance(made, Answer):
         made = [made]
     if isinstance(made, list) and all(isinstance(a, Answer) for a in made):
-        bodies = [(context.encode(a), a.lasting) for a in made]
-        parts = [_ENTRY.pack(len(body), lasting) + body for body, lasting in bodies]
-        return b"".join([nonce, b"A", _COUNT.pack(len(parts)), *parts])
+        return b"".join([nonce, b"A", _COUNT.pack(len(made)), *(_entry(a) for a in made)])
     return nonce + b"J" + json.dumps(made).encode()
 
 
-def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
-    """Return how long a reply with answers of these shapes may be."""
-    return NONCE + 1 + _COUNT.size + sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
+def _entry(answer: Answer) -> bytes:
+    body = context.encode(answer)
+    head = _ENTRY.pack(len(body), answer.lasting * _LASTING + answer.reused * _REUSED)
+    models = [LENGTH.pack(len(model)) + model for model in answer.models]
+    return b"".join([head, body, _COUNT.pack(len(models)), *models])
 
 
-def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
+def most_bytes(shapes: Sequence[tuple[int, int]], models: Sequence[tuple[int, int]] = ()) -> int:
+    """Return how long a reply with answers of these shapes may be, each with so many models of so many bytes."""
+    numbers = sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
+    kept = sum(count * (LENGTH.size + size) for count, size in models)
+    return NONCE + 1 + _COUNT.size * (1 + len(shapes)) + numbers + kept
+
+
+def answers(
+    body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]], models: Sequence[tuple[int, int]] = ()
+) -> list[Answer]:
     """Return the answers in a reply.
 
     Parameters
@@ -61,6 +74,8 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
         Of the call; a reply that was written before it came does not know it.
     shapes : sequence of (rows, columns)
         What each answer must have if it has no problem.
+    models : sequence of (models, bytes of each at most), optional
+        What may come with each; nothing where it is not given.
 
     Raises
     ------
@@ -74,11 +89,12 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
         if count != len(shapes):
             raise LieError(f"{count} answers to {len(shapes)} calls")
         made = []
-        for shape in shapes:
-            size, lasting = _ENTRY.unpack_from(body, at)
+        for shape, kept in zip(shapes, models or [(0, 0)] * len(shapes), strict=True):
+            size, flags = _ENTRY.unpack_from(body, at)
             at += _ENTRY.size
-            made.append(_answer(body[at : at + size], lasting, shape))
-            at += size
+            answer = _answer(body[at : at + size], flags, shape)
+            found, at = _models(body, at + size, *kept)
+            made.append(answer if answer.problem else replace(answer, models=found))
     except (struct.error, ValueError, OverflowError) as exc:
         raise LieError("a reply that is none") from exc
     if at != len(body):
@@ -107,15 +123,33 @@ def _begun(body: bytes, nonce: bytes, kind: bytes) -> int:
     return NONCE + 1
 
 
-def _answer(body: bytes, lasting: int, shape: tuple[int, int]) -> Answer:
+def _models(body: bytes, at: int, count: int, most: int) -> tuple[tuple[bytes, ...], int]:
+    """Return the models that stand at a place, and where they end."""
+    (told,) = _COUNT.unpack_from(body, at)
+    at += _COUNT.size
+    if told not in {0, count}:
+        raise LieError(f"{told} models of a call that has {count}")
+    found = []
+    for _ in range(told):
+        (size,) = LENGTH.unpack_from(body, at)
+        at += LENGTH.size
+        if size > most or at + size > len(body):
+            raise LieError(f"a model of {size} bytes where {most} are kept")
+        found.append(body[at : at + size])
+        at += size
+    return tuple(found), at
+
+
+def _answer(body: bytes, flags: int, shape: tuple[int, int]) -> Answer:
     answer, seconds = context.decode(body)
+    lasting, reused = bool(flags & _LASTING), bool(flags & _REUSED)
     problem = "".join(c for c in answer.problem if c.isprintable())[:_LONGEST_PROBLEM]
     if not (np.isfinite(seconds) and seconds >= 0):
         raise LieError("a time that is none")
     if problem and answer.log_p.size == 0:
-        return Answer(np.zeros((0, 0)), seconds, problem, bool(lasting))
+        return Answer(np.zeros((0, 0)), seconds, problem, lasting)
     if problem or answer.log_p.shape != shape:
         raise LieError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
     if not (answer.log_p < np.inf).all():  # NaN as well
         raise LieError("numbers that are no logarithms of probabilities")
-    return Answer(answer.log_p, seconds, "", bool(lasting))
+    return Answer(answer.log_p, seconds, "", lasting, reused=reused)

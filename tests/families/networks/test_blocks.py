@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from privgate.families.networks import torch_nets
+from privgate.families.networks import together, torch_nets
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -24,6 +25,7 @@ from privgate.training.fit import Answer, Block, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger_file import build, sealing_key
 from privgate.training.pools import LokyPool
+from tests.in_process import InProcess
 
 pytest.importorskip("torch")
 UNITS = 260
@@ -227,7 +229,7 @@ def test_a_gpu_is_one_worker_s_and_its_settings_reach_it(tmp_path):
 JOURNALED = """
 import sys, time
 import numpy as np
-from privgate.families.networks import torch_nets
+from privgate.families.networks import together, torch_nets
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -279,3 +281,40 @@ def test_killed_outright_twice_the_process_repeats_less_than_one_in_a_hundred(tm
     assert start().wait(timeout=300) == 0
     blocks, looks = 256, 3  # each process's worker tries the module once before it trains anything
     assert written() - (blocks + 1) - looks < 0.01 * blocks
+
+
+def own_module(n_features, n_classes):
+    """A module of somebody's own."""
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(n_features, 3), torch.nn.Tanh(), torch.nn.Linear(3, n_classes))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        TorchTraining(hidden=(5, 3), epochs=2, activation="tanh"),
+        TorchTraining(hidden=(4,), epochs=2, optimizer="adam", dropout=0.3),
+        TorchTraining(module=own_module, epochs=1),
+    ],
+    ids=["deep", "dropout", "own"],
+)
+def test_other_questions_train_no_network_again(recipe, monkeypatch):
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
+    asked = Subject.local(Recipe(recipe, seed=3), TrainingData(X, y, candidates=(X + 1, y)))
+    opened = InProcess()._opened(asked)
+    fits = [Fit(3, np.array([u, 1]), left_out=np.array([u])) for u in range(0, 30, 3)]
+    first = replace(torch_nets._block(tuple(fits)), keep=2**16)
+    models = worker.made_together(opened, first)[1]
+    assert all(models)
+    elsewhere = tuple(replace(fits[k], queries=np.arange(60)) for k in (0, 9, 4))
+    block = torch_nets._block(elsewhere)
+    trained = worker.made_together(opened, block)[0]
+    one = worker.made_together(opened, replace(block, models=(models[0], b"", models[4])))[0]
+    monkeypatch.setattr(together._Job, "_trained", None)
+    kept = worker.made_together(opened, replace(block, models=(models[0], models[9], models[4])))[0]
+    for got in (one, kept):
+        np.testing.assert_allclose(got, trained, rtol=0, atol=1e-5)
+    assert np.ptp(trained) > 0.1
+    assert not any(worker.made_together(opened, replace(block, models=models[:3], keep=8))[1])
