@@ -65,6 +65,7 @@ def answer(
     asker: Asker | None = None,
     refitting: Refitting | None = None,
     rehearsed: bool = False,
+    elsewhere: bool = False,
 ) -> Answered:
     """Return models without each unit from the first engine that covers it; complete unless ``refitting`` stops.
 
@@ -94,6 +95,8 @@ def answer(
         Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
     rehearsed : bool
         Nobody is judged by the answers: fast engines are not re-checked.
+    elsewhere : bool
+        A search for questions that tell more: engines were compared before, see ``recheck``.
 
     Raises
     ------
@@ -106,11 +109,37 @@ def answer(
         larger, rows = more
         # what ends early judges people by their own records alone, and these models were asked more
         made = _answer(
-            larger, units, seeds, fleet, rows, limits, changes, mode, precision, engines, asker, None, rehearsed
+            larger,
+            units,
+            seeds,
+            fleet,
+            rows,
+            limits,
+            changes,
+            mode,
+            precision,
+            engines,
+            asker,
+            None,
+            rehearsed,
+            elsewhere,
         )
         return replace(made, retrained=listed.apart(subject, made.retrained))
     return _answer(
-        subject, units, seeds, fleet, queries, limits, changes, mode, precision, engines, asker, refitting, rehearsed
+        subject,
+        units,
+        seeds,
+        fleet,
+        queries,
+        limits,
+        changes,
+        mode,
+        precision,
+        engines,
+        asker,
+        refitting,
+        rehearsed,
+        elsewhere,
     )
 
 
@@ -128,6 +157,7 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
     asker: Asker | None,
     refitting: Refitting | None,
     rehearsed: bool,  # noqa: FBT001  ditto
+    elsewhere: bool,  # noqa: FBT001  ditto
 ) -> Answered:
     rest, parts = units, list[Retrained]()
     rechecks, declined, shares = list[Precondition](), dict[str, str](), list[EngineShare]()
@@ -151,7 +181,7 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
             made, rounded = complement.as_released(made)
         if engine.name != "refit" and len(made.units) and not rehearsed:  # refits are the training function itself
             checked = engine.compared(subject, made, fleet, limits) or recheck(
-                engine, subject, made, fleet, limits=limits, asker=asker
+                engine, subject, made, fleet, limits=limits, asker=asker, elsewhere=elsewhere
             )
             rechecks.append(checked)
             if checked.outcome != "passed":

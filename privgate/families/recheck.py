@@ -46,6 +46,7 @@ def recheck(
     *,
     limits: tuple[float, ...] = (),
     asker: Asker | None = None,
+    elsewhere: bool = False,
 ) -> Precondition:
     """Compare an engine's answer with real training on chosen units.
 
@@ -57,6 +58,10 @@ def recheck(
         PDTP limits, nats.
     asker : Asker, optional
         Puts further questions to the same models.
+
+    elsewhere : bool
+        Whether the answers are about other questions than each unit's own records, about which the engine was compared
+        before: where the refits of ``WORST`` chosen units are kept, and nothing is to be signed, they are asked alone.
 
     Returns
     -------
@@ -70,6 +75,9 @@ def recheck(
     function that was recognised follow from the ledger's secret: it could know who is looked at, and behave for them.
     """
     chosen = choose(subject, made, limits, fleet=fleet)
+    if elsewhere and not fleet.signable:
+        known = [k for k in chosen.tolist() if fleet.keeps(subject, _refit(subject, made, k, chosen[:0]))]
+        chosen = np.array(known, dtype=np.int64) if len(known) >= min(WORST, len(chosen)) else chosen
     tolerance = engine.tolerance
     rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
     alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
@@ -133,9 +141,8 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
         subject, extra = asker.ask(subject, made, chosen)
     queries = np.unique(np.concatenate([everything, *extra]))
     fits = [Fit(made.seeds[0], queries, left_out=np.zeros(0, dtype=np.int64))]
-    for k, mine, more in zip(chosen, own, extra, strict=True):
-        left_out = subject.data.units[int(made.units[k])]
-        fits.append(Fit(made.seeds[0], np.concatenate([mine, more]), left_out=left_out))
+    for k, mine, more in zip(chosen.tolist(), own, extra, strict=True):
+        fits.append(_refit(subject, made, k, np.concatenate([mine, more])))
     with fleet.afresh():
         full, *without = fleet.fits(subject, fits, label=label)
     if asker is not None and not full.problem:
@@ -153,6 +160,11 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
     return shown, [
         a if a.problem else replace(a, log_p=a.log_p[: len(mine)]) for a, mine in zip(without, own, strict=True)
     ]
+
+
+def _refit(subject: Subject, made: Retrained, k: int, queries: Index) -> Fit:
+    """Return the training without one unit of ``made``."""
+    return Fit(made.seeds[0], queries, left_out=subject.data.units[int(made.units[k])])
 
 
 def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = (), *, fleet: Fleet) -> Index:

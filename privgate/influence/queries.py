@@ -154,7 +154,9 @@ class _State:
         row_unit = np.repeat(np.arange(len(mine)), [len(m) for m in mine])
         pool_rows = np.concatenate(mine)
         asked_for = (row_unit, pool_rows)
-        found = families.answer(subject, self.units, self.seeds, self.fleet, queries=asked_for).retrained
+        found = families.answer(
+            subject, self.units, self.seeds, self.fleet, queries=asked_for, elsewhere=True
+        ).retrained
         self.asked += len(pool_rows)
         value, pool = per_query(found), subject.data.pool()[0]
         for k in range(len(self.units)):

@@ -69,8 +69,13 @@ def offered(
 
 def packed(model: Any, most: int) -> bytes:
     """Return a model as bytes, in the worker that trained it; empty if it is too large, or cannot be packed."""
+    import cloudpickle
+
     try:
-        body = pickle.dumps(model, protocol=5)
+        try:
+            body = pickle.dumps(model, protocol=5)
+        except (pickle.PicklingError, AttributeError, TypeError):  # of a class that no module here holds
+            body = cloudpickle.dumps(model, protocol=5)
     except (Exception, OutOfTimeError) as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
         traceback.print_exception(exc)
         return b""
