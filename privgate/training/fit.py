@@ -41,6 +41,8 @@ class Fit:
         Distinguishes deliberate repetitions of the same call (determinism control, noise floor).
     keep : int
         Bytes of the model that the worker may send back, for other questions; 0 for none. No part of the call.
+    sparing : bool
+        It may, if packing takes a small share of the training. No part of the call.
     models : tuple of bytes
         What it sent back before: then nothing is trained. No part of the call.
     """
@@ -52,6 +54,7 @@ class Fit:
     relabel: tuple[tuple[int, int], ...] = ()
     repeat: int = 0
     keep: int = 0
+    sparing: bool = False
     models: tuple[bytes, ...] = ()
 
     #: models that the call trains

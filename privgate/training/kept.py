@@ -22,6 +22,8 @@ from privgate.training.limits import OutOfTimeError
 EACH, ALL = 2**16, 2**26
 #: models of one batch, above which none is kept: asking them elsewhere is for a few people, and most stay unasked
 MOST = 8192
+#: calls of one batch, above which packing may take one part in so many of the training
+FEW, SHARE = 128, 40
 
 Names = list[list[bytes]]
 
@@ -60,10 +62,11 @@ def offered(
     usable = [name for name in flat if not signable or name in freshness.fresh]
     bodies = dict(zip(usable, ledger.read(usable), strict=True))
     found = {name: bytes(body) for name, body in bodies.items() if body is not None}
-    made = [
-        replace(call, keep=room, models=tuple(found.get(name, b"") for name in own)) if own else call
-        for call, own in zip(calls, named, strict=True)
-    ]
+    made, sparing = list[Call](), len(calls) > FEW
+    for call, own in zip(calls, named, strict=True):
+        models = tuple(found.get(name, b"") for name in own)
+        with_ = replace(call, keep=room, models=models) if own else call
+        made.append(replace(with_, sparing=sparing) if isinstance(with_, Fit) and sparing else with_)
     return made, sum(name not in freshness.fresh for name in found)
 
 

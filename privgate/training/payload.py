@@ -195,6 +195,8 @@ class Opened:
         self.prepared: dict[Any, Any] = {}
         #: whether a model of it was too large to keep, or could not be packed
         self.unkept = False
+        #: seconds that packing one took, the shortest time
+        self.packing = float("inf")
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
         self.y = data.load(self.root / index["y"])

@@ -199,7 +199,7 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
                     model = _train(opened, rows, fit)
                 what = "prediction"
                 log_p = _evaluate(opened, model, fit.queries)
-                models = () if reused else _packed(opened, model, fit.keep)
+                models = () if reused else _packed(opened, model, fit, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
@@ -221,11 +221,13 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
     return Answer(log_p, 0.0 if reused else time.perf_counter() - started, models=models, reused=reused)
 
 
-def _packed(opened: Opened, model: Any, most: int) -> tuple[bytes, ...]:
+def _packed(opened: Opened, model: Any, fit: Fit, took: float) -> tuple[bytes, ...]:
     """Return the model for other questions; what was too large once, or could not be packed, is not tried again."""
-    if not most or opened.unkept:
+    if not fit.keep or opened.unkept or (fit.sparing and took < kept.SHARE * opened.packing < np.inf):
         return ()
-    body = kept.packed(model, most)
+    started = time.perf_counter()
+    body = kept.packed(model, fit.keep)
+    opened.packing = min(opened.packing, time.perf_counter() - started)
     opened.unkept = not body
     return (body,) if body else ()
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -192,3 +193,33 @@ def test_models_survive_the_pipe():
     for at in range(len(body)):
         with pytest.raises(wire.LieError):
             wire.answers(body[:at], nonce, [(1, 2), (1, 2)], [(2, 3), (1, 3)])
+
+
+def test_of_many_quick_trainings_no_model_is_packed(monkeypatch, tmp_path):
+    """Packing takes some microseconds, and so does a quick training."""
+    monkeypatch.setattr(kept, "FEW", 3)
+    quick, few = Subject.local(Recipe(at_once, seed=1), TrainingData(X, Y)), [out(r, 0) for r in range(3)]
+    with plain(tmp_path / "ledger") as fleet:
+        fleet.fits(quick, few)
+        assert len(fleet.ledger) == 6
+        fleet.fits(quick, [out(r, 0) for r in range(3, N)])
+        assert len(fleet.ledger) == 6 + N - 3
+
+
+class Constant:
+    """A model that takes long to pack, and nothing to train."""
+
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+    def __reduce__(self):
+        time.sleep(0.05)
+        return (Constant, ())
+
+
+def at_once(X, y, *, seed):
+    """Return it."""
+    del X, y, seed
+    return Constant()
