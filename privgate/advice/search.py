@@ -26,7 +26,7 @@ from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
 from privgate.advice.confirm import FINALISTS, confirm, rests_on_levels, stricter
 from privgate.advice.point import Point, front
-from privgate.check import gate
+from privgate.check import asked
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.policy import Policy, locate
 from privgate.run.run import Budget
@@ -96,7 +96,7 @@ class Search:
         if not present.passes:
             later, early = [], list[Change]()
             if self._trains():  # theorems about shards need few trainings, whatever the learner costs
-                early = list(sharded(self.subject, gate.unit_limits(self.policy)))
+                early = list(sharded(self.subject, asked.unit_limits(self.policy)))
                 for change in early:
                     self._one(change)
             for scale, point in list(self._strongest()):

@@ -16,8 +16,9 @@ from privgate.advice.change import Change, changed
 from privgate.advice.combined import TRIALS
 from privgate.advice.point import Point
 from privgate.advice.search import HALVINGS, Search, named
-from privgate.check import gate
+from privgate.check import asked, preconditions
 from privgate.check import plan as planning
+from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
 from privgate.influence import proven, remove_risky
@@ -47,8 +48,7 @@ def steps(
     the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count.
     """
-    stopped = any(p.name in gate.STOPPERS and gate.stops(p) for p in verdict.evidence.preconditions)
-    if verdict.outcome.releases or stopped:
+    if verdict.outcome.releases or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
     search = Search(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
     search.measure = usefulness.chosen(subject, "")
@@ -56,7 +56,7 @@ def steps(
     if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
         path, passing = removals(search)
         found += passing
-    run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
+    run = prepare(policy, subject, fleet=fleet, limits=limits)
     named = [_told(point, now, search.measure) for point, now in _compared(search, verdict, found[:NAMED])]
     if (missing := _everybody(verdict, run)) is not None:
         named.append(missing)
@@ -82,7 +82,7 @@ def removals(search: Search) -> tuple[Removals | None, list[Point]]:
 
     It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
     """
-    subject, unit_limits = search.subject, gate.unit_limits(search.policy)
+    subject, unit_limits = search.subject, asked.unit_limits(search.policy)
     if not unit_limits:
         return None, []
     budget, limit = min(REMOVED, max(1, int(candidates.REMOVED * len(subject.data.units)))), min(unit_limits)

@@ -14,7 +14,8 @@ from privgate.advice.candidates import NOTHING
 from privgate.advice.change import Change
 from privgate.advice.point import Point
 from privgate.advice.search import Search
-from privgate.check import gate
+from privgate.check.costs import costs
+from privgate.check.prepare import prepare
 from privgate.membership import board
 from privgate.privacy_claims.measure_audit import AuditEffort, effort_of
 
@@ -143,13 +144,13 @@ def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
 
 def test_a_search_audits_less_and_a_plan_counts_the_time_of_shadow_models(fleet):
     subject, policy = Subject.local(tree(max_depth=2), table(60)), Policy.load("attacks-1")
-    run = gate.prepare(policy, subject, fleet=fleet, limits=Budget())
+    run = prepare(policy, subject, fleet=fleet, limits=Budget())
     assert effort_of(run) == AuditEffort()
     run.rehearsed = True
     assert effort_of(run).trainings < AuditEffort().trainings / 3
-    costs = gate.costs(policy, subject, fleet=fleet, limits=Budget())
-    assert costs.each > 0
-    assert costs.seconds > costs.trainings * costs.each / fleet.workers > 0  # workers start, and attacks learn beside
+    cost = costs(policy, subject, fleet=fleet, limits=Budget())
+    assert cost.each > 0
+    assert cost.seconds > cost.trainings * cost.each / fleet.workers > 0  # workers start, and attacks learn beside
 
 
 def approved(recipe, policy, budget, people, fleet, tmp_path, **more):

@@ -26,7 +26,7 @@ from sklearn.preprocessing import (
 )
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.check.gate import facts
+from privgate.check.prepare import facts
 from privgate.families import answer, bound, catalogue, certificates
 from privgate.families.certificate import Certificate
 from privgate.families.pipelines import lift
