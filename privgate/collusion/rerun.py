@@ -148,7 +148,7 @@ def _functions(opened: Opened) -> list[Any]:
 
 
 def _copied(opened: Opened, rows: NDArray[np.int64]) -> tuple[Any, NDArray[Any]]:
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     return take(opened.X, rows), opened.y[rows].copy()
 

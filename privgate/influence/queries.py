@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privgate import families
 from privgate.families.retrained import Retrained, Status
 from privgate.statistics import leakage, paired
-from privgate.subject.data import stack, take
+from privgate.subject.containers import stack, take
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet

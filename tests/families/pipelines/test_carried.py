@@ -19,7 +19,7 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.families import answer
 from privgate.families.pipelines import carry
 from privgate.families.pipelines.carried_logistic import ENGINE, view
-from privgate.subject import data
+from privgate.subject.containers import take
 
 EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-11)
 NUMBERS = ["age", "pay", "far"]
@@ -85,8 +85,8 @@ def refit(subject, unit, rows):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = clone(subject.recipe.training).fit(data.take(X, keep), y[keep])
-            return model.predict_log_proba(data.take(pool, rows))
+            model = clone(subject.recipe.training).fit(take(X, keep), y[keep])
+            return model.predict_log_proba(take(pool, rows))
         except ValueError:
             return None
 
