@@ -12,6 +12,7 @@ from privgate.advice import probe as probing
 from privgate.advice.apply import apply
 from privgate.advice.candidates import NOTHING
 from privgate.advice.change import Change
+from privgate.advice.confirm import finalists
 from privgate.advice.point import Point
 from privgate.advice.search import Search
 from privgate.check.costs import costs
@@ -136,7 +137,7 @@ def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
             Point(number=k, change=Change(says=""), outcome="passed", of_limit=0.5 + 0.05 * k, useful=0.5 + 0.01 * k)
             for k in range(1, 10)
         ]
-        return [p.number for p in Search(policy, None, None, points=made)._worth_confirming()]
+        return [p.number for p in finalists(made, policy)]
 
     assert points(Policy.load("attacks-1")) == [9, 5, 1]
     assert points(Policy.load("dtp-1")) == [9, 8, 7], "what is exact passes again"
