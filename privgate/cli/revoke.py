@@ -37,7 +37,8 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
 
 def _version(uri: str, tracking_uri: str | None) -> str:
     """Return the exact version that a URI means; what it carries now is no matter, for anybody could take that away."""
-    from privgate.registry.client import named, reader
+    from privgate.registry.client import reader
+    from privgate.registry.named import named
 
     found = named(reader(tracking_uri), uri)
     if not found.version:

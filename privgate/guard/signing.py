@@ -27,7 +27,8 @@ from privgate.guard.stored_statement import EVIDENCE_FILE, TAG, row_of, stored_e
 from privgate.guard.trust import Signer
 from privgate.policy import Judged, Policy
 from privgate.registry import report_place
-from privgate.registry.client import answering, connect, named
+from privgate.registry.client import answering, connect
+from privgate.registry.named import named
 from privgate.registry.names import oddity
 from privgate.registry.recomputed import recomputed
 from privgate.registry.stored_files import stored_files

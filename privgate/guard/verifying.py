@@ -15,7 +15,8 @@ from privgate.guard.statement import Claims
 from privgate.guard.stored_statement import row_and_statement, stored_evidence
 from privgate.guard.trust import Terms, check
 from privgate.registry import layout
-from privgate.registry.client import named, reader
+from privgate.registry.client import reader
+from privgate.registry.named import named
 from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
 
