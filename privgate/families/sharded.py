@@ -11,7 +11,7 @@ from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
 from privgate.models import Sharded
 from privgate.subject import estimators, sources
-from privgate.subject.recipe import is_class_of
+from privgate.subject.library_classes import is_class_of
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 
