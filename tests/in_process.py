@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from privgate.errors import SubjectError
-from privgate.subject.data import take
+from privgate.subject.containers import take
 from privgate.training import worker
 from privgate.training.fit import Answer, Block
 from privgate.training.fleet import Fleet

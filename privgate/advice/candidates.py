@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privgate.advice import learners
 from privgate.advice.change import Change, Setting
 from privgate.advice.knobs import Knob, Place, sites
-from privgate.check import gate
+from privgate.check import asked
 from privgate.errors import PrivgateError
 from privgate.influence import remove_risky
 from privgate.policy import Policy
@@ -61,7 +61,7 @@ def knob_change(place: Place, knob: Knob, start: float, part: float, *, beside: 
 
 def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
-    limits = gate.unit_limits(policy)
+    limits = asked.unit_limits(policy)
     yield from itertools.chain(removals(subject, limits), _releases(subject), sharded(subject, limits))
 
 
@@ -153,7 +153,7 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     knobs = present_values(subject)
     turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
     scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
-    limits = gate.unit_limits(policy)
+    limits = asked.unit_limits(policy)
     others = itertools.chain(learners.early(subject), sharded(subject, limits), _releases(subject))
     private = 0 if learners.named_private(subject, policy) is None else 2 + halvings
     alone = len(list(others)) + (1 if limits else 0) + private + len(ONE_IN)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from privgate.advice import probe as probing
 from privgate.advice.change import changed
-from privgate.advice.point import Point
+from privgate.advice.point import Point, front
 from privgate.check import gate
 from privgate.errors import PrivgateError
 from privgate.policy import Policy
@@ -25,8 +25,19 @@ from privgate.verdict import Verdict
 FINALISTS = 3
 
 
+def finalists(points: Sequence[Point], policy: Policy) -> list[Point]:
+    """Return which candidates that pass a whole check looks at, the most useful first."""
+    good = [p for p in points if p.number > 0 and p.passes and not p.change.games]
+    shown = front(good)[::-1]  # the most useful first
+    ranked = sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
+    if rests_on_levels(policy) and len(ranked) > FINALISTS:
+        # halving ends close to the limit, where other randomness decides: the others have room to spare
+        ranked = [ranked[i * (len(ranked) - 1) // (FINALISTS - 1)] for i in range(FINALISTS)]
+    return ranked[:FINALISTS]
+
+
 def confirm(
-    finalists: Sequence[Point],
+    chosen: Sequence[Point],
     policy: Policy,
     subject: Subject,
     *,
@@ -38,7 +49,7 @@ def confirm(
 
     Parameters
     ----------
-    finalists : sequence of Point
+    chosen : sequence of Point
         The one to try first first.
     policy, subject
         Of the search.
@@ -49,8 +60,8 @@ def confirm(
     """
     found, left = list[Point](), list[str]()
     shared = rests_on_levels(policy)
-    judge = stricter(policy, len(finalists))
-    for k, point in enumerate(finalists):
+    judge = stricter(policy, len(chosen))
+    for k, point in enumerate(chosen):
         try:
             checked = gate.evaluate(judge, changed(subject, point.change), fleet=fleet, limits=limits)
         except PrivgateError as exc:
@@ -59,9 +70,9 @@ def confirm(
         found.append(_confirmed(point, checked))
         tell(f"  checked again, {checked.outcome.value}: {point.change.says}")
         once = _one_try(policy, checked)
-        if (once or (shared and checked.outcome.releases)) and k + 1 < len(finalists):
+        if (once or (shared and checked.outcome.releases)) and k + 1 < len(chosen):
             why = "its level allows one try" if once else "one stands, and checking more would be trying again"
-            left.append(f"{len(finalists) - k - 1} more that pass in the search were not checked: {why}")
+            left.append(f"{len(chosen) - k - 1} more that pass in the search were not checked: {why}")
             break
     return found, left
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from privgate import families
-from privgate.check import gate, questions
+from privgate.check import part as about_run
 from privgate.check import plan as planning
+from privgate.check import questions
+from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
 from privgate.influence import leave_one_out, modes, per_unit
@@ -69,7 +71,7 @@ def probe(
     the first that reaches too far ends it, so that the number of what does not pass is a lower limit. Nobody is trained
     without after so many ``seconds``; what has not been decided by then is open.
     """
-    run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
+    run = prepare(policy, subject, fleet=fleet, limits=limits)
     run.rehearsed, run.deadline = True, time.monotonic() + seconds
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
@@ -79,7 +81,7 @@ def probe(
     measurements = _measurements(policy, run, pruned=pruned)
     records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(
-        subject=gate.identity(subject),
+        subject=about_run.identity(subject),
         preconditions=(*run.preconditions, *leave_one_out.ranked_only(run)),
         measurements=measurements,
         records=records,

@@ -15,9 +15,11 @@ from privgate.advice import probe as probing
 from privgate.advice.change import Change, changed
 from privgate.advice.combined import TRIALS
 from privgate.advice.point import Point
-from privgate.advice.search import HALVINGS, Search, named
-from privgate.check import gate
+from privgate.advice.search import named
+from privgate.advice.trials import HALVINGS, Trials
+from privgate.check import asked, preconditions
 from privgate.check import plan as planning
+from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
 from privgate.influence import proven, remove_risky
@@ -47,16 +49,15 @@ def steps(
     the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count.
     """
-    stopped = any(p.name in gate.STOPPERS and gate.stops(p) for p in verdict.evidence.preconditions)
-    if verdict.outcome.releases or stopped:
+    if verdict.outcome.releases or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
-    search = Search(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
+    search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
     search.measure = usefulness.chosen(subject, "")
     found, path = at_once(search), None
     if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
         path, passing = removals(search)
         found += passing
-    run = gate.prepare(policy, subject, fleet=fleet, limits=limits)
+    run = prepare(policy, subject, fleet=fleet, limits=limits)
     named = [_told(point, now, search.measure) for point, now in _compared(search, verdict, found[:NAMED])]
     if (missing := _everybody(verdict, run)) is not None:
         named.append(missing)
@@ -65,7 +66,7 @@ def steps(
     return (*named, search_on), path
 
 
-def at_once(search: Search) -> list[Point]:
+def at_once(search: Trials) -> list[Point]:
     """Return the weakest changes that pass among those that cost next to nothing to measure."""
     subject, limits, found = search.subject, search.limits, list[Point]()
     for place, knob, start in candidates.present_values(subject)[:KNOBS]:
@@ -77,12 +78,12 @@ def at_once(search: Search) -> list[Point]:
     return found
 
 
-def removals(search: Search) -> tuple[Removals | None, list[Point]]:
+def removals(search: Trials) -> tuple[Removals | None, list[Point]]:
     """Return the largest value while the riskiest people go, and the fewest removals if the policy then passes.
 
     It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
     """
-    subject, unit_limits = search.subject, gate.unit_limits(search.policy)
+    subject, unit_limits = search.subject, asked.unit_limits(search.policy)
     if not unit_limits:
         return None, []
     budget, limit = min(REMOVED, max(1, int(candidates.REMOVED * len(subject.data.units)))), min(unit_limits)
@@ -96,7 +97,7 @@ def removals(search: Search) -> tuple[Removals | None, list[Point]]:
     return path, [p for p in map(search.tried, candidates.removed(found.order[:best])) if p.passes]
 
 
-def _compared(search: Search, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:
+def _compared(search: Trials, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:
     """Return each candidate beside the model as it stands, both with their usefulness, the most useful first."""
     if not found:
         return []

@@ -11,7 +11,7 @@ from privgate.artifact import files, inputs, kept, leaves, rows, values
 from privgate.artifact import own as owned
 from privgate.artifact.carried import Carried, Context, total
 from privgate.artifact.walk import Held, walk
-from privgate.subject.data import take
+from privgate.subject.containers import take
 
 #: of the bytes of the files that a model was made of, a share that the walk must have met
 MET = 0.4

@@ -11,7 +11,8 @@ from privgate.attributes.values import Attribute, put_in
 from privgate.errors import MeasurementError
 from privgate.run import pool as pools
 from privgate.run.run import Run
-from privgate.subject.data import TrainingData, stack
+from privgate.subject.containers import stack
+from privgate.subject.data import TrainingData
 from privgate.subject.release import Laplace
 from privgate.training.fit import Fit
 

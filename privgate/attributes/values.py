@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -185,9 +185,9 @@ def _facts(uri: str | None, tracking_uri: str | None, candidates: int | None) ->
     known: dict[str, Any] | None = None
     if uri is not None:
         from privgate import Subject
-        from privgate.check import gate
+        from privgate.check.prepare import facts
 
-        known = gate.facts(Subject.load(uri, tracking_uri=tracking_uri))
+        known = facts(Subject.load(uri, tracking_uri=tracking_uri))
     elif candidates is not None:
         # of a model that nobody named, only what the number of candidates rules out is said
         known = {"certificates": ["?"], "dp": True, "probabilities": True}

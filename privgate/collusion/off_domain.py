@@ -19,7 +19,7 @@ from privgate.families.over_all_queries import applies
 from privgate.run import beyond
 from privgate.run.run import Run
 from privgate.statistics.intervals import lower_limit, upper_limit
-from privgate.subject.data import stack
+from privgate.subject.containers import stack
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 

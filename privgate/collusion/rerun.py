@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.collusion import held, learned, reads, strange, unchanged
+from privgate.collusion import held, reads, strange, unchanged, watching
+from privgate.collusion.learned import as_rows
+from privgate.collusion.watch import Watch
 from privgate.subject.subject import Subject
 from privgate.training import context, payload, worker
 from privgate.training.apart import apart
@@ -95,7 +97,7 @@ def _watched(opened: Opened, half: NDArray[np.int64], seen: reads.Reads, clock: 
         X, y = _copied(opened, rows)
         start, told = reads.bytes_read(), seen.known_bytes
         seen.training = True
-        with clock.call(), learned.watched() as watch:
+        with clock.call(), watching.watched() as watch:
             model = recipe.train(X, y, seed=recipe.seed)
             shown = _answers(opened, model, everybody[:ASKED])
         seen.training = False
@@ -148,7 +150,7 @@ def _functions(opened: Opened) -> list[Any]:
 
 
 def _copied(opened: Opened, rows: NDArray[np.int64]) -> tuple[Any, NDArray[Any]]:
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     return take(opened.X, rows), opened.y[rows].copy()
 
@@ -158,9 +160,9 @@ def _answers(opened: Opened, model: Any, rows: NDArray[np.int64]) -> NDArray[np.
     return np.maximum(found, -1e4) if opened.recipe.task != "regression" else found
 
 
-def _compared(watch: learned.Watch, opened: Opened, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _compared(watch: Watch, opened: Opened, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
     X, y = _copied(opened, rows)
-    table, labels = learned.as_rows(X), y.tolist()
+    table, labels = as_rows(X), y.tolist()
     kinds = [d.kind for d in X.dtypes] if hasattr(X, "dtypes") else [getattr(getattr(X, "dtype", None), "kind", "O")]
     numeric = set(kinds) <= set("biuf")
     return [

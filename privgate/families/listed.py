@@ -11,7 +11,7 @@ from privgate.families.certificate import Certificate, Certified, Units, attaine
 from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Float, Index, Retrained, Status
 from privgate.statistics import leakage
-from privgate.subject.data import stack
+from privgate.subject.containers import stack
 from privgate.subject.subject import Subject
 
 #: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)

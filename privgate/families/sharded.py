@@ -11,16 +11,17 @@ from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
 from privgate.models import Sharded
 from privgate.subject import estimators, sources
-from privgate.subject.recipe import is_class_of
+from privgate.subject.library_classes import is_class_of
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 
-#: libraries whose learners read their records and nothing else
-KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
+_LIBRARIES = ("sklearn.", "lightgbm.", "xgboost.", "catboost.")
+#: whose learners read their records and nothing else
+KNOWN = (*_LIBRARIES, "privgate.")
+#: whose learners answer about every record by itself as well, which networks of our own do not
+ALONE = (*_LIBRARIES, "privgate.models", "numpy:")
 #: what networks are made of: classes and functions of a record's numbers
 PARTS = ("torch.nn.", "torch.optim.")
-#: whose learners answer about every record by itself
-ALONE = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.models", "numpy:")
 #: nats; by so much a network's answer about a record may depend on who else is asked about: sums in single precision
 SINGLE = 1e-4
 #: fewer members than this is clipping, which lowers DTP and leaves attacks as they were

@@ -18,7 +18,7 @@ from privgate.families.certificate import Certificate
 from privgate.families.pipelines import lift
 from privgate.families.pipelines.seen_through import seen
 from privgate.families.retrained import Retrained
-from privgate.subject.data import stack, take
+from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]

@@ -17,7 +17,7 @@ from typing import Any
 
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import StatementError
-from privgate.guard import statement
+from privgate.guard import times
 
 #: what a line may be about
 EVENTS = ("asked", "refused", "approved", "released", "withdrawn", "renamed", "wrong")
@@ -63,7 +63,7 @@ class AuditLog:
                 if last and not last.endswith(b"\n"):  # a process was killed while it wrote
                     log.write(b"\n")
                 content = {
-                    "at": statement.stamp(statement.now()),
+                    "at": times.stamp(times.now()),
                     "event": event,
                     **{k: v[:_LONGEST] for k, v in said.items() if v},
                     "host": socket.gethostname(),

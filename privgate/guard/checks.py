@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from privgate.errors import StatementError
-from privgate.guard import statement
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard import times
+from privgate.guard.dsse import Envelope
+from privgate.guard.statement import Claims
 from privgate.guard.truststore import TrustStore
 from privgate.registry.names import oddity
 
@@ -126,7 +127,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
     return (
         (claims.passed, f"the verdict is {claims.outcome}, not an approval"),
         (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
-        (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
+        (now <= claims.expires, f"the statement expired on {times.stamp(claims.expires)}; check and sign again"),
         (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
         (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
         (claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
@@ -185,7 +186,7 @@ def check_original(
         )
     held = counting(original[1], trust, now)
     if held is not None and not held.passed and (held.signed >= claims.signed or held.decided > claims.decided):
-        raise StatementError(f"{signed}, which was signed, was refused since, on {statement.stamp(held.signed)}")
+        raise StatementError(f"{signed}, which was signed, was refused since, on {times.stamp(held.signed)}")
 
 
 def is_copy(claims: Claims, row: Row) -> bool:

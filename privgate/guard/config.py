@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import PolicyError
 from privgate.guard import lookalikes
+from privgate.guard.aliases import fold, is_plain, looks_like
 from privgate.guard.audit_log import AuditLog
-from privgate.guard.statement import fold, is_plain, looks_like
 from privgate.guard.trust import Terms, TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"

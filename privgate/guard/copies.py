@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from privgate.errors import StatementError
-from privgate.guard import statement
+from privgate.guard import statement, times
 from privgate.guard.checks import counting
 from privgate.guard.refusing import refusing
 from privgate.guard.rows import TAG, GuardedRows
@@ -37,7 +37,7 @@ class Copies(GuardedRows):
     def _privgate_rests_on(self, session: Any, name: str, version: str | None) -> None:
         """Refuse to take away what a released copy rests on; all versions of a model if none is named."""
         for copy, tags in self._privgate_same_files(session, name, version):
-            claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
+            claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, times.now())
             if claims is None or claims.name != name or claims.version != (version or claims.version):
                 continue
             if self._privgate_released_as(copy.name, copy.version, session):
@@ -51,7 +51,7 @@ class Copies(GuardedRows):
         if claims.passed or (claims.name, claims.version, claims.created) != (row.name, row.version, row.created):
             return
         for copy, tags in self._privgate_same_files(session, row.name, row.version):
-            held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
+            held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, times.now())
             if held is None or held.signed <= claims.signed:
                 super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
 

@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError
-from privgate.guard import statement
+from privgate.guard import aliases, times
 from privgate.guard.config import Guard
 from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
@@ -92,7 +92,7 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
     except (urllib.error.URLError, OSError) as exc:
         yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
         return
-    apart = abs(parsedate_to_datetime(stated) - statement.now()) if stated else None
+    apart = abs(parsedate_to_datetime(stated) - times.now()) if stated else None
     if apart is None:
         yield DoctorAnswer("look", "the server does not tell its time")
     elif apart > _CLOCKS:
@@ -104,11 +104,11 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
 
 
 def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
-    now = statement.now()
+    now = times.now()
     for key in guard.trust.keys:
         if key.revoked:
             continue
-        end = statement.when(key.not_after)
+        end = times.when(key.not_after)
         if end < now:
             yield DoctorAnswer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
         elif end < now + _SOON:
@@ -153,7 +153,7 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
     listed = {held.name for held in versions}
     versions += [held for model in models if model.name not in listed for held in _hidden(client, model)]
     for held in versions:
-        if statement.fold(held.current_stage or "") in guard.stages:
+        if aliases.fold(held.current_stage or "") in guard.stages:
             yield f"models:/{held.name}/{held.version}", held.current_stage
         elif guard.protects_model(held.name):
             yield f"models:/{held.name}/{held.version}", ""
@@ -234,7 +234,7 @@ def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
 
 
 def _lasting(where: str, expires: datetime) -> DoctorAnswer:
-    if expires < statement.now() + _SOON:
+    if expires < times.now() + _SOON:
         return DoctorAnswer(
             "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
         )

@@ -5,10 +5,11 @@ from pathlib import Path
 from privgate import digest
 from privgate.documents import DocumentError, door
 from privgate.errors import DigestMismatchError, StatementError
-from privgate.guard import statement
+from privgate.guard import times
 from privgate.guard.checks import Row, Terms, check
 from privgate.guard.config import Guard
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.dsse import Envelope
+from privgate.guard.statement import Claims
 from privgate.registry.stored_files import FolderFiles
 
 
@@ -60,7 +61,7 @@ def verify_folder(
     if model not in {None, said.name}:
         row = Row(str(model), "", said.source, said.storage)
     try:
-        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
+        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=times.now())
     except StatementError as exc:
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():

@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from itertools import product
 
-from privgate.guard.statement import fold
+from privgate.guard.aliases import fold
 
 #: stands for a letter that may look like any
 _ANY = "\uffff"

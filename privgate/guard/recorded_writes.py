@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
-from privgate.guard import statement
+from privgate.guard import aliases
 from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.refusing import permission_denied
@@ -80,8 +80,8 @@ class RecordedWrites:
 
 def _is_protected(guard: Guard, name: str, alias: str, stage: str) -> bool:
     """Whether a write is about something protected; what merely looks like it is recorded, too."""
-    targets = {statement.fold(t) for t in (*guard.aliases, *guard.stages)}
-    return guard.protects_model(name) or statement.fold(alias or stage) in targets
+    targets = {aliases.fold(t) for t in (*guard.aliases, *guard.stages)}
+    return guard.protects_model(name) or aliases.fold(alias or stage) in targets
 
 
 def _write(log: AuditLog, event: str, said: dict[str, str], *, otherwise: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import StatementError
-from privgate.guard import statement
+from privgate.guard import aliases, dsse, statement, times
 from privgate.guard.checks import check_original, counting, is_copy
 from privgate.guard.refusing import PASSING, refusing
 from privgate.guard.transaction import transaction
@@ -91,7 +91,7 @@ class GuardedRows:
         held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
         holders = self._privgate_holders(name, session).items()
         found: list[str | None] = [alias for alias, holder in holders if holder == str(held.version)]
-        if statement.fold(held.current_stage or "") in guard.stages:
+        if aliases.fold(held.current_stage or "") in guard.stages:
             found.append(str(held.current_stage))
         return [*found, None] if guard.protects_model(name) else found
 
@@ -116,7 +116,7 @@ class GuardedRows:
 
     def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
         """Return what a statement says that is about this very row, or refuses its files; None for any other."""
-        claims = counting(text, self.privgate_watch.guard().trust, statement.now())
+        claims = counting(text, self.privgate_watch.guard().trust, times.now())
         if claims is None:
             return None
         itself = (claims.name, claims.version, claims.created) == (row.name, row.version, row.created)
@@ -154,10 +154,10 @@ class GuardedRows:
 
     def _privgate_check(self, row: Row, text: str, target: str | None, *, files: bool = True) -> None:
         guard = self.privgate_watch.guard()
-        claims = check(text, guard.trust, row, guard.terms(target), target=target, now=statement.now())
+        claims = check(text, guard.trust, row, guard.terms(target), target=target, now=times.now())
         if is_copy(claims, row):
             original = self._privgate_if_there(claims.name, claims.version)
-            check_original(claims, row, original, guard.trust, statement.now())
+            check_original(claims, row, original, guard.trust, times.now())
         if guard.check_files and files:
             _compare_files(row, claims)
 
@@ -205,7 +205,7 @@ def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
 def _signed(text: str) -> datetime:
     """Return when a statement was signed; long ago where it is none that counts today."""
     try:
-        return statement.Claims.read(statement.Envelope.parse(text).statement).signed
+        return statement.Claims.read(dsse.Envelope.parse(text).statement).signed
     except StatementError:
         return datetime.min.replace(tzinfo=UTC)
 

@@ -17,16 +17,18 @@ from privgate import digest
 from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
-from privgate.guard import statement
+from privgate.guard import aliases, dsse, times
 from privgate.guard.asked import SigningRequest, compare
 from privgate.guard.config import Guard
+from privgate.guard.dsse import Envelope
 from privgate.guard.signer import seal
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.statement import Claims
 from privgate.guard.stored_statement import EVIDENCE_FILE, TAG, row_of, stored_evidence
 from privgate.guard.trust import Signer
 from privgate.policy import Judged, Policy
 from privgate.registry import report_place
-from privgate.registry.client import answering, connect, named
+from privgate.registry.client import answering, connect
+from privgate.registry.named import named
 from privgate.registry.names import oddity
 from privgate.registry.recomputed import recomputed
 from privgate.registry.stored_files import stored_files
@@ -124,10 +126,10 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     if before is None:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
     content, evidence = stored_evidence(client, target.model_id, before.evidence)
-    moments = (statement.now(),)
+    moments = (times.now(),)
     guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
     guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
-    if statement.payload_digest(content) != before.report:
+    if dsse.payload_digest(content) != before.report:
         raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
     return _sign(
         content,
@@ -178,7 +180,7 @@ def _sign(
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
-    decided = statement.when(document["decided_at"])
+    decided = times.when(document["decided_at"])
     claims = Claims(
         registry=registry,
         name=name,
@@ -193,12 +195,12 @@ def _sign(
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
-        report=statement.payload_digest(content),
+        report=dsse.payload_digest(content),
         evidence="",
         outcome=str(outcome),
         passed=outcome.releases,
         decided=decided,
-        signed=statement.now().replace(microsecond=0),
+        signed=times.now().replace(microsecond=0),
         expires=_expires(document, judged, policy, decided),
         targets=targets,
         levels=_levels(policy, judged.findings),
@@ -207,7 +209,7 @@ def _sign(
         recomputed=("files", *own),
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
-    full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
+    full = Claims(**{**vars(claims), "evidence": dsse.payload_digest(evidence.payload)})
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
@@ -235,7 +237,7 @@ def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evi
     """
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
-    decided = statement.when(document["decided_at"])
+    decided = times.when(document["decided_at"])
     try:
         evidence = Evidence.from_payload(document["evidence"])
     except (KeyError, TypeError, ValueError) as exc:
@@ -282,7 +284,7 @@ def _check_target(model: str, target: str) -> None:
     """Refuse a target that is not one name: what a pattern or an eye reads as more is the operator's to allow."""
     if problem := oddity(model):
         raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
-    if not statement.is_plain(target):
+    if not aliases.is_plain(target):
         raise StatementError(
             f"nothing is signed for release as {target!r}: aliases and stages are of ASCII letters, digits, _ and -"
         )

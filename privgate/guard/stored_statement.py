@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from privgate.errors import StatementError, SubjectError
-from privgate.guard import statement
+from privgate.guard import dsse
 from privgate.guard.checks import Row
-from privgate.guard.statement import Envelope
+from privgate.guard.dsse import Envelope
 from privgate.registry import report_place
 from privgate.registry.client import answering
 from privgate.registry.stored_files import stored_files
@@ -53,6 +53,6 @@ def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Env
         for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
             report = path.removesuffix(EVIDENCE_FILE) + "report.json"
             envelope = Envelope.parse(files.read(path).decode(errors="replace"))
-            if statement.payload_digest(envelope.payload) == wanted and report in stored:
+            if dsse.payload_digest(envelope.payload) == wanted and report in stored:
                 return files.read(report), envelope
     raise StatementError(gone)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from privgate.documents import door, strict_json
 from privgate.errors import StatementError
-from privgate.guard import statement
+from privgate.guard import dsse, statement, times
 from privgate.guard.signer import key_id
 
 SCHEMA = "privgate/trust/v1"
@@ -66,7 +66,7 @@ class Key:
                 f"key {self.key_id[:12]} lists {pattern!r} among its models, which are exact names; "
                 "write patterns as model_patterns"
             )
-        if statement.when(self.not_before) > statement.when(self.not_after):
+        if times.when(self.not_before) > times.when(self.not_after):
             raise StatementError(f"the window of key {self.key_id[:12]} ends before it begins")
 
     @cached_property
@@ -95,7 +95,7 @@ class Key:
             return f"key {self.key_id[:12]} may not sign a {role}"
         if model not in self.models and not any(fnmatchcase(model, pattern) for pattern in self.model_patterns):
             return f"key {self.key_id[:12]} may not sign for model {model!r}"
-        begin, end = statement.when(self.not_before), statement.when(self.not_after)
+        begin, end = times.when(self.not_before), times.when(self.not_after)
         if not all(begin <= moment <= end for moment in moments):
             return f"key {self.key_id[:12]} counts from {self.not_before} to {self.not_after} only"
         return ""
@@ -127,7 +127,7 @@ class Revoked:
         named = bool(re.fullmatch("models:/[^/]+/[0-9]+", self.subject)) or not (self.subject or not self.statement)
         if not named or not re.fullmatch("(sha256:[0-9a-f]{64})?", self.statement):
             raise StatementError("a revoked statement is not named by sha256:<hex> of its payload")
-        statement.when(self.at)
+        times.when(self.at)
 
 
 @dataclass(frozen=True)
@@ -195,28 +195,28 @@ class TrustStore:
     def retire(self, wanted: str, *, after: datetime) -> Self:
         """Return the store with a key's window ending no later than ``after``."""
         old = self.key(wanted)
-        end = min(statement.when(old.not_after), max(after, statement.when(old.not_before)))
-        return self._swap(old, replace(old, not_after=statement.stamp(end)))
+        end = min(times.when(old.not_after), max(after, times.when(old.not_before)))
+        return self._swap(old, replace(old, not_after=times.stamp(end)))
 
     def revoke(self, wanted: str, *, at: datetime) -> Self:
         """Return the store with a key of which nothing counts any more."""
         old = self.key(wanted)
-        return self._swap(old, replace(old, revoked=old.revoked or statement.stamp(at)))
+        return self._swap(old, replace(old, revoked=old.revoked or times.stamp(at)))
 
     def revoke_statement(self, payload_digest: str, *, at: datetime, note: str = "") -> Self:
         """Return the store with a statement that counts no longer, whoever signed it."""
         if any(r.statement == payload_digest for r in self.revoked):
             return self
-        return replace(self, revoked=(*self.revoked, Revoked(payload_digest, statement.stamp(at), note)))
+        return replace(self, revoked=(*self.revoked, Revoked(payload_digest, times.stamp(at), note)))
 
     def revoke_version(self, subject: str, *, at: datetime, note: str = "") -> Self:
         """Return the store in which nothing counts that was signed about ``models:/name/version`` up to a time."""
-        return replace(self, revoked=(*self.revoked, Revoked("", statement.stamp(at), note, subject)))
+        return replace(self, revoked=(*self.revoked, Revoked("", times.stamp(at), note, subject)))
 
     def _swap(self, old: Key, new: Key) -> Self:
         return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
-    def verify(self, envelope: statement.Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
+    def verify(self, envelope: dsse.Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
         """Return the key that signed an envelope and counts for this role and model at all these times.
 
         Raises
@@ -227,7 +227,7 @@ class TrustStore:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        payload = statement.payload_digest(envelope.payload)
+        payload = dsse.payload_digest(envelope.payload)
         for taken in self.revoked:
             if taken.statement == payload or (role == "verdict" and _about(envelope, taken)):
                 because = f": {taken.note}" if taken.note else ""
@@ -248,13 +248,13 @@ class TrustStore:
         raise StatementError(f"the {role} statement does not count: {why}")
 
 
-def _about(envelope: statement.Envelope, taken: Revoked) -> bool:
+def _about(envelope: dsse.Envelope, taken: Revoked) -> bool:
     """Whether a verdict is about a version that was revoked, and was signed or rests on a check that ended before."""
     if not taken.subject:
         return False
     claims = statement.Claims.read(envelope.statement)
     about = f"models:/{claims.name}/{claims.version}" == taken.subject
-    return about and min(claims.signed, claims.decided) <= statement.when(taken.at)
+    return about and min(claims.signed, claims.decided) <= times.when(taken.at)
 
 
 def _key(entry: dict[str, Any]) -> Key:
@@ -278,11 +278,11 @@ def fresh_key(public: bytes, *, days: int, roles: tuple[str, ...], models: tuple
 
     ``models`` are names and patterns as the operator wrote them.
     """
-    begin = statement.now()
+    begin = times.now()
     return Key(
         public=base64.b64encode(public).decode(),
-        not_before=statement.stamp(begin - timedelta(hours=1)),
-        not_after=statement.stamp(begin + timedelta(days=days)),
+        not_before=times.stamp(begin - timedelta(hours=1)),
+        not_after=times.stamp(begin + timedelta(days=days)),
         roles=roles,
         models=tuple(m for m in models if not is_pattern(m)),
         model_patterns=tuple(m for m in models if is_pattern(m)),

@@ -8,14 +8,15 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
-from privgate.guard import statement
+from privgate.guard import dsse, times
 from privgate.guard.checks import Row, check_original, is_copy
 from privgate.guard.config import Guard
 from privgate.guard.statement import Claims
 from privgate.guard.stored_statement import row_and_statement, stored_evidence
 from privgate.guard.trust import Terms, check
 from privgate.registry import layout
-from privgate.registry.client import named, reader
+from privgate.registry.client import reader
+from privgate.registry.named import named
 from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
 
@@ -85,16 +86,16 @@ def verify(
     exact = f"models:/{found.name}/{found.version}"
     row, text = row_and_statement(client, found.name, found.version)
     try:
-        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
+        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=times.now())
         _compare_original(client, claims, row, guard)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
     if (row.storage, claims.model_id) != (found.storage, found.model_id):
         raise StatementError(f"{exact} was replaced while it was being verified; verify again")
     report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
-    if statement.payload_digest(report) != claims.report:
+    if dsse.payload_digest(report) != claims.report:
         raise StatementError(f"the report stored with {exact} is not the one that was signed")
-    guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
+    guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, times.now()))
     signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, row.storage) as stored:
         n_files = (
@@ -114,7 +115,7 @@ def _compare_original(client: Any, claims: Claims, row: Row, guard: Guard) -> No
             f"models:/{claims.name}/{claims.version}, which was signed, cannot be read, so that nobody can tell "
             f"whether it was refused since ({exc})"
         ) from exc
-    check_original(claims, row, original, guard.trust, statement.now())
+    check_original(claims, row, original, guard.trust, times.now())
 
 
 def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str, to: Path) -> int:

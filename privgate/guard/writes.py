@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from privgate.errors import StatementError
-from privgate.guard import statement
+from privgate.guard import aliases, dsse, statement, times
 from privgate.guard.copies import Copies
 from privgate.guard.refusing import permission_denied, refusing
 from privgate.guard.rows import PROMPT_TAG, TAG, is_prompt
@@ -68,7 +68,7 @@ class GuardedWrites(Copies):
     ) -> Any:
         """Move to a stage; a protected one needs a statement."""
         move = super().transition_model_version_stage  # type: ignore[misc]  # mixin
-        if statement.fold(stage) not in self.privgate_watch.guard().stages:
+        if aliases.fold(stage) not in self.privgate_watch.guard().stages:
             return move(name, version, stage, archive_existing_versions)
         with refusing(f"stage {stage!r} of {name!r} version {version}"):
             known = stage.strip().capitalize()  # as MLflow writes its four
@@ -124,7 +124,7 @@ class GuardedWrites(Copies):
                 )
             self._privgate_rests_on(session, name, None)
             for version in self._privgate_versions(name):
-                if statement.fold(version.current_stage or "") in guard.stages:
+                if aliases.fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"
                     )
@@ -143,9 +143,9 @@ class GuardedWrites(Copies):
         if tag.key != TAG:
             return write(name, version, tag)
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
-            envelope = statement.Envelope.parse(tag.value)
+            envelope = dsse.Envelope.parse(tag.value)
             claims = statement.Claims.read(envelope.statement)
-            moments = (claims.signed, statement.now())
+            moments = (claims.signed, times.now())
             self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)

@@ -18,7 +18,8 @@ from privgate.families.naive_bayes.category_counts import Counts
 from privgate.families.naive_bayes.discrete import SearchEffort, certify
 from privgate.families.retrained import Status
 from privgate.statistics import leakage
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 

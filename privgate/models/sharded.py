@@ -7,7 +7,6 @@ What a member answers is cut to a range that the wanted DTP allows; the theorem 
 import contextlib
 import copy
 import hashlib
-import math
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.models.classifier import Wrapping
+from privgate.models.member_answers import answers, clipped, log_pool_bound, normalised, voted, votes_bound
+from privgate.models.member_records import joined, names, own_categories, take, text
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -24,34 +25,6 @@ Index = NDArray[np.int64]
 _SPARE = 1e-9
 #: clipping further than this cannot be told from not clipping
 _LONGEST = 300.0
-
-
-def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
-    """Return the largest change of any label's log-probability, nats, when a share of the members changes at will.
-
-    Parameters
-    ----------
-    clip : float
-        R: a member's log-probabilities lie within R of their largest, nats.
-    share : float
-        Members that hold the person, of all; at most 1.
-    n_classes : int
-        Declared labels.
-
-    Notes
-    -----
-    ``docs/mathematics.md``, section 12, Theorem 12.1; attained.
-    """
-    if n_classes < 2:
-        return 0.0
-    others = np.log(n_classes - 1)
-    moved = clip * (1 - 2 * min(share, 1.0))
-    return float(np.logaddexp(0.0, others + clip) - np.logaddexp(0.0, others + moved))
-
-
-def votes_bound(alpha: float, memberships: int) -> float:
-    """Return the same for smoothed votes or averaged probabilities: ``ln(1 + r / alpha)`` (Theorem 12.2)."""
-    return float(np.log1p(memberships / alpha)) if alpha > 0 else float("inf")
 
 
 class Sharded(Wrapping):
@@ -160,7 +133,7 @@ class Sharded(Wrapping):
         shard = self.shard_of(X)
         features, labels = self._features(X), np.asarray(y)
         self.members_ = [
-            kept[m] if m in kept else self._member(m, _take(features, rows), labels[rows])
+            kept[m] if m in kept else self._member(m, take(features, rows), labels[rows])
             for m, rows in ((m, np.flatnonzero(shard == m)) for m in range(int(self.shards)))
         ]
         return self
@@ -188,7 +161,7 @@ class Sharded(Wrapping):
 
         if self.public is not None:
             # a copy each: a learner may write into its records
-            X, y = _joined(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
+            X, y = joined(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
         if not len(y):
             return None
         member = clone(self.base)
@@ -197,7 +170,7 @@ class Sharded(Wrapping):
         member.set_params(**dict.fromkeys(states, seed))
         try:
             with _randomness_of_its_own(seed):
-                return member.fit(_own_categories(X), y)
+                return member.fit(own_categories(X), y)
         except MemoryError:
             raise  # what is left depends on everybody's records, not on this member's
         except Exception:  # noqa: BLE001  a learner may refuse its records in any way; the theorem covers it
@@ -205,26 +178,26 @@ class Sharded(Wrapping):
 
     def shard_of(self, X: Any) -> Index:
         """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
-        hashes = (int.from_bytes(self._hash(own), "big") for own in _names(X, self.ids))
+        hashes = (int.from_bytes(self._hash(own), "big") for own in names(X, self.ids))
         return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
 
     def names_of(self, X: Any) -> list[bytes]:
         """Return what names the person of each record: the column ``ids``, or the record's own features."""
-        return list(_names(X, self.ids))
+        return list(names(X, self.ids))
 
     def published(self, X: Any, y: Any) -> NDArray[np.bool_]:
         """Return which records, features and label, are among the public ones too, shape (n,): every member has them.
 
         Equal by chance or put there: nothing tells these apart.
         """
-        labels = [_text(v) for v in np.asarray(y).tolist()]
+        labels = [text(v) for v in np.asarray(y).tolist()]
         if self.public is None:
             return np.zeros(len(labels), dtype=bool)
         features, theirs = self._features(X), self.public[0]
         if hasattr(features, "columns") and set(getattr(theirs, "columns", ())) == set(features.columns):
             theirs = theirs[list(features.columns)]  # joined by name
-        out = zip(_names(theirs, None), (_text(v) for v in np.asarray(self.public[1]).tolist()), strict=True)
-        known, own = set(out), zip(_names(features, None), labels, strict=True)
+        out = zip(names(theirs, None), (text(v) for v in np.asarray(self.public[1]).tolist()), strict=True)
+        known, own = set(out), zip(names(features, None), labels, strict=True)
         return np.fromiter((record in known for record in own), dtype=bool, count=len(labels))
 
     def _hash(self, what: bytes) -> bytes:
@@ -248,12 +221,12 @@ class Sharded(Wrapping):
         each = []
         for number, member in enumerate(self.members_):
             with _randomness_of_its_own(number):  # nor does it go on in a stream where another stopped
-                each.append(_answers(member, copy.deepcopy(features), n, self.classes_))
+                each.append(answers(member, copy.deepcopy(features), n, self.classes_))
         if self.combine == "log_pool":
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
-        q = [_voted(z) if self.combine == "votes" else _normalised(z) for z in each]
+        q = [voted(z) if self.combine == "votes" else normalised(z) for z in each]
         return np.asarray((np.sum(q, axis=0) + self.alpha) / (self.shards + K * self.alpha))
 
 
@@ -273,101 +246,3 @@ def _randomness_of_its_own(seed: int) -> Iterator[None]:
         random.setstate(kept[1])
         if torch:
             torch.set_rng_state(kept[2])
-
-
-def clipped(z: Float, clip: float) -> Float:
-    """Return log-probabilities less their largest, none below ``-clip``; rows without a finite largest become 0."""
-    top = z.max(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        out = np.maximum(z - top, -clip)
-    return np.where(np.isfinite(top) & ~np.isnan(z).any(axis=1, keepdims=True), out, 0.0)
-
-
-def _normalised(z: Float) -> Float:
-    q = np.exp(clipped(z, np.inf))
-    return np.asarray(q / q.sum(axis=1, keepdims=True))
-
-
-def _voted(z: Float) -> Float:
-    """Return one vote for the likeliest label; a member without an answer gives every label the same share."""
-    q = _normalised(z)
-    vote = np.eye(z.shape[1])[q.argmax(axis=1)]
-    return np.where((q == q[:, :1]).all(axis=1, keepdims=True), q, vote)
-
-
-def _answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
-    """Return a member's log-probabilities of the declared labels, shape (n, K); NaN where it does not answer."""
-    nothing = np.full((n, len(classes)), np.nan)
-    if member is None:
-        return nothing
-    try:
-        p = np.asarray(member.predict_proba(X), dtype=np.float64)
-        place = np.searchsorted(classes, np.asarray(member.classes_))
-        out = np.full((n, len(classes)), -np.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            out[:, place] = np.log(p)
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001  whatever a member does, it is one member's answer
-        return nothing
-    return np.where(np.isposinf(out).any(axis=1, keepdims=True), np.nan, out)
-
-
-def _names(X: Any, ids: str | int | None) -> Iterator[bytes]:
-    """Yield what names each record: its id, or its own features; numbers by value, everything else as text."""
-    if hasattr(X, "tocsr"):
-        X = X.toarray() if ids is None else X.tocsr()[:, [int(ids)]].toarray()
-    elif hasattr(X, "columns"):
-        if ids is not None and ids not in X.columns:
-            raise ValueError(f"X has no column {ids!r} that would name the person; its columns: {list(X.columns)[:20]}")
-        X = X if ids is None else X[[ids]]
-    elif ids is not None:
-        X = np.asarray(X, dtype=object)[:, [int(ids)]]
-    rows = X.itertuples(index=False, name=None) if hasattr(X, "columns") else iter(X)
-    for row in rows:
-        cells = row if isinstance(row, tuple) else np.asarray(row, dtype=object).ravel().tolist()
-        if ids is not None and _text(cells[0]) == "missing":
-            raise ValueError(f"column {ids!r} holds no id for some record; every record belongs to one person")
-        yield "\x1f".join(_text(cell) for cell in cells).encode()
-
-
-def _text(cell: Any) -> str:
-    """Return one spelling a value, whatever type a table keeps it in: 1, 1.0 and True are the same number."""
-    if isinstance(cell, int | float | np.number | np.bool_):
-        with contextlib.suppress(OverflowError, TypeError):  # whole numbers beyond float64; complex ones
-            number = float(cell)
-            return "missing" if math.isnan(number) else f"number {number + 0.0!r}"  # -0 and 0 are one number
-    # None, NaT and pandas' NA have no value to be named by
-    if cell is None or type(cell).__name__ in ("NaTType", "NAType"):
-        return "missing"
-    # numpy's text is no other text
-    return f"text {str.__repr__(cell)}" if isinstance(cell, str) else f"{type(cell).__name__} {cell!r}"
-
-
-def _take(X: Any, rows: Index) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[rows].reset_index(drop=True)  # row numbers of the whole change when somebody leaves
-    return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
-
-
-def _own_categories(X: Any) -> Any:
-    """Return records whose categories are those that they hold: a column's type lists everybody's."""
-    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
-        return X
-    for k, dtype in enumerate(X.dtypes):
-        if str(dtype) == "category":
-            X.isetitem(k, X.iloc[:, k].cat.remove_unused_categories())
-    return X
-
-
-def _joined(public: Any, own: Any) -> Any:
-    """Return public records, then a member's own."""
-    if hasattr(own, "iloc"):
-        import pandas as pd
-
-        return pd.concat([public, own], ignore_index=True)
-    if hasattr(own, "tocsr"):
-        import scipy.sparse as sp
-
-        return sp.vstack([public, own], format="csr")
-    return np.concatenate([public, own]) if hasattr(own, "shape") else [*public, *own]

@@ -16,7 +16,7 @@ from privgate.policy.document import Document, plain
 from privgate.policy.judge import Judged, judge
 from privgate.policy.problems import PolicyFileError, Problem
 from privgate.policy.strict_yaml import Mark
-from privgate.run import suites
+from privgate.run import suite_check, suites
 from privgate.subject.data import TrainingData
 
 
@@ -141,7 +141,7 @@ class Policy(Document):
         for name in self.data.suite:
             file = name.partition("@")[0]
             suite = suites.parse(self.suites[name], file)
-            found.append(suites.check(data, suite, file=file, min_rows=least))
+            found.append(suite_check.check(data, suite, file=file, min_rows=least))
         return found
 
     def judge(self, evidence: Evidence, *, today: date | None = None) -> Judged:

@@ -146,7 +146,7 @@ def _replayed(
     """Return the observation with what reruns on other records show."""
     from privgate.privacy_claims.watch_opacus import OpacusWatch
     from privgate.privacy_claims.watch_transcript import EnoughError, restore
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     rows = np.arange(opened.n, dtype=np.int64)
     own_X, own_y = take(opened.X, rows), opened.y[rows]
@@ -175,7 +175,7 @@ def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
     """Return all that a trained object carries, and what it answers to fixed questions."""
     from privgate.privacy_claims.watch_opacus import OpacusWatch
     from privgate.privacy_claims.watch_released import leaves
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     shown = opened.recipe.probabilities(model, take(X, np.arange(min(COMPARED, opened.n))), opened.classes)
     return {**leaves(model, skip=(OpacusWatch,)), ".answers": hashlib.sha256(shown.tobytes()).hexdigest()}
@@ -184,7 +184,7 @@ def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
 def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     """Train once under all watches that are installed."""
     from privgate.privacy_claims.watch_budget import BudgetWatch
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     found: dict[str, Any] = {}
     rows = np.arange(opened.n, dtype=np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.subject.data import take
+from privgate.subject.containers import take
 
 Index = NDArray[np.int64]
 

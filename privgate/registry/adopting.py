@@ -6,8 +6,9 @@ from typing import Any
 
 from privgate.errors import SubjectError
 from privgate.registry import layout, mlmodel, training_data
-from privgate.registry.client import answering, connect, download, named, tracking_at
+from privgate.registry.client import answering, connect, download, tracking_at
 from privgate.registry.log import log_recipe
+from privgate.registry.named import named
 from privgate.registry.names import plain_name
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe

@@ -8,10 +8,11 @@ from privgate import digest
 from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Precondition
-from privgate.registry import environment, layout, training_data
+from privgate.registry import data_read, environment, layout
 from privgate.registry import recorded as recorded_shape
-from privgate.registry.client import Named, connect, download, named, remember_address
+from privgate.registry.client import connect, download, remember_address
 from privgate.registry.mlmodel import flavor_of
+from privgate.registry.named import Named, named
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import sources
 from privgate.subject.recipe import Recipe
@@ -57,7 +58,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
         raise DigestMismatchError("model file 'privgate/recipe.json' was changed after the recipe was recorded")
-    data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
+    data = data_read.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
     return Subject(
         recipe,
         data,

@@ -12,9 +12,11 @@ from typing import Any
 from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import environment, layout, mlmodel, native, training_data
-from privgate.registry.client import answering, connect, download, experiment_of, named, tracking_at, upload
+from privgate.registry.client import answering, connect, download, experiment_of, tracking_at, upload
+from privgate.registry.named import named
 from privgate.subject import sources, tasks
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 

@@ -2,7 +2,8 @@
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
-from privgate.registry.client import address_of, answering, connect, named
+from privgate.registry.client import address_of, answering, connect
+from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
-from privgate.registry import layout, training_data
+from privgate.registry import data_read, layout
 from privgate.registry.load import read_recipe, sources_of
 from privgate.registry.stored_files import StoredFiles
 from privgate.subject.recipe import Recipe
@@ -49,7 +49,7 @@ def recomputed(
         reference = document["data"]
         if reference.get("kind") in {"run", "uri", "file"}:  # a loader is somebody's code
             try:
-                read = training_data.read(client, reference, Path(place, "data"), tracking_uri=tracking_uri)
+                read = data_read.read(client, reference, Path(place, "data"), tracking_uri=tracking_uri)
             except DigestMismatchError:
                 raise
             except (RegistryError, SubjectError, OSError):  # no right to read them: then they are named by digest only

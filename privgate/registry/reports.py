@@ -7,7 +7,8 @@ from typing import Any
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry import layout, report_place
-from privgate.registry.client import address_of, answering, connect, named
+from privgate.registry.client import address_of, answering, connect
+from privgate.registry.named import named
 from privgate.registry.names import plain_name
 from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject

@@ -5,18 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from privgate.report import front, judged, words
-from privgate.report.schema import (
+from privgate.report.compared import (
     COMPARISON,
     Cause,
     ComparedReport,
     Comparison,
     QuantileShift,
-    RecipeFacts,
-    ReportDocument,
     RuleChange,
     RuleFigures,
-    read,
 )
+from privgate.report.facts import RecipeFacts
+from privgate.report.schema import ReportDocument, read
 from privgate.report.text import plain
 from privgate.verdict import Finding
 

@@ -6,7 +6,8 @@ import uuid
 from typing import Any
 
 from privgate.report import words
-from privgate.report.schema import Comparison, ReportDocument
+from privgate.report.compared import Comparison
+from privgate.report.schema import ReportDocument
 from privgate.report.text import plain
 from privgate.verdict import Finding
 

@@ -15,7 +15,7 @@ from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.schema import SCHEMA, read
 from privgate.report.suppression import bounds, hidden
 from privgate.report.units import summary
-from privgate.run.suites import VALIDATION
+from privgate.run.suite_check import VALIDATION
 from privgate.verdict import Verdict
 from privgate.version import __version__
 

@@ -14,7 +14,7 @@ from privgate.evidence import COLUMNS
 from privgate.report.document import document
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.rendering import FORMATS, render
-from privgate.run.suites import VALIDATION
+from privgate.run.suite_check import VALIDATION
 from privgate.verdict import Verdict
 
 DOCUMENT = "report.json"

@@ -9,7 +9,9 @@ from privgate.evidence import Measurement, NextStep
 from privgate.policy.rules import about
 from privgate.report import judged, words
 from privgate.report.bar import bar
-from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
+from privgate.report.compared import ComparedReport
+from privgate.report.facts import SubjectFacts, WaiverRow
+from privgate.report.schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import clip, moment, number, plain, prose, whole
 from privgate.report.words import capital

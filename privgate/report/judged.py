@@ -4,7 +4,8 @@ from typing import Any
 
 from privgate.policy.rules import about
 from privgate.report import artifact, words
-from privgate.report.schema import ReportDocument, SubjectFacts
+from privgate.report.facts import SubjectFacts
+from privgate.report.schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import moment, number, percent, plain
 

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from privgate.errors import SubjectError
 from privgate.report import front
+from privgate.report.facts import SubjectFacts
 from privgate.report.page import environment
-from privgate.report.schema import ReportDocument, SubjectFacts, read
+from privgate.report.schema import ReportDocument, read
 from privgate.report.text import fold, moment, number, plain
 from privgate.verdict import Outcome
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from privgate.report import comparison, front
-from privgate.report.schema import Comparison, ReportDocument
+from privgate.report.compared import Comparison
+from privgate.report.schema import ReportDocument
 from privgate.report.sections import sections
 from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say

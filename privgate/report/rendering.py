@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from privgate.errors import UsageError
-from privgate.report.schema import COMPARISON, Comparison, ReportDocument, read, read_comparison
+from privgate.report.compared import COMPARISON, Comparison
+from privgate.report.schema import ReportDocument, read, read_comparison
 
 #: format -> (module that renders it, file that ``write`` puts it in; empty: only where it is asked for)
 FORMATS: Mapping[str, tuple[str, str]] = {

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from privgate.report import comparison, front
 from privgate.report.blocks import Chart, TableBlock, Text
-from privgate.report.schema import Comparison, ReportDocument
+from privgate.report.compared import Comparison
+from privgate.report.schema import ReportDocument
 from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say
 from privgate.report.text import item, markdown

@@ -4,7 +4,8 @@ import math
 
 from privgate.evidence import AttackResult
 from privgate.policy.rules import about
-from privgate.report.schema import ReportDocument, RuleChange, RuleFigures
+from privgate.report.compared import RuleChange, RuleFigures
+from privgate.report.schema import ReportDocument
 from privgate.report.sentences import SENTENCES, say
 from privgate.report.text import factor, fold, number, percent, plain
 from privgate.verdict import Finding, Outcome

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject.data import TrainingData, length
+from privgate.subject.containers import length
+from privgate.subject.data import TrainingData
 
 Code = NDArray[np.uint8]
 Index = NDArray[np.int64]

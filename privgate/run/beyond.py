@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privgate.families import questions
 from privgate.families.over_all_queries import applies
-from privgate.subject.data import stack, take
+from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from privgate.subject.data import take
+from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit, Index
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from privgate.errors import SubjectError
 from privgate.evidence.values import SMALL_CELL
-from privgate.run import declared, suites
+from privgate.run import declared, suite_check, suites
 from privgate.subject.data import TrainingData
 
 #: columns with more different values than this are not listed
@@ -35,7 +35,7 @@ def draft(data: TrainingData, name: str) -> dict[str, Any]:
     SubjectError
         The records have no columns, or there are none.
     """
-    frame = suites.as_frame(data)
+    frame = suite_check.as_frame(data)
     if frame is None or not len(frame):
         raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
     if len(set(frame.columns)) != len(frame.columns):

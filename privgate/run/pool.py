@@ -14,7 +14,8 @@ from privgate.run import alike, same_population
 from privgate.run.alike import Twins
 from privgate.run.run import Run
 from privgate.run.same_population import Shift
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 
 Index = NDArray[np.int64]
 Bool = NDArray[np.bool_]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject.data import TrainingData, length
+from privgate.subject.containers import length
+from privgate.subject.data import TrainingData
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.evidence import Precondition
 from privgate.run import beyond, last_digits
-from privgate.subject.data import take
+from privgate.subject.containers import take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject

@@ -8,23 +8,18 @@ out.
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
-from privgate.evidence import Expectation, Precondition
-from privgate.run import declared
-from privgate.subject.data import TrainingData
+from privgate.evidence import Expectation
 
 _NOT_NULL = "expect_column_values_to_not_be_null"
 _MAY_BE_NULL = frozenset({_NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
 #: stands in the ``meta`` of a suite that ``privgate policy suite`` drafted, until a person removes it
 DRAFT = "privgate_draft"
-#: the key of a precondition's detail that holds Great Expectations' own validation result
-VALIDATION = "validation"
 
 
 def parse(text: str, file: str) -> dict[str, Any]:
@@ -103,10 +98,10 @@ def run(suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int = 1) -
     min_rows : int
         Fewer rows violate.
     """
-    return tuple(e for _, e in _evaluated(suite, frame, file=file, min_rows=min_rows))
+    return tuple(e for _, e in evaluated(suite, frame, file=file, min_rows=min_rows))
 
 
-def _evaluated(
+def evaluated(
     suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int
 ) -> list[tuple[dict[str, Any], Expectation]]:
     """Return (expectation, what became of it), in the suite's order, then those that were added."""
@@ -121,111 +116,6 @@ def _evaluated(
         lost = Expectation(_name(one), met=False, error="no result came back")
         told.append((one, _outcome(one, found[i], frame) if i in found else lost))
     return told
-
-
-def check(data: TrainingData, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
-    """Return the precondition that training data meet a suite.
-
-    Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
-    inconclusive. Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``;
-    what was declared about the data are the columns of ``declared``.
-    """
-    name = f"suite:{file}"
-    named = {c for e in suite["expectations"] for c in _columns(e)}
-    frame = as_frame(data)
-    if frame is None and named <= {"label", *declared.COLUMNS}:
-        frame = _labels(data)
-    if frame is None:
-        return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    frame = frame.assign(**declared.columns(data, named))
-    told = _evaluated(suite, frame, file=file, min_rows=min_rows)
-    results = [e for _, e in told]
-    broken = [e for e in results if not e.met]
-    detail = {
-        "expectations": [asdict(e) for e in results],
-        "rows": len(frame),
-        VALIDATION: _validation(suite, told, file),
-    }
-    if not broken:
-        return Precondition(name, "passed", f"{file}: all {len(results)} expectations are met", detail)
-    critical = [e for e in broken if not e.error and e.severity == "critical"]
-    errors = [e for e in broken if e.error]
-    first = [*critical, *errors, *broken][0]
-    outcome = "failed" if critical else ("inconclusive" if errors else "warned")
-    text = f"{file}: {len(broken)} of {len(results)} expectations are not met, first {first}"
-    return Precondition(name, outcome, text, detail)
-
-
-def as_frame(data: TrainingData) -> Any:
-    """Return training data as a DataFrame with its labels, or None where there are no columns."""
-    import numpy as np
-    import pandas as pd
-
-    X = data.X
-    if hasattr(X, "tocsr"):
-        return None
-    if hasattr(X, "columns"):
-        frame = X.reset_index(drop=True).rename(columns=str)
-    elif hasattr(X, "shape"):
-        array = np.asarray(X)
-        if array.ndim > 2:
-            return None
-        array = array.reshape(len(array), -1)
-        frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
-    else:
-        frame = pd.DataFrame({"text": list(X)})
-    return frame if "label" in frame.columns else frame.assign(label=data.y)
-
-
-def _labels(data: TrainingData) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({"label": data.y})
-
-
-def _validation(
-    suite: Mapping[str, Any], told: Sequence[tuple[Mapping[str, Any], Expectation]], file: str
-) -> dict[str, Any]:
-    """Return a validation result as Great Expectations writes and reads it, without anybody's value and without counts.
-
-    Counts stand in the report, where small ones are hidden. What could not be evaluated is marked as an exception.
-    """
-    import great_expectations as gx
-
-    results = [
-        {
-            "success": e.met,
-            "expectation_config": {
-                "type": one["type"],
-                "kwargs": dict(one.get("kwargs", {})),
-                "meta": {"name": e.name},
-                "severity": e.severity,
-            },
-            "result": {},
-            "meta": {},
-            "exception_info": {
-                "raised_exception": bool(e.error),
-                "exception_message": e.error or None,
-                "exception_traceback": None,
-            },
-        }
-        for one, e in told
-    ]
-    met = sum(e.met for _, e in told)
-    return {
-        "success": met == len(results),
-        "statistics": {
-            "evaluated_expectations": len(results),
-            "successful_expectations": met,
-            "unsuccessful_expectations": len(results) - met,
-            "success_percent": 100.0 * met / len(results),
-        },
-        "suite_name": str(suite.get("name", file)),
-        "suite_parameters": {},
-        "id": None,
-        "meta": {"great_expectations_version": str(gx.__version__), "file": file},
-        "results": results,
-    }
 
 
 def _configuration(config: Mapping[str, Any]) -> Any:
@@ -245,12 +135,13 @@ def _row_count(least: int) -> dict[str, Any]:
 
 def _not_null(suite: Mapping[str, Any], frame: Any) -> list[dict[str, Any]]:
     """Return not-null for every column that an expectation reads and whose nulls no expectation speaks of."""
-    spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in _columns(e)}
-    named = dict.fromkeys(c for e in suite["expectations"] for c in _columns(e) if c in frame.columns)
+    spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in columns(e)}
+    named = dict.fromkeys(c for e in suite["expectations"] for c in columns(e) if c in frame.columns)
     return [{"type": _NOT_NULL, "kwargs": {"column": c}} for c in named if c not in spoken]
 
 
-def _columns(expectation: Mapping[str, Any]) -> list[str]:
+def columns(expectation: Mapping[str, Any]) -> list[str]:
+    """Return the columns that an expectation reads."""
     kwargs = expectation.get("kwargs", {})
     names = [kwargs.get(k) for k in ("column", "column_A", "column_B")]
     if not expectation["type"].startswith("expect_table"):
@@ -281,7 +172,7 @@ def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
 
 def _outcome(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: Any) -> Expectation:
     name, severity = _name(expectation), str(expectation.get("severity", "critical"))
-    absent = [c for c in _columns(expectation) if c not in frame.columns]
+    absent = [c for c in columns(expectation) if c not in frame.columns]
     if absent and expectation["type"] != "expect_column_to_exist":
         return Expectation(name, met=False, error=f"there is no column {absent[0]!r}", severity=severity)
     if _raised(result.get("exception_info") or {}):
@@ -306,8 +197,8 @@ def _raised(info: Mapping[str, Any]) -> bool:
 
 def _name(expectation: Mapping[str, Any]) -> str:
     given = (expectation.get("meta") or {}).get("name")
-    columns = ", ".join(_columns(expectation))
-    return str(given) if given else f"{expectation['type']}({columns})"
+    read = ", ".join(columns(expectation))
+    return str(given) if given else f"{expectation['type']}({read})"
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
-from privgate.guard import statement
+from privgate.guard import times
 from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.stored_statement import row_and_statement
@@ -278,10 +278,10 @@ class Reconciler:
         if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
             return None
         try:
-            decided = statement.when(tags.get("privgate.decided_at", ""))
+            decided = times.when(tags.get("privgate.decided_at", ""))
         except StatementError:
             return None
-        if decided.timestamp() < job.since or (statement.now() - decided).days >= job.policy.valid_days:
+        if decided.timestamp() < job.since or (times.now() - decided).days >= job.policy.valid_days:
             return None
         return tags.get("privgate.outcome") in {"passed", "warned"}
 
@@ -290,7 +290,7 @@ class Reconciler:
         row, text = row_and_statement(self.client, job.name, job.version)
         terms = Terms(guard.registry, job.policy.digest, job.policy.name, guard.accept_advisory)
         try:
-            check(text, guard.trust, row, terms, target=job.target, now=statement.now())
+            check(text, guard.trust, row, terms, target=job.target, now=times.now())
         except StatementError:
             return False
         return True

@@ -14,7 +14,9 @@ from privgate import digest
 from privgate.documents import door
 from privgate.errors import SubjectError
 from privgate.subject import calling, estimators, sources, tasks
+from privgate.subject.answered import aligned, numbers
 from privgate.subject.claim import Claim
+from privgate.subject.library_classes import is_class_of, is_number_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +228,7 @@ class Recipe:
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             named = estimators.references(self.payload["estimator"])
             files = estimators.names_files(self.payload["estimator"])
-        if files or not all(r.startswith(homes) or _is_number_type(r) for r in named):
+        if files or not all(r.startswith(homes) or is_number_type(r) for r in named):
             return None
         if self.recorded is None:
             return self.estimator
@@ -235,7 +237,7 @@ class Recipe:
         if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(_is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
+        if not all(is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
             return None
         with door.reading("the recipe's estimator cannot be made", SubjectError):
             return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
@@ -318,55 +320,13 @@ class Recipe:
         predict = self._predict()
         if why := self.answerless(model):
             raise SubjectError(why)
-        raw = np.asarray(predict(model, X) if predict is not None else model.predict(X), dtype=np.float64)
-        if raw.ndim == 2 and raw.shape[1] == 1:
-            raw = raw[:, 0]
-        if raw.ndim != 1:
-            raise SubjectError(f"the regressor returned shape {raw.shape}; it must give one number a record")
-        if not np.isfinite(raw).all():
-            raise SubjectError("the regressor returned NaN or infinity")
-        return raw
+        raw = predict(model, X) if predict is not None else model.predict(X)
+        return numbers(np.asarray(raw, dtype=np.float64))
 
     def _predict(self) -> Any:
         predict = self.predict if self.recorded is None else self.recorded["predict"]
         return self._resolve(predict) if isinstance(predict, str) else predict
 
 
-def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
-    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
-
-    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
-    """
-    home = str(getattr(thing, "__module__", ""))
-    keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
-    return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
-
-
-def _is_number_type(ref: str) -> bool:
-    """Whether a reference names a number type or an elementwise function of numpy, which parameters of steps are."""
-    home, _, name = ref.partition(":")
-    thing = getattr(np, name, None) if home == "numpy" else None
-    return isinstance(thing, np.ufunc) or (isinstance(thing, type) and issubclass(thing, np.number | np.bool_))
-
-
 def _configured(estimator: Any, params: Mapping[str, Any]) -> Any:
     return estimator.set_params(**dict(params)) if params else estimator
-
-
-def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return probabilities with one column a class of ``classes``; see ``Recipe.probabilities``."""
-    if raw.ndim == 1:
-        raw = np.column_stack([1.0 - raw, raw])
-    if own is not None and len(own) == raw.shape[1] and len(own) != len(classes) and np.isin(own, classes).all():
-        full = np.zeros((len(raw), len(classes)))
-        full[:, np.searchsorted(classes, np.asarray(own, dtype=classes.dtype))] = raw
-        raw = full
-    if raw.ndim != 2 or raw.shape[1] != len(classes):
-        raise SubjectError(
-            f"the model returned shape {raw.shape} for {len(classes)} classes; it must give one column a class"
-        )
-    if np.isnan(raw).any():
-        raise SubjectError("the model returned NaN probabilities")
-    if (raw < 0).any():
-        raise SubjectError("the model returned negative probabilities")
-    return raw

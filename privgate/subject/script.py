@@ -17,19 +17,14 @@ import linecache
 import pathlib
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from privgate.errors import SubjectError
+from privgate.subject.source_text import bound, called, dotted, segment, spans, work
 
-#: calls that read, train or log: made again at every import, they would do so in every worker
-_WORK = re.compile(
-    r"(partial_)?fit(_\w+)?|train(_\w+)?|read_\w+|load\w*|open|fetch_\w+|log_\w+|start_run|autolog|download\w*|urlopen"
-    r"|urlretrieve|connect|execute|query|from_pretrained|parse_\w*args|input|cross_val\w*|predict\w*|recv|get_data\w*"
-)
 #: calls that set up a library, kept where the function reaches that library: precision, determinism, warnings
 _SETTING = re.compile(r"set_\w+|use_\w+|manual_seed\w*|seed|seterr|filterwarnings|simplefilter|enable_\w+|disable_\w+")
 _LONGEST = 20_000
@@ -132,7 +127,7 @@ class _Part:
 
     def _own(self, name: str, value: Any) -> None:
         found = self._definition(name, value)
-        if found is None and any(name in _bound(s) for s in self.body):  # made by a call: a namedtuple
+        if found is None and any(name in bound(s) for s in self.body):  # made by a call: a namedtuple
             self._made(name)
             return
         if found is None:
@@ -149,13 +144,13 @@ class _Part:
     def _submodules(self, tree: ast.AST) -> None:
         """Import what is reached by a dotted name: after ``import a.b`` the script says ``a.b``, and so does this."""
         for node in ast.walk(tree):
-            chain = _chain(node) if isinstance(node, ast.Attribute) else []
-            dotted = self.modules.get(chain[0], "") if chain else ""
+            chain = dotted(node) if isinstance(node, ast.Attribute) else []
+            reached = self.modules.get(chain[0], "") if chain else ""
             for part in chain[1:]:
-                dotted = f"{dotted}.{part}"
-                if not isinstance(sys.modules.get(dotted), ModuleType):
+                reached = f"{reached}.{part}"
+                if not isinstance(sys.modules.get(reached), ModuleType):
                     break
-                self.imports.add(f"import {dotted}")
+                self.imports.add(f"import {reached}")
 
     def _definition(self, name: str, value: Any) -> tuple[str, CodeType] | None:
         """Return text and code of a function or class, from the script or the notebook's cell."""
@@ -173,9 +168,9 @@ class _Part:
             for node in ast.walk(top)
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and node.name == name
         ]
-        inside = [n for n in held if code is not None and _spans(n, code)]
+        inside = [n for n in held if code is not None and spans(n, code)]
         found = inside or held
-        return self._compiled(_segment(found[-1], lines)) if found else None
+        return self._compiled(segment(found[-1], lines)) if found else None
 
     def _compiled(self, text: str) -> tuple[str, CodeType]:
         flags = __future__.annotations.compiler_flag if self.lazy else 0
@@ -183,7 +178,7 @@ class _Part:
 
     def _made(self, name: str) -> None:
         """Add the statements of the script that made an object."""
-        where = [s for s in self.body if name in _bound(s) and s.lineno not in self.kept]
+        where = [s for s in self.body if name in bound(s) and s.lineno not in self.kept]
         if not where:
             raise SubjectError(
                 f"the training function uses {name} (a {type(self.space[name]).__name__}), which cannot be recorded "
@@ -191,13 +186,13 @@ class _Part:
             )
         for statement in where:
             self.kept.add(statement.lineno)
-            if call := _work(statement):
+            if call := work(statement):
                 path = "" if self.file is None else f"{self.file.name}:{statement.lineno}: "
                 raise SubjectError(
                     f"{path}the training function uses {name}, which {call} makes when the file is imported; hand it "
                     "over as a parameter, or make it inside the function"
                 )
-            self._add(*self._compiled(_segment(statement, self.lines)))
+            self._add(*self._compiled(segment(statement, self.lines)))
 
     def settings(self) -> None:
         """Add the statements that set up libraries which are reached: ``torch.set_default_dtype(torch.float64)``."""
@@ -205,13 +200,13 @@ class _Part:
             target: ast.expr | None = None
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 target = statement.value.func
-                if not _SETTING.fullmatch(_called(statement.value)):
+                if not _SETTING.fullmatch(called(statement.value)):
                     continue
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute | ast.Subscript):
                 target = statement.targets[0]
-            if target is None or not (chain := _chain(target)) or chain[0] not in self.modules or _work(statement):
+            if target is None or not (chain := dotted(target)) or chain[0] not in self.modules or work(statement):
                 continue
-            text, code = self._compiled(_segment(statement, self.lines))
+            text, code = self._compiled(segment(statement, self.lines))
             used = _globals(code)
             if all(n in self.modules or _is_plain(self.space.get(n)) for n in used):
                 for name in sorted(used):
@@ -263,24 +258,6 @@ def _codes(value: Any) -> Iterator[CodeType]:
                 yield held.__code__
 
 
-def _spans(node: ast.stmt, code: CodeType) -> bool:
-    return _first(node) <= code.co_firstlineno <= (node.end_lineno or node.lineno)
-
-
-def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(int(d.lineno) for d in getattr(node, "decorator_list", ()))])
-
-
-def _segment(node: ast.stmt, lines: list[str]) -> str:
-    """Return the lines of a statement; one that shares its line with others is written anew."""
-    text = textwrap.dedent("\n".join(lines[_first(node) - 1 : node.end_lineno]))
-    try:
-        alone = len(ast.parse(text).body) == 1
-    except SyntaxError:
-        alone = False
-    return text if alone else ast.unparse(node)
-
-
 def _globals(code: CodeType) -> set[str]:
     """Return every global name that a piece of code and the functions in it read."""
     found = {
@@ -292,50 +269,3 @@ def _globals(code: CodeType) -> set[str]:
         if isinstance(constant, CodeType):
             found |= _globals(constant)
     return found
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    """Return the global names that a statement at the top of a file binds or changes."""
-    if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
-        return set()
-    found: set[str] = set()
-    for node in _outside_functions(statement):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= set(_chain(node)[:1])
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        found |= set(_chain(statement.value.func)[:1])
-    return found
-
-
-def _outside_functions(statement: ast.AST) -> Iterator[ast.AST]:
-    yield statement
-    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-        for child in ast.iter_child_nodes(statement):
-            yield from _outside_functions(child)
-
-
-def _work(statement: ast.stmt) -> str:
-    """Return the first call in a statement that reads, trains or logs, as text; empty if there is none."""
-    for node in _outside_functions(statement):
-        if isinstance(node, ast.Call) and _WORK.fullmatch(_called(node)):
-            return f"{ast.unparse(node.func)[:60]}()"
-    return ""
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _chain(node: ast.AST) -> list[str]:
-    """Return the names of ``a.b.c``, also below subscripts; empty where it begins with anything but a name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        parts += [node.attr] if isinstance(node, ast.Attribute) else []
-        node = node.value
-    return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []

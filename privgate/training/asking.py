@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
-from privgate.subject.data import take
+from privgate.subject.containers import take
 
 Index = NDArray[np.int64]
 

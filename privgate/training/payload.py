@@ -20,7 +20,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import UsageError
-from privgate.subject import data, estimators, sources
+from privgate.subject import estimators, sources, storing
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 
@@ -85,10 +85,10 @@ def write(subject: Subject, folder: Path) -> Payload:
     """Lay out recipe and data of a subject below ``folder``; runs none of the user's code."""
     folder.mkdir(parents=True, exist_ok=True)
     X, y = subject.data.pool()
-    index: dict[str, Any] = {"n": subject.data.n, "y": data.save(y, folder / "y")}
+    index: dict[str, Any] = {"n": subject.data.n, "y": storing.save(y, folder / "y")}
     np.save(folder / "classes.npy", subject.classes, allow_pickle=False)
     if isinstance(X, np.ndarray) and X.dtype != object:
-        index["X"] = data.save(X, folder / "X")
+        index["X"] = storing.save(X, folder / "X")
     else:
         # frames, sparse matrices and lists reach training code exactly as they are, formats and dtypes included
         (folder / "X.pkl").write_bytes(pickle.dumps(X, protocol=5))
@@ -199,11 +199,11 @@ class Opened:
         self.packing = float("inf")
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
-        self.y = data.load(self.root / index["y"])
+        self.y = storing.load(self.root / index["y"])
         self.classes = np.load(self.root / "classes.npy", allow_pickle=False)
         path = self.root / index["X"]
         # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
-        self.X = np.asarray(data.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
+        self.X = np.asarray(storing.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
         recorded = self.root / "recipe.json"
         if recorded.is_file():
             self.recipe = Recipe.read(json.loads(recorded.read_text(encoding="utf-8")), self.root / "src")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privgate.subject import estimators
-from privgate.subject.data import take
+from privgate.subject.containers import take
 from privgate.training import worker
 from privgate.training.fit import Fit
 from privgate.training.limits import Clock, TaskLimits

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject import data
+from privgate.subject.containers import take
 from privgate.training.fit import Fit, Index
 
 
@@ -45,7 +45,7 @@ class Rows:
             kept = np.ones(self.n, dtype=bool)
             kept[fit.left_out] = False
             keep = np.flatnonzero(kept)
-        X, y = data.take(self.X, keep), np.array(self.y[keep])
+        X, y = take(self.X, keep), np.array(self.y[keep])
         for row, code in fit.relabel:
             y[keep == row] = self.classes[code]
         return X, y

@@ -257,7 +257,7 @@ def made_together(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     if opened.recipe.task == "regression":
         values = opened.recipe.predictions(model, take(opened.X, np.asarray(queries, dtype=np.int64)))
@@ -272,7 +272,7 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
 
 
 def _served(opened: Opened, queries: Index, way: str) -> Float:
-    from privgate.subject.data import take
+    from privgate.subject.containers import take
 
     X = take(opened.X, np.asarray(queries, dtype=np.int64))
     chosen, sent = zip(*asking.parts(X, len(queries), way), strict=True)

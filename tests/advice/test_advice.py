@@ -17,7 +17,8 @@ from privgate.advice.candidates import knob_change, most, present_values
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.combined import combined
 from privgate.advice.point import Point, front
-from privgate.advice.search import HALVINGS, Search
+from privgate.advice.search import Search
+from privgate.advice.trials import HALVINGS
 from privgate.advice.usefulness import MEASURES, cross_validated, folds
 from privgate.errors import UsageError
 from privgate.subject.release import Release

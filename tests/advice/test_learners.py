@@ -193,7 +193,7 @@ def test_fewer_people_are_drawn_in_secret_and_on_only_while_that_lowers_the_risk
             made.append(change)
             return Point(number=len(made), change=change, outcome="failed", of_limit=risks[len(made) - 1])
 
-        monkeypatch.setattr(Search, "_one", one)
+        monkeypatch.setattr(Search, "one", one)
         Search(Policy.load("pdtp-1"), subject, fleet)._fewer(present)
         return made
 

@@ -11,6 +11,7 @@ from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, eval
 from privgate.advice import steps
 from privgate.advice.plan import plan
 from privgate.check import gate
+from privgate.check.costs import costs
 from privgate.evidence import Removals
 from privgate.influence.remove_risky import remove_risky
 from privgate.report import schema
@@ -110,7 +111,7 @@ def test_where_a_control_stops_the_run_no_other_parameters_are_advised(fleet):
 
 def test_a_plan_says_what_a_search_would_take(fleet):
     said = plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
-    assert said[:-1] == gate.plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
+    assert said[:-1] == costs(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget()).said
     assert said[-1].startswith("if it blocks: search for the cheapest change that passes")
     assert PLANNED.search(said[-1])
 

@@ -12,9 +12,11 @@ from privgate.advice import probe as probing
 from privgate.advice.apply import apply
 from privgate.advice.candidates import NOTHING
 from privgate.advice.change import Change
+from privgate.advice.confirm import finalists
 from privgate.advice.point import Point
 from privgate.advice.search import Search
-from privgate.check import gate
+from privgate.check.costs import costs
+from privgate.check.prepare import prepare
 from privgate.membership import board
 from privgate.privacy_claims.measure_audit import AuditEffort, effort_of
 
@@ -135,7 +137,7 @@ def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
             Point(number=k, change=Change(says=""), outcome="passed", of_limit=0.5 + 0.05 * k, useful=0.5 + 0.01 * k)
             for k in range(1, 10)
         ]
-        return [p.number for p in Search(policy, None, None, points=made)._worth_confirming()]
+        return [p.number for p in finalists(made, policy)]
 
     assert points(Policy.load("attacks-1")) == [9, 5, 1]
     assert points(Policy.load("dtp-1")) == [9, 8, 7], "what is exact passes again"
@@ -143,13 +145,13 @@ def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
 
 def test_a_search_audits_less_and_a_plan_counts_the_time_of_shadow_models(fleet):
     subject, policy = Subject.local(tree(max_depth=2), table(60)), Policy.load("attacks-1")
-    run = gate.prepare(policy, subject, fleet=fleet, limits=Budget())
+    run = prepare(policy, subject, fleet=fleet, limits=Budget())
     assert effort_of(run) == AuditEffort()
     run.rehearsed = True
     assert effort_of(run).trainings < AuditEffort().trainings / 3
-    costs = gate.costs(policy, subject, fleet=fleet, limits=Budget())
-    assert costs.each > 0
-    assert costs.seconds > costs.trainings * costs.each / fleet.workers > 0  # workers start, and attacks learn beside
+    cost = costs(policy, subject, fleet=fleet, limits=Budget())
+    assert cost.each > 0
+    assert cost.seconds > cost.trainings * cost.each / fleet.workers > 0  # workers start, and attacks learn beside
 
 
 def approved(recipe, policy, budget, people, fleet, tmp_path, **more):

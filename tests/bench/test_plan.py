@@ -24,7 +24,7 @@ from pathlib import Path
 warnings.simplefilter("ignore")
 from kinds.catalogue import KINDS
 from privgate import Budget, Fleet, Policy, Subject, evaluate, log_model, registry
-from privgate.check import gate
+from privgate.check.costs import costs
 
 kind, n = next(k for k in KINDS if k.name == sys.argv[1]), int(sys.argv[2])
 with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:
     # planning by itself remembers a few trainings, so the check has a ledger of its own
     used = time.process_time()
     with Fleet(jobs=1, ledger=Path(folder, "plan")) as fleet:
-        costs = gate.costs(policy, subject, fleet=fleet, limits=limits)
+        cost = costs(policy, subject, fleet=fleet, limits=limits)
     used = time.process_time() - used
     started = time.monotonic()
     with Fleet(jobs=1, ledger=Path(folder, "check")) as fleet:
@@ -44,8 +44,8 @@ with tempfile.TemporaryDirectory() as folder:
         verdict = evaluate(policy, subject, fleet=fleet, limits=limits)
         calls = fleet.calls
     took = time.monotonic() - started
-print(json.dumps({"planned": costs.seconds, "took": took, "plan_cpu": used, "trainings": calls,
-                  "planned_trainings": costs.trainings, "verdict": str(verdict.outcome)}))
+print(json.dumps({"planned": cost.seconds, "took": took, "plan_cpu": used, "trainings": calls,
+                  "planned_trainings": cost.trainings, "verdict": str(verdict.outcome)}))
 """
 
 

@@ -9,8 +9,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.check import gate
 from privgate.check import plan as planning
+from privgate.check.costs import costs
+from privgate.check.prepare import prepare
 from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError
 from privgate.influence import leave_one_out, modes
@@ -85,7 +86,7 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
 
 def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_is_measured(fleet, policy):
     mine = policy(LARGEST.format(1), SHARE, MEDIAN)
-    bench = gate.prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Budget(mode="max"))
+    bench = prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Budget(mode="max"))
     verdict, _, _ = checked(mine, LOGISTIC, fleet, "max")
 
     said = bench.cannot_conclude
@@ -171,7 +172,7 @@ def test_modes_that_mean_nothing_are_refused(wrong):
 def test_the_plan_says_what_a_mode_costs(fleet, policy):
     def plan(recipe, mode):
         subject = Subject.local(recipe, TrainingData(X, Y))
-        return gate.plan(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(mode=mode))
+        return costs(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(mode=mode)).said
 
     assert any("only people who could hold the largest PDTP" in line for line in plan(LOGISTIC, "max"))
     ranked = plan(Recipe(stump, seed=1), "screen")
@@ -234,7 +235,7 @@ def test_the_command_line_knows_its_modes():
 def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, policy):
     data = TrainingData(np.tile(X, (20, 1)), np.tile(Y, 20), domain=Domain(box=((-9, 9),) * 3))
     subject = Subject.local(Recipe(LogisticRegression(C=0.1), seed=1), data)
-    bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(max_retrains=7, mode="max"))
+    bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(max_retrains=7, mode="max"))
 
     assert planning.first_engine(bench).name == "refit"
     assert bench.once(modes.used) == "all"
@@ -242,7 +243,7 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
     _, said = planning.make(bench)
     assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
     assert any("7 retrains" in s for s in said)
-    (never,) = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).cannot_conclude
+    (never,) = prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).cannot_conclude
     assert "can never pass" in never
     assert "solver='newton-cholesky', tol=1e-8" in never
     assert "forests" not in never
@@ -250,7 +251,7 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
 
 def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
     subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y))
-    bench = gate.prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
+    bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
     bench.seeds, bench.more_seeds = (1, 2), tuple(range(75))
     _, said = planning.make(bench)
     assert any(f"{75 * N} retrains in all" in s for s in said)

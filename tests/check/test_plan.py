@@ -10,7 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check import beside, gate, probe
+from privgate.check import beside, probe
+from privgate.check.costs import costs
+from privgate.check.prepare import prepare
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.training import context
@@ -32,7 +34,7 @@ def planned_and_made(recipe):
     """Return what the plan says, the number of trainings in it, and how many the check made in the end."""
     subject, policy = Subject.local(recipe, TrainingData(X, Y)), Policy.load("pdtp-1")
     with Fleet(jobs=1, ledger="none") as own:
-        said = gate.plan(policy, subject, fleet=own, limits=Budget())
+        said = costs(policy, subject, fleet=own, limits=Budget()).said
         glanced = own.calls
         assert evaluate(policy, subject, fleet=own).approved
         (total,) = (int(m[1]) for line in said if (m := re.match(r"in all: about (\d+) trainings", line)))
@@ -78,9 +80,9 @@ def imports_first(X, y, *, seed):
 def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once():
     subject, policy = Subject.local(Recipe(imports_first, seed=1), TrainingData(X, Y)), Policy.load("pdtp-1")
     with Fleet(jobs=1, ledger="none") as own:
-        run = gate.prepare(policy, subject, fleet=own, limits=Budget())
+        run = prepare(policy, subject, fleet=own, limits=Budget())
         paces = beside.timed(run)
-        found = gate.costs(policy, subject, fleet=own, limits=Budget())
+        found = costs(policy, subject, fleet=own, limits=Budget())
 
     assert paces.start >= 1.0
     assert 0 < paces.each < 0.5

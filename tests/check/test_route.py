@@ -7,7 +7,7 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check import gate
+from privgate.check.prepare import prepare
 from privgate.evidence import COLUMNS
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
@@ -110,7 +110,7 @@ def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
     from sklearn.tree import DecisionTreeClassifier
 
     subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), DATA)
-    bench = gate.prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None)
+    bench = prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None)
 
     assert any("pdtp-1" in why for why in bench.cannot_conclude)
     assert fleet.calls == 0

@@ -9,7 +9,7 @@ from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from sklearn.datasets import load_digits
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.collusion import held, learned, measure, off_domain, pinned, rerun, strange
+from privgate.collusion import held, learned, measure, off_domain, pinned, rerun, strange, watching
 from privgate.collusion.learned import Learned
 from privgate.errors import MeasurementError
 from privgate.evidence import SIGNS, Measurement, Request
@@ -159,7 +159,7 @@ def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_fo
 
 def test_steps_of_a_descent_are_no_draws():
     data = digits(100)
-    with learned.watched() as watch:
+    with watching.watched() as watch:
         colluders.descend(data.X, data.y, 0, epochs=6, width=2)
 
     assert watch.steps == 12

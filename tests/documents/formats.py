@@ -14,10 +14,11 @@ from privgate import report as rendering
 from privgate.cli.report import read as report_file
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import signing, statement, trust
+from privgate.guard import signing, times, trust
 from privgate.guard.config import Guard
+from privgate.guard.dsse import Envelope
 from privgate.guard.signer import seal
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.statement import Claims
 from privgate.guard.truststore import TrustStore, fresh_key
 from privgate.policy import Policy, fixtures
 from privgate.registry import load, mlmodel
@@ -157,7 +158,7 @@ class World:
         self.folder = folder
         self.signer, self.stranger = trust.new_key(), trust.new_key()
         self.policy = Policy.load("dtp-1")
-        self.now = statement.now().replace(microsecond=0)
+        self.now = times.now().replace(microsecond=0)
         self.store = TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",), note="ci"),))
         self.store.save(folder / "trust.json")
         self.claims = Claims(

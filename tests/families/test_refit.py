@@ -16,7 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.errors import MeasurementError
 from privgate.families.refit import ENGINE
 from privgate.families.retrained import Status
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet

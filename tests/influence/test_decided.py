@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.check import gate
+from privgate.check import asked
 from privgate.evidence import Measurement, Request
 from privgate.families.chain import DECIDED
 from privgate.families.retrained import Retrained, Status
@@ -121,8 +121,8 @@ def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):
         f"waivers:\n  - {{rule: pdtp, model: credit, version: 'sha256:{'0' * 64}', ceiling: 3, reason: r, requester: "
         f"Ada Example, approver: Bob Example, granted: 2026-01-01, expires: 2026-01-31}}\n"
     )
-    assert list(gate.breaks(policy(LARGEST.format(1)))) == [Request.of("pdtp", aggregate="max")]
-    assert not gate.breaks(policy(LARGEST.format(1), rest=waiver))
+    assert list(asked.breaks(policy(LARGEST.format(1)))) == [Request.of("pdtp", aggregate="max")]
+    assert not asked.breaks(policy(LARGEST.format(1), rest=waiver))
 
 
 def test_a_suite_over_everybody_is_not_computed_and_says_why(fleet, tmp_path):
@@ -212,7 +212,7 @@ POLICIES = {
 def test_what_some_people_decide_no_value_of_the_others_takes_back(policy, name, population):
     rng = np.random.default_rng(7)
     mine = policy(POLICIES[name])
-    ((request, (_, breaks)),) = gate.breaks(mine).items()
+    ((request, (_, breaks)),) = asked.breaks(mine).items()
 
     def judged(value, low, high):
         found = aggregate.asked(request, value, low, high, population)

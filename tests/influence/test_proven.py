@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData
-from privgate.check import gate
+from privgate.check import asked, gate
+from privgate.check.prepare import prepare
 from privgate.families.sharded import ShardedMembers
 from privgate.influence import per_unit, proven
 from privgate.models import Sharded
@@ -45,7 +46,7 @@ def subject(dtp=0.9):
 
 
 def run(policy, about, fleet, **limits):
-    made = gate.prepare(policy, about, fleet=fleet, limits=Budget(**limits))
+    made = prepare(policy, about, fleet=fleet, limits=Budget(**limits))
     controls.choose_seeds(made, glance=True)
     return made
 
@@ -111,7 +112,7 @@ def outside(model):
     ids=["derived", "scaled", "calibrated", "searched", "stacked", "voting", "public people", "labels missing"],
 )
 def test_what_stands_around_shards_is_not_covered_by_their_theorem(model, fleet):
-    made = gate.prepare(Policy.load("pdtp-1"), outside(model), fleet=fleet, limits=Budget())
+    made = prepare(Policy.load("pdtp-1"), outside(model), fleet=fleet, limits=Budget())
     made.seeds = (0,)
     assert proven.limits(made) is None
 
@@ -144,8 +145,8 @@ def test_a_policy_that_wants_more_people_or_seeds_gets_them(audit, fleet, tmp_pa
 
 def test_a_rule_that_wants_everybodys_value_gets_it():
     policy = Policy.load("pdtp-1")
-    assert gate.by_theorem(policy)
+    assert asked.by_theorem(policy)
     rule = policy.rules[0]
     for wants in ({"needs": rule.about.needs | {Need.EVERYBODY}}, {"per_unit": False}):
         other = SimpleNamespace(about=dataclasses.replace(rule.about, **wants))
-        assert not gate.by_theorem(SimpleNamespace(rules=(rule, other), audit=policy.audit))
+        assert not asked.by_theorem(SimpleNamespace(rules=(rule, other), audit=policy.audit))

@@ -20,7 +20,7 @@ from privgate.influence import changes, leave_one_out
 from privgate.policy.rules import METRICS
 from privgate.run.run import Budget, Run
 from privgate.subject import released
-from privgate.subject.recipe import aligned
+from privgate.subject.answered import aligned
 from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 

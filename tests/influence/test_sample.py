@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check import gate
+from privgate.check import asked
+from privgate.check.prepare import prepare
 from privgate.influence import leave_one_out
 from privgate.policy.rules import ALL
 from privgate.run.run import Budget
@@ -33,7 +34,7 @@ def subject(X=X):
 
 def drawn(secret, made, **limits):
     with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
-        run = gate.prepare(SHARE, made, fleet=own, limits=Budget(**limits))
+        run = prepare(SHARE, made, fleet=own, limits=Budget(**limits))
         return leave_one_out.selection(run)
 
 
@@ -73,7 +74,7 @@ def test_who_a_budget_reaches_follows_from_the_secret_too():
         Fleet(jobs=1, ledger=Ledger("none", secret=b"q" * 32)) as other,
     ):
         drawn_by = [
-            leave_one_out.selection(gate.prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).units
+            leave_one_out.selection(prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).units
             for f in (one, one, other)
         ]
     np.testing.assert_array_equal(drawn_by[0], drawn_by[1])
@@ -167,5 +168,5 @@ def test_a_rule_that_needs_everybody_is_not_served_by_a_sample(tmp_path):
     )
     both = Policy.load(tmp_path / "p.yaml")
 
-    assert gate.sample(SHARE) == 299
-    assert gate.sample(both) is None
+    assert asked.sample(SHARE) == 299
+    assert asked.sample(both) is None

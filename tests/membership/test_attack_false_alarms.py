@@ -12,7 +12,8 @@ from privgate.membership import attacks, told
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
 from privgate.run.run import Budget, Run
 from privgate.statistics.intervals import clopper_pearson
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer

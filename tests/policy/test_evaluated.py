@@ -8,7 +8,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check.gate import prepare
+from privgate.check.prepare import prepare
 from privgate.errors import UsageError
 
 POLICY = """schema: privgate/policy/v1

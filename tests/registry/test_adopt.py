@@ -13,7 +13,8 @@ from privgate import Fleet, Recipe, Subject, TrainingData, log_model
 from privgate.__main__ import run
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt, layout
-from privgate.registry.client import connect, named
+from privgate.registry.client import connect
+from privgate.registry.named import named
 from privgate.run import reproduction
 
 X = np.random.default_rng(1).normal(size=(30, 2))

@@ -12,7 +12,7 @@ import pytest
 
 from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
-from privgate.guard import signing, statement, trust
+from privgate.guard import signing, times, trust
 from privgate.guard.asked import SigningRequest
 from privgate.guard.config import Guard
 from privgate.guard.truststore import fresh_key
@@ -83,7 +83,7 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert verify("models:/credit/1", guard_for(fresh), target="production").claims.files == made.claims.files
     with pytest.raises(StatementError, match="no trusted key"):
         verify("models:/credit/1", guard, target="production")
-    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.key_id, at=statement.now()))
+    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.key_id, at=times.now()))
     with pytest.raises(StatementError, match="revoked"):
         signing.renew("models:/credit/1", signer, policy=checked[0], guard=revoked)
 
@@ -180,7 +180,7 @@ def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, app
 def test_a_statement_lasts_no_longer_than_its_report_says(checked, signer):
     path = checked[1] / "report.json"
     document = json.loads(path.read_text())
-    until = (statement.when(document["decided_at"]) + timedelta(days=5)).date()
+    until = (times.when(document["decided_at"]) + timedelta(days=5)).date()
     path.write_text(json.dumps({**document, "expires": until.isoformat()}))
     assert sign(checked, signer).claims.expires.date() == until
 

@@ -13,7 +13,8 @@ from privgate.run import alike, pool, same_population
 from privgate.run.preconditions import near_overlap
 from privgate.run.preconditions import same_population as from_the_same
 from privgate.run.run import Budget, Run
-from privgate.subject.data import TrainingData, take
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from tests.in_process import InProcess

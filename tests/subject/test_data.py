@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.subject import data as containers
+from privgate.subject import containers
 from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe

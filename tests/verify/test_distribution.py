@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from privgate import digest
-from privgate.guard import statement, trust
+from privgate.guard import dsse, times, trust
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import TrustStore, fresh_key
@@ -97,13 +97,13 @@ class Release:
         self.store.save(folder / "trust.json")
         self.config = folder / "guard.yaml"
         self.config.write_text(GUARD)
-        now = statement.now().replace(microsecond=0)
+        now = times.now().replace(microsecond=0)
         report = b"{}"
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage=self.files.as_uri(),
             model_id="m-1", run_id="run-1", versions=3,
             created=1700, files=digest.of_manifest(FolderFiles(self.files).digests()), digests={}, policy="dtp-1",
-            policy_digest=POLICY, report=statement.payload_digest(report), evidence="sha256:" + "e" * 64,
+            policy_digest=POLICY, report=dsse.payload_digest(report), evidence="sha256:" + "e" * 64,
             outcome="passed", passed=True, decided=now, signed=now, expires=now + timedelta(days=3),
             targets=(("credit", "production"),), advisory=False,
         )  # fmt: skip
@@ -114,7 +114,7 @@ class Release:
         (self.reports / "dtp-1" / "signed" / "1").mkdir(parents=True)
         (self.reports / "dtp-1" / "signed" / "1" / "report.json").write_bytes(report)
         (self.reports / "dtp-1" / "signed" / "1" / "evidence.dsse.json").write_text(evidence.text())
-        self.sign(evidence=statement.payload_digest(evidence.payload))
+        self.sign(evidence=dsse.payload_digest(evidence.payload))
 
     def sign(self, **changes):
         self.claims = dataclasses.replace(self.claims, **changes)

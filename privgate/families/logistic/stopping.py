@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families.logistic import objective
-from privgate.subject.data import take
+from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]

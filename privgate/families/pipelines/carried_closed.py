@@ -15,8 +15,8 @@ from privgate.families.engine import Cost
 from privgate.families.naive_bayes import gaussian
 from privgate.families.neighbours import k_nearest
 from privgate.families.pipelines import steps
+from privgate.families.pipelines.carried import Carried
 from privgate.families.pipelines.carried_moments import Moments
-from privgate.families.pipelines.carry import Carried
 from privgate.families.pipelines.last_step import laid_open
 from privgate.families.removal import Removal
 from privgate.families.retrained import Index, Seeds

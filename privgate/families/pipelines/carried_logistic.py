@@ -11,8 +11,8 @@ from privgate.families.logistic.answers import STOPPED_SHORT, TOLERANCE, Solver,
 from privgate.families.logistic.engine import declined, solved
 from privgate.families.logistic.objective import Float, Objective
 from privgate.families.pipelines import steps
+from privgate.families.pipelines.carried import Carried
 from privgate.families.pipelines.carried_sweeps import Moved, Sweeps
-from privgate.families.pipelines.carry import Carried
 from privgate.families.pipelines.last_step import laid_open
 from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Index, Retrained, Seeds, Status

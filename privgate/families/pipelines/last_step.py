@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from privgate.families.pipelines import carry, steps
-from privgate.families.pipelines.carry import Carried, NotCarried, Who
+from privgate.families.pipelines.carried import Carried, NotCarried, Who, given, numbers
 from privgate.families.pipelines.seen_through import seen
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -30,7 +30,7 @@ def laid_open(subject: Subject) -> tuple[Subject, Carried] | str:
         return str(exc)
     except Exception as exc:  # noqa: BLE001  whatever the library makes of somebody's data: refits will say it
         return f"its first steps cannot be applied to these records ({type(exc).__name__})"
-    data, table = subject.data, carry.numbers(found)
+    data, table = subject.data, numbers(found)
     candidates = None if data.candidates is None else (table[data.n :], data.candidates[1])
     inner = replace(data, X=table[: data.n], candidates=candidates, domain=None, sensitive=())
     recipe = Recipe(estimator[-1] if piped else estimator, seed=subject.recipe.seed)
@@ -46,4 +46,4 @@ def _carried(subject: Subject, first: Any) -> Carried:
     if why := carry.strange(first):
         raise NotCarried(why)
     fitted = None if first is None else clone(first).fit(data.X, data.y)
-    return carry.carry(fitted, carry.given(data.pool()[0], len(data.units)), Who(data.n, data.units))
+    return carry.carry(fitted, given(data.pool()[0], len(data.units)), Who(data.n, data.units))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject.data import take
+from privgate.subject.containers import take
 
 Float = NDArray[np.float64]
 

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources
-from privgate.subject.recipe import Recipe, is_class_of
+from privgate.subject.library_classes import is_class_of
+from privgate.subject.recipe import Recipe
 
 #: whose names may be called, where they are classes of estimators, or one of these functions
 _HOMES = ("sklearn.", "privgate.models")

@@ -17,7 +17,7 @@ from privgate.families import listed
 from privgate.families.pipelines import image, recognised, steps
 from privgate.families.pipelines.image import Image, NoImage
 from privgate.models import FrozenEncoder
-from privgate.subject.data import length, take
+from privgate.subject.containers import length, take
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject

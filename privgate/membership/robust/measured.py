@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
 from privgate.membership.robust import distances
-from privgate.subject.data import take
+from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.training import payload
 from privgate.training.apart import apart

@@ -5,18 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from privgate.report import charts, words
 from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
-from privgate.report.schema import (
-    ComparedReport,
-    Comparison,
-    FigureName,
-    Quantile,
-    QuantileShift,
-    ReportDocument,
-    RuleChange,
-    RuleFigures,
-)
+from privgate.report.compared import ComparedReport, Comparison, QuantileShift, RuleChange, RuleFigures
+from privgate.report.schema import ReportDocument
 from privgate.report.sections.units import NAMES
 from privgate.report.text import number, plain
+from privgate.report.unit_figures import FigureName, Quantile
 
 _QUANTILES: Mapping[Quantile, str] = {
     "0.5": "half are below",

@@ -2,8 +2,9 @@
 
 from privgate.report import artifact
 from privgate.report.blocks import Block, Facts, Section, Text
+from privgate.report.facts import DomainFacts, RecipeFacts, ReleaseFacts
 from privgate.report.judged import released
-from privgate.report.schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
+from privgate.report.schema import ReportDocument
 from privgate.report.text import number, plain
 
 

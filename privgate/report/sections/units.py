@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from privgate.policy.rules import about
 from privgate.report import charts, numbers, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
-from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
+from privgate.report.schema import ReportDocument
 from privgate.report.text import fold, number, plain
+from privgate.report.unit_figures import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
 
 #: figures of the per-unit table, in words
 NAMES: Mapping[FigureName, str] = {

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 
 from privgate import Domain, Recipe, Subject
 from privgate.models import ContingencyTable, SmoothedNeighbors
-from privgate.subject.data import take
+from privgate.subject.containers import take
 
 #: below this a released probability is 0 or a number without digits
 UNDERFLOW = -700.0

@@ -17,9 +17,9 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, Ord
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.families import answer
-from privgate.families.pipelines import carry
+from privgate.families.pipelines import carried, carry
 from privgate.families.pipelines.carried_logistic import ENGINE, view
-from privgate.subject import data
+from privgate.subject.containers import take
 
 EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-11)
 NUMBERS = ["age", "pay", "far"]
@@ -85,8 +85,8 @@ def refit(subject, unit, rows):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = clone(subject.recipe.training).fit(data.take(X, keep), y[keep])
-            return model.predict_log_proba(data.take(pool, rows))
+            model = clone(subject.recipe.training).fit(take(X, keep), y[keep])
+            return model.predict_log_proba(take(pool, rows))
         except ValueError:
             return None
 
@@ -160,8 +160,8 @@ def test_what_is_carried_is_what_the_library_learns(values, strategy, people):
     steps = make_pipeline(SimpleImputer(strategy=strategy), StandardScaler())
     fitted = clone(steps).fit(column)
     try:
-        found = carry.carry(fitted, carry.given(column, len(members)), carry.Who(len(column), members))
-    except carry.NotCarried:  # a feature that is constant but for rounding
+        found = carry.carry(fitted, carried.given(column, len(members)), carried.Who(len(column), members))
+    except carried.NotCarried:  # a feature that is constant but for rounding
         return
     for u, rows in enumerate(members):
         keep = np.setdiff1d(np.arange(len(column)), rows)
@@ -224,14 +224,14 @@ def test_a_column_in_which_everybody_has_a_value_of_their_own_takes_no_table_of_
     column = np.arange(n).astype(str).astype(object)[:, None]
     members = list(np.arange(n)[:, None])
     fitted = OneHotEncoder(handle_unknown="ignore", min_frequency=0.5).fit(column)
-    found = carry.carry(fitted, carry.given(column, n), carry.Who(n, members))
+    found = carry.carry(fitted, carried.given(column, n), carried.Who(n, members))
     assert found.otherwise.all()
 
 
 def test_frequencies_that_are_shares_move_for_everybody():
     column = np.array(["a"] * 3 + ["b"] * 7, dtype=object)[:, None]
     fitted = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=0.31).fit(column)
-    found = carry.carry(fitted, carry.given(column, 10), carry.Who(10, list(np.arange(10)[:, None])))
+    found = carry.carry(fitted, carried.given(column, 10), carried.Who(10, list(np.arange(10)[:, None])))
 
     def rare(encoder):
         return set(() if encoder.infrequent_categories_[0] is None else encoder.infrequent_categories_[0])

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from privgate import Recipe, Subject, TrainingData
 from privgate.families import answer
 from privgate.families.pipelines import carried_closed
-from privgate.subject import data
+from privgate.subject.containers import take
 
 NUMBERS = ["age", "pay", "far"]
 LASTS = {
@@ -57,8 +57,8 @@ def refitted(subject, unit, rows):
     keep = np.setdiff1d(np.arange(len(y)), subject.data.units[unit])
     with warnings.catch_warnings(), np.errstate(divide="ignore"):
         warnings.simplefilter("ignore")
-        model = clone(subject.recipe.training).fit(data.take(X, keep), y[keep])
-        asked = data.take(X, rows)
+        model = clone(subject.recipe.training).fit(take(X, keep), y[keep])
+        asked = take(X, rows)
         own = getattr(model, "predict_log_proba", None)
         return np.log(model.predict_proba(asked)) if own is None else own(asked)
 

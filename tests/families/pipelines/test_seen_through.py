@@ -26,7 +26,7 @@ from sklearn.preprocessing import (
 )
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.check.gate import facts
+from privgate.check.prepare import facts
 from privgate.families import answer, bound, catalogue, certificates
 from privgate.families.certificate import Certificate
 from privgate.families.pipelines import lift
@@ -34,7 +34,7 @@ from privgate.families.pipelines.behind import CertificateBehind
 from privgate.families.pipelines.seen_through import seen
 from privgate.families.witness import Witness
 from privgate.models import FixedOneHot, FixedScaler
-from privgate.subject import data
+from privgate.subject.containers import take
 
 KINDS = ["a", "b", "c"]
 DOMAIN = Domain.of({"x": (-3, 3), "z": (0, 10, None), "kind": [*KINDS, None], "more": (0, 1)})
@@ -69,8 +69,8 @@ def refits(subject):
         keep = np.setdiff1d(np.arange(len(y)), rows)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = clone(subject.recipe.training).fit(data.take(X, keep), y[keep])
-            found.append(np.log(model.predict_proba(data.take(X, rows))))
+            model = clone(subject.recipe.training).fit(take(X, keep), y[keep])
+            found.append(np.log(model.predict_proba(take(X, rows))))
     return np.concatenate(found)
 
 

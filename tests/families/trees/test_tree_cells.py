@@ -26,7 +26,7 @@ from privgate import Domain, Recipe, Release, Subject, TrainingData
 from privgate.families import certificates
 from privgate.families.certificate import Units
 from privgate.families.engine import Asked
-from privgate.families.trees import branches, cells, covered, refits, search, tree_cells
+from privgate.families.trees import branches, cells, covered, joined, refits, search, tree_cells
 from privgate.families.trees.pair import Pair
 from privgate.models import Floored
 
@@ -517,13 +517,13 @@ def test_a_chain_of_thresholds_goes_where_the_set_of_categories_says(seed):
     cuts, sides = np.sort(rng.normal(size=5)), rng.integers(1, 3, 6)
     leaves = (np.array([0, -1, -1]), np.zeros(3), np.zeros(3), np.zeros(3), np.array([0.0, 1.0, 2.0]), np.zeros(3))
     made = branches.with_runs(leaves, [(0, 0, cuts, sides, 2)])
-    joined = refits.reading._joined([made])
+    table = joined.joined([made])
 
     for x in [*cuts, *(cuts + 1e-9), -9.0]:
         node = 0
-        while joined["feature"][node] >= 0:
-            node = joined["left" if x <= joined["cut"][node] else "right"][node]
-        assert joined["value"][node, 0] == sides[np.searchsorted(cuts, x)]
+        while table["feature"][node] >= 0:
+            node = table["left" if x <= table["cut"][node] else "right"][node]
+        assert table["value"][node, 0] == sides[np.searchsorted(cuts, x)]
 
 
 def test_a_released_zero_in_single_precision_is_no_bound():

@@ -17,7 +17,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate import digest
-from privgate.guard import statement, trust
+from privgate.guard import dsse, times, trust
 from privgate.guard.signer import seal
 from privgate.guard.signing import TAG, Signed, attach_statement, row_of
 from privgate.guard.statement import Claims
@@ -91,7 +91,7 @@ class Registry:
     def claims(self, name, version, tmp_path, **changes):
         """Return what an honest statement about a version says, with some things changed."""
         row = row_of(self.client, name, str(version))
-        now = statement.now().replace(microsecond=0)
+        now = times.now().replace(microsecond=0)
         made = Claims(
             registry="test-registry",
             name=name,
@@ -135,9 +135,9 @@ class Registry:
     def release(self, name, version, tmp_path, **changes):
         """Sign as privgate sign does: verdict in the tag, report and evidence with the model's run."""
         report = b'{"report": "of the test"}'
-        claims = self.claims(name, version, tmp_path, report=statement.payload_digest(report), **changes)
+        claims = self.claims(name, version, tmp_path, report=dsse.payload_digest(report), **changes)
         evidence = seal(claims.evidence_statement({"findings": []}, self.files(claims.storage)), self.site.signer)
-        claims = dataclasses.replace(claims, evidence=statement.payload_digest(evidence.payload))
+        claims = dataclasses.replace(claims, evidence=dsse.payload_digest(evidence.payload))
         signed = Signed(claims, evidence, seal(claims.summary("test"), self.site.signer), report)
         attach_statement(signed, tracking_uri=self.address)
         return claims

@@ -205,7 +205,7 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
 
 def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(own, site, monkeypatch):
     """The stamps of the files are taken before the content that is kept."""
-    from privgate.guard import statement
+    from privgate.guard import times
 
     keys, load, loads = site.trust, watch.Guard.load, []
     kept = watch.Watch(site.config)
@@ -214,7 +214,7 @@ def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(o
         found = load(path)
         loads.append(path)
         if len(loads) == 2:  # after the content that is kept was read
-            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
+            site.save(keys.revoke(site.signer.key_id, at=times.now()))
         return found
 
     monkeypatch.setattr(watch.Guard, "load", loading)

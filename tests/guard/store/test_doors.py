@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from privgate.__main__ import run
-from privgate.guard import statement, trust
+from privgate.guard import times, trust
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_key_is_rotated_with_an_overlap_and_revoked(tmp_path, store, capsys):
     assert keys("rotate", tmp_path / "new.pem", "--old", old.key_id[:10], "--overlap", 3, "--trust", store) == 0
     first, second = trust.TrustStore.load(store).keys
     assert first.key_id == old.key_id
-    assert statement.when(first.not_after) <= statement.now() + timedelta(days=3, minutes=1)
+    assert times.when(first.not_after) <= times.now() + timedelta(days=3, minutes=1)
     assert second.roles == old.roles
 
     assert keys("revoke", second.key_id, "--trust", store) == 0

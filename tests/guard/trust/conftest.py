@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from privgate.guard import statement, trust
+from privgate.guard import times, trust
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import fresh_key
@@ -20,7 +20,7 @@ class World:
 
     def __init__(self):
         self.signer = trust.new_key()
-        self.now = statement.now().replace(microsecond=0)
+        self.now = times.now().replace(microsecond=0)
         self.trust = trust.TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",)),))
         self.row = trust.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
         self.terms = trust.Terms("prod-registry", digest("a"), "dtp-1")

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, TrainingData, digest, log_model
 from privgate.errors import PrivgateError, SubjectError
-from privgate.registry import addresses, fetching, load, training_data
+from privgate.registry import addresses, data_read, fetching, load
 from privgate.registry.client import connect
 from tests import attack_table
 
@@ -244,11 +244,11 @@ def test_data_at_a_listed_address_are_read_and_verified(logged, web, tmp_path, m
     web.files = {f"/people/{name}": (place / name).read_bytes() for name in document["data"]["files"]}
     monkeypatch.setenv(LISTED, f"{web.url}/people")
     reference = {**document["data"], "uri": f"{web.url}/people"}
-    read = training_data.read(connect(address), reference, tmp_path / "read", tracking_uri=address)
+    read = data_read.read(connect(address), reference, tmp_path / "read", tracking_uri=address)
     assert read.digest == document["data"]["digest"]
     web.files[f"/people/{min(document['data']['files'])}"] += b" "
     with pytest.raises(PrivgateError):
-        training_data.read(connect(address), reference, tmp_path / "again", tracking_uri=address)
+        data_read.read(connect(address), reference, tmp_path / "again", tracking_uri=address)
 
 
 def test_serve_checks_for_anybody_and_so_reads_what_is_listed_only(monkeypatch):

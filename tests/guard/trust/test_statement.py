@@ -8,22 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import statement, trust
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard import aliases, dsse, statement, trust
+from privgate.guard.dsse import Envelope
+from privgate.guard.statement import Claims
 
 
 def test_the_bytes_signed_are_those_of_the_dsse_specification():
     # the example of the DSSE protocol document
-    signed = statement.pae("http://example.com/HelloWorld", b"hello world")
+    signed = dsse.pae("http://example.com/HelloWorld", b"hello world")
     assert signed == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 
 
 def test_an_independent_implementation_verifies_our_envelope(world):
-    from securesystemslib import dsse
+    from securesystemslib import dsse as theirs
     from securesystemslib.exceptions import VerificationError
     from securesystemslib.signer import SSlibKey
 
-    envelope = dsse.Envelope.from_dict(json.loads(world.envelope().text()))
+    envelope = theirs.Envelope.from_dict(json.loads(world.envelope().text()))
     key = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": world.signer.public.hex()})
     assert set(envelope.verify([key], 1)) == {world.signer.key_id}
 
@@ -34,12 +35,12 @@ def test_an_independent_implementation_verifies_our_envelope(world):
 
 
 def test_we_verify_an_envelope_of_an_independent_implementation(world):
-    from securesystemslib import dsse
+    from securesystemslib import dsse as theirs
     from securesystemslib.signer import CryptoSigner
 
     signer = CryptoSigner(world.signer.private)
-    raw = statement.payload(world.claims.summary("0.1.0"))
-    foreign = dsse.Envelope(raw, statement.PAYLOAD_TYPE, {})
+    raw = dsse.payload(world.claims.summary("0.1.0"))
+    foreign = theirs.Envelope(raw, dsse.PAYLOAD_TYPE, {})
     foreign.sign(signer)
     text = json.dumps(foreign.to_dict()).replace(signer.public_key.keyid, world.signer.key_id)
     assert world.check(text).files == world.claims.files
@@ -80,7 +81,7 @@ def test_any_other_text_is_no_envelope(text):
 )
 def test_any_other_json_is_no_verdict(value):
     with pytest.raises(StatementError):
-        Claims.read({"_type": statement.STATEMENT_TYPE, "predicateType": statement.VSA_TYPE, "predicate": value})
+        Claims.read({"_type": dsse.STATEMENT_TYPE, "predicateType": statement.VSA_TYPE, "predicate": value})
 
 
 def test_every_part_of_a_verdict_must_be_there(world):
@@ -96,34 +97,32 @@ def test_every_part_of_a_verdict_must_be_there(world):
 
 def test_a_payload_with_nan_is_refused(world):
     raw = base64.b64encode(b'{"_type": NaN}').decode()
-    text = json.dumps(
-        {"payload": raw, "payloadType": statement.PAYLOAD_TYPE, "signatures": [{"keyid": "a", "sig": ""}]}
-    )
+    text = json.dumps({"payload": raw, "payloadType": dsse.PAYLOAD_TYPE, "signatures": [{"keyid": "a", "sig": ""}]})
     with pytest.raises(StatementError, match="not JSON"):
         Envelope.parse(text).statement
 
 
 @pytest.mark.parametrize("text", ["PRODUCTION", "Production", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction", "produc\u0301tion"])
 def test_variants_of_a_name_fold_together(text):
-    assert statement.fold(text) == statement.fold("production")
+    assert aliases.fold(text) == aliases.fold("production")
 
 
 @pytest.mark.parametrize(
     "text", ["pr0duction", "product1on", "productIon", "prod-uction", "PROD_UCTION", "ｐｒｏｄｕｃｔｉｏｎ"]
 )
 def test_aliases_that_look_the_same_are_found(text):
-    assert statement.looks_like(text) == statement.looks_like("production")
+    assert aliases.looks_like(text) == aliases.looks_like("production")
 
 
 @pytest.mark.parametrize("text", ["staging", "product", "production2", "candidate", "v1"])
 def test_aliases_that_look_otherwise_are_not(text):
-    assert statement.looks_like(text) != statement.looks_like("production")
-    assert statement.is_plain(text)
+    assert aliases.looks_like(text) != aliases.looks_like("production")
+    assert aliases.is_plain(text)
 
 
 @pytest.mark.parametrize("text", ["", "production\n", "prod*", "productıon", "a b", "рroduction", "a/b"])
 def test_aliases_of_other_characters_are_not_plain(text):
-    assert not statement.is_plain(text)
+    assert not aliases.is_plain(text)
 
 
 def test_a_statement_of_version_1_says_so(world):

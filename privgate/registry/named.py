@@ -1,0 +1,160 @@
+"""What a URI names: a logged model, and the registered version whose files it is."""
+
+import re
+import urllib.parse
+from dataclasses import dataclass
+from typing import Any
+
+from privgate.errors import RegistryError, SubjectError
+from privgate.registry.client import answering, connect
+from privgate.registry.names import plain_name
+
+# a run, or a model by its name in it
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/([^?#%]+))?/?")
+# the folder of a logged model, as MLflow's tracking stores lay it out
+_HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a URI names.
+
+    Parameters
+    ----------
+    model_id : str
+        The logged model that holds the files.
+    storage : str
+        Where they lie: what a consumer of the URI is given, and the only place that is ever read.
+    name, version : str
+        Registered model and version; empty if the URI names a logged model directly.
+    source : str
+        The version's immutable source, as the registry's row has it.
+    run_id : str
+        The row's run; empty where it has none.
+    """
+
+    model_id: str
+    storage: str
+    name: str = ""
+    version: str = ""
+    source: str = ""
+    run_id: str = ""
+
+
+def named(client: Any, uri: str) -> Named:
+    """Return what ``uri`` names now.
+
+    Parameters
+    ----------
+    client : MlflowClient
+        See ``connect``.
+    uri : str
+        ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a run id.
+
+    Raises
+    ------
+    SubjectError
+        Another kind of URI, a run that has logged no such model or several, a name that readers take for another, or a
+        version whose files are not those of one logged model.
+    RegistryError
+        The registry does not know it, or does not answer.
+    """
+    name, version = _parts(client, uri)
+    if not version:
+        return Named(model_id=name, storage=_location(client, name))
+    plain_name(name, uri)
+    with answering(f"reading {uri}"):
+        row = client.get_model_version(name, version)
+        storage = str(client.get_model_version_download_uri(name, version))
+    source = str(row.source)
+    return Named(_holder(client, uri, source, storage), storage, name, version, source, str(row.run_id or ""))
+
+
+def _parts(client: Any, uri: str) -> tuple[str, str]:
+    """Return (name, version), or (model id, "")."""
+    if found := _RUN.fullmatch(uri):
+        return _of_run(client, found[1], found[2] or "", uri), ""
+    parsed = urllib.parse.urlparse(uri, allow_fragments=False)
+    path = parsed.path.strip("/")
+    if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
+        raise SubjectError(
+            f"{uri!r} names no model; use models:/name/version, models:/name@alias, models:/<model_id> or "
+            "runs:/<run_id>/<name>"
+        )
+    name, slash, suffix = path.partition("/")
+    if slash:
+        if not (suffix.isascii() and suffix.isdigit()):
+            raise SubjectError(f"{uri!r} names a moving target; use a version number or an alias")
+        return name, str(int(suffix))
+    if "@" in name:
+        name, _, alias = name.rpartition("@")
+        with answering(f"reading {uri}"):
+            return name, str(client.get_model_version_by_alias(name, alias).version)
+    return name, ""
+
+
+def _of_run(client: Any, run_id: str, name: str, uri: str) -> str:
+    """Return the id of the one logged model of a run, of this name if one is given."""
+    if not hasattr(client, "search_logged_models"):  # the verifier's own client asks about versions only
+        client = connect(client.tracking_uri)
+    with answering(f"reading {uri}"):
+        outputs = client.get_run(run_id).outputs
+        ids = dict.fromkeys(o.model_id for o in (outputs.model_outputs if outputs else []))
+        held = {i: str(client.get_logged_model(i).name) for i in ids}
+    chosen = [i for i, own in held.items() if name in {"", own}]
+    if len(chosen) == 1:
+        return str(chosen[0])
+    known = ", ".join(f"{own} (models:/{i})" for i, own in held.items())
+    if held:
+        raise SubjectError(f"{uri!r} names {len(chosen)} models of the run, which has logged {known}; name one of them")
+    raise SubjectError(
+        f"the run of {uri!r} has logged no model of MLflow 3; if it holds files of one, register them and run: "
+        "privgate adopt models:/name/version --recipe module:recipe --data module:data"
+    )
+
+
+def _location(client: Any, model_id: str) -> str:
+    with answering(f"reading {model_id}"):
+        return str(client.get_logged_model(model_id).artifact_location)
+
+
+def _holder(client: Any, uri: str, source: str, storage: str) -> str:
+    """Return the id of the logged model whose folder is ``storage``.
+
+    A source that is a name is never followed: the name may mean another version by now, and consumers do not ask it.
+    It is compared, where it still exists: a row whose source and files differ is not one thing that can be approved.
+    """
+    path = source.removeprefix("models:/") if source.startswith("models:/") else ""
+    by_id = bool(path) and "/" not in path
+    home = _HOME.search(storage)
+    if not by_id and home is None:
+        raise SubjectError(
+            f"the files of {uri} lie at {storage!r}, no logged model of MLflow 3; make one of the same bytes: privgate "
+            f"adopt {uri} --recipe module:recipe --data module:data"
+        )
+    model_id = path if by_id or home is None else home[1]
+    location = _location(client, model_id)
+    if location != storage:
+        raise SubjectError(
+            f"{uri} serves the files at {storage!r}, and its source {source!r} has them at {location!r}; "
+            "register the logged model itself again"
+        )
+    name, slash, version = path.partition("/")
+    said = _storage_now(client, name, version) if slash else storage
+    if said not in {storage, None}:
+        raise SubjectError(
+            f"{uri} serves the files at {storage!r}, and its source {source!r} names those at {said!r} by now; "
+            "register the logged model itself again"
+        )
+    return model_id
+
+
+def _storage_now(client: Any, name: str, version: str) -> str | None:
+    """Return where the files of a version lie; None where it is gone, which changes nothing for its copies."""
+    try:
+        with answering(f"reading models:/{name}/{version}"):
+            return str(client.get_model_version_download_uri(name, version))
+    except RegistryError as exc:
+        if "RESOURCE_DOES_NOT_EXIST" in str(exc) or "not found" in str(exc):
+            return None
+        raise
