@@ -15,6 +15,7 @@ from privgate.run.needs import Need
 from privgate.run.run import Budget
 from privgate.training import context
 from privgate.training.fleet import Fleet
+from tests.in_process import InProcess
 
 N = 40
 RNG = np.random.default_rng(4)
@@ -79,6 +80,24 @@ def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once()
     run.asked |= {Need.SHADOWS}
     assert beside.seconds(run, paces.start) > paces.start + 3
     assert found.seconds < 0.5 * found.trainings + beside.START
+
+
+class Starting(InProcess):
+    """A worker that takes a second to start."""
+
+    def fits(self, subject, fits, *, label="retraining"):
+        if not self.calls:
+            time.sleep(1.0)
+        return super().fits(subject, fits, label=label)
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(), LogisticRegression(solver="liblinear")])
+def test_starting_a_worker_is_no_part_of_a_training_whether_seeds_are_compared_or_not(estimator):
+    subject = Subject.local(Recipe(estimator, seed=1), TrainingData(X, Y))
+    paces = beside.timed(gate.prepare(Policy.load("pdtp-1"), subject, fleet=Starting(), limits=Budget()))
+
+    assert paces.start >= 0.9
+    assert 0 < paces.each < 0.3
 
 
 @pytest.mark.parametrize(("common", "each", "total"), [(0.01, 1e-4, 50_000), (0.05, 0.0, 300), (0.0, 0.01, 8)])
