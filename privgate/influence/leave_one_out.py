@@ -71,7 +71,7 @@ def answered(run: Run) -> families.Answered:
         run.seeds, run.more_seeds = run.more_seeds, ()
         witness = Witness(theorems) if theorems else None
         found = _answered(run, witness)
-    if len(found.left) == 0 and worth_more_people(run) and undecided(run, found.retrained):
+    if len(found.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, found.retrained):
         run.sample = run.up_to
         run.forget(selection, chosen_units)
         witness = Witness(theorems) if theorems else None
