@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -123,6 +124,14 @@ def test_where_a_few_people_already_take_long_what_is_stated_holds(monkeypatch):
 
     assert probe._extrapolated(work, np.arange(10_000), 12.0)[0] == 12.0
     assert probe._extrapolated(work, np.arange(10_000), 1.0)[0] >= 2.0
+
+
+def test_a_sample_that_may_grow_is_said_where_an_engine_trains():
+    many, labels = np.tile(X, (8, 1)) + RNG.normal(size=(8 * N, 2)), np.tile(Y, 8)
+    subject = Subject.local(Recipe(HistGradientBoostingClassifier(max_iter=1), seed=1), TrainingData(many, labels))
+    said = gate.plan(Policy.load("share-1"), subject, fleet=InProcess(), limits=Budget())
+
+    assert any("leave a limit open: 320 people in all" in line for line in said)
 
 
 def test_who_provides_a_module_is_found_without_asking_for_every_file():
