@@ -108,7 +108,7 @@ def test_a_vocabulary_that_is_written_down_is_a_fixed_step(fleet):
 
 
 def test_a_word_of_two_texts_that_counts_without_either_is_refitted(fleet):
-    """Approved at .33 nats with 71 in truth: only the two who share the word are wrong, and no re-check looked there."""
+    """Approved at .33 nats, 71 in truth: only the two who share the word are off, and no re-check looked there."""
     texts = [f"own{i} mine{i}" for i in range(200)]
     for i in (10, 11):
         texts[i] += " shared" * 30
