@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from privgate.errors import MeasurementError
-from privgate.run import beyond, changed, controls
+from privgate.run import beyond, changed, controls, recipe_controls
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.training import plan
@@ -46,14 +46,20 @@ class Paces:
 def timed(run: Run) -> Paces:
     """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure."""
     before, began = run.fleet.calls, time.monotonic()
-    note, full = controls.choose_seeds(run, glance=True).note, changed.full(run.subject)
-    if run.fleet.calls == before:  # no seed had to be compared
-        run.fleet.fits(run.subject, [full], label="training on all records")
-    waited, first = time.monotonic() - began, run.fleet.calls - before
+    note = controls.choose_seeds(run, glance=True).note
     people = [changed.without(run.subject, u) for u in changed.people(run.subject)[:TIMED]]
-    alone = plan.remembered_seconds(run.subject, [full], run.fleet)
+    whole = [changed.full(run.subject, repeat=r) for r in range(recipe_controls.ALIKE)]
+    if run.fleet.calls == before and run.fleet.missing(run.subject, people):  # no seed was compared, no worker started
+        run.fleet.fits(run.subject, whole[: 1 + _known(run, whole)][-1:], label="timing a few retrains")
+    waited, first = time.monotonic() - began, run.fleet.calls - before
+    alone = plan.remembered_seconds(run.subject, whole, run.fleet)
     each = _each(run, people, warm=first > 0) if people and alone <= LONG else alone
     return Paces(note, max(0.0, waited - first * each) if first else START, each)
+
+
+def _known(run: Run, whole: list[Fit]) -> int:
+    """Return how many of the trainings on everybody are remembered."""
+    return len(whole) - run.fleet.missing(run.subject, whole)
 
 
 def _each(run: Run, people: list[Fit], *, warm: bool) -> float:

@@ -104,6 +104,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if more:
         pairs += f", {len(run.more_seeds)} where these do not block"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
+    if leave_one_out.worth_more_people(run):
+        said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
     searched = _searched(run, said)
     if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
         found = _computed(run, engine, sample, said, closely=closely, each=each)
@@ -119,8 +121,6 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
             f"riskiest first: {ranking} trainings rank people, and nobody is trained without after a rule is broken; a "
             f"model far above its limit takes about {ranking + max(1, 2 * run.fleet.workers)} of these trainings"
         )
-    if leave_one_out.worth_more_people(run):
-        said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
     left_out = len(sample) * len(run.seeds)
     made = left_out - _shared(run, sample) + ranking + searched
     planned = TrainingPlan(retrains=made, leave_one_out=left_out, ranking=ranking)

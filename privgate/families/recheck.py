@@ -71,8 +71,10 @@ def recheck(
 
     Notes
     -----
-    The units depend on nothing that changes, so that an interrupted run finds its fits again in the ledger. Those of a
-    function that was recognised follow from the ledger's secret: it could know who is looked at, and behave for them.
+    The units depend on nothing that changes, so that an interrupted run finds its fits again in the ledger. In a run
+    that is to be signed, and for a function that was recognised, they follow from the ledger's secret: the function
+    could know who is looked at, and whoever makes recipe and data could vary them until nobody is about whom an engine
+    is wrong.
     """
     chosen = choose(subject, made, limits, fleet=fleet)
     if elsewhere and not fleet.signable:
@@ -182,7 +184,7 @@ def at_random(subject: Subject, made: Retrained, *, fleet: Fleet) -> Index:
     """Return positions in ``made.units`` drawn before anything is looked at, ``RANDOM`` at most."""
     claimed = _claimed(made)
     rng = digest.generator(subject.training_digest)
-    if not subject.recipe.is_estimator:  # a function could know whom its digest draws, and behave for them
+    if fleet.signable or not subject.recipe.is_estimator:  # nobody but the ledger's owner knows whom it draws
         rng = digest.generator(fleet.ledger.drawn(b"recheck", fleet.context(subject)).hex(), digits=64)
     return np.asarray(rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False))
 

@@ -1,5 +1,6 @@
 """Models with and without each person, as many as the verdict needs: who is left out, by which engine, until when."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -70,11 +71,11 @@ def answered(run: Run) -> families.Answered:
         run.seeds, run.more_seeds = run.more_seeds, ()
         witness = Witness(theorems) if theorems else None
         found = _answered(run, witness)
-    if len(found.left) == 0 and worth_more_people(run) and undecided(run, found.retrained):
+    if len(found.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, found.retrained):
         run.sample = run.up_to
         run.forget(selection, chosen_units)
         witness = Witness(theorems) if theorems else None
-        found = _answered(run, witness)
+        found = _answered(run, witness, before=found)
     run.decided_by = broken(run, found.retrained) if len(found.left) else ""
     if witness is not None and not run.rehearsed:  # a search asks no trained model whether theorems hold
         if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
@@ -108,8 +109,11 @@ def asked(run: Run, units: Index) -> Asked:
     )
 
 
-def _answered(run: Run, witness: Witness | None) -> families.Answered:
-    return families.answer(
+def _answered(run: Run, witness: Witness | None, before: families.Answered | None = None) -> families.Answered:
+    """Return models of everybody chosen; what a re-check has shown ``before`` of an engine is not forgotten."""
+    failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
+    wrong = {recheck_row(p).engine for p in failed}
+    found = families.answer(
         run.subject,
         run.once(chosen_units),
         run.seeds,
@@ -118,10 +122,13 @@ def _answered(run: Run, witness: Witness | None) -> families.Answered:
         changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
         mode=run.once(modes.used),
         precision=run.limits.precision,
+        engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
         asker=witness,
         refitting=decided.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,
         rehearsed=run.rehearsed,
     )
+    declined = {recheck_row(p).engine: p.message for p in failed}
+    return replace(found, rechecks=(*failed, *found.rechecks), declined={**declined, **found.declined})
 
 
 def _may_stop(run: Run) -> bool:

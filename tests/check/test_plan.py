@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -17,6 +18,7 @@ from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.training import context
 from privgate.training.fleet import Fleet
+from tests.in_process import InProcess
 
 N = 40
 RNG = np.random.default_rng(4)
@@ -92,6 +94,24 @@ def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once()
     assert found.seconds < 0.5 * found.trainings + beside.START
 
 
+class Starting(InProcess):
+    """A worker that takes a second to start."""
+
+    def fits(self, subject, fits, *, label="retraining"):
+        if not self.calls:
+            time.sleep(1.0)
+        return super().fits(subject, fits, label=label)
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(), LogisticRegression(solver="liblinear")])
+def test_starting_a_worker_is_no_part_of_a_training_whether_seeds_are_compared_or_not(estimator):
+    subject = Subject.local(Recipe(estimator, seed=1), TrainingData(X, Y))
+    paces = beside.timed(prepare(Policy.load("pdtp-1"), subject, fleet=Starting(), limits=Budget()))
+
+    assert paces.start >= 0.9
+    assert 0 < paces.each < 0.3
+
+
 @pytest.mark.parametrize(("common", "each", "total"), [(0.01, 1e-4, 50_000), (0.05, 0.0, 300), (0.0, 0.01, 8)])
 def test_a_straight_line_is_followed_from_a_few_people(monkeypatch, common, each, total):
     clock = [0.0]
@@ -115,6 +135,14 @@ def test_where_a_few_people_already_take_long_what_is_stated_holds(monkeypatch):
 
     assert probe._extrapolated(work, np.arange(10_000), 12.0)[0] == 12.0
     assert probe._extrapolated(work, np.arange(10_000), 1.0)[0] >= 2.0
+
+
+def test_a_sample_that_may_grow_is_said_where_an_engine_trains():
+    many, labels = np.tile(X, (8, 1)) + RNG.normal(size=(8 * N, 2)), np.tile(Y, 8)
+    subject = Subject.local(Recipe(HistGradientBoostingClassifier(max_iter=1), seed=1), TrainingData(many, labels))
+    said = costs(Policy.load("share-1"), subject, fleet=InProcess(), limits=Budget()).said
+
+    assert any("leave a limit open: 320 people in all" in line for line in said)
 
 
 def test_who_provides_a_module_is_found_without_asking_for_every_file():

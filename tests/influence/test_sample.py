@@ -1,13 +1,17 @@
 """A share of people from a random sample: who is in it nobody can choose, and what it shows is stated."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, families
 from privgate.check import asked
 from privgate.check.prepare import prepare
+from privgate.families import catalogue, refit
 from privgate.influence import leave_one_out
 from privgate.policy.rules import ALL
 from privgate.run.run import Budget
@@ -116,6 +120,52 @@ def test_a_sample_that_leaves_the_limit_open_grows_once():
     assert (found.n, found.population) == (N, N)
     assert found.low == found.high == 3 / N
     assert verdict.approved, [f.message for f in verdict.findings]
+
+
+@pytest.mark.parametrize(("deadline", "wanted"), [(np.inf, [299, N]), (0.0, [299])])
+def test_a_search_whose_time_is_over_draws_no_more_people(monkeypatch, deadline, wanted):
+    """It would end with fewer people than it had."""
+    seen = []
+
+    def answered(run, witness, before=None):
+        seen.append(len(run.once(leave_one_out.chosen_units)))
+        return SimpleNamespace(left=(), retrained=None, rechecks=())
+
+    monkeypatch.setattr(leave_one_out, "_answered", answered)
+    monkeypatch.setattr(leave_one_out, "undecided", lambda *_: True)
+    monkeypatch.setattr(leave_one_out.on_edges, "refitted", lambda _, found: found)
+    with Fleet(jobs=1, ledger="none") as own:
+        run = prepare(SHARE, subject(), fleet=own, limits=Budget())
+        run.deadline = deadline
+        leave_one_out.answered(run)
+
+    assert seen == wanted
+
+
+class Careless(refit.Refit):
+    """Says of the first 299 people that nothing changes without them; what it says of more is right."""
+
+    name, trains = "careless", False
+
+    def answers(self, asked):
+        made, left = super().answers(asked)
+        return (made if len(made.units) == N else replace(made, log_without=made.log_with)), left
+
+
+def test_an_engine_that_was_wrong_about_the_first_people_is_not_asked_about_more(monkeypatch):
+    """The re-check of the larger sample draws others, and might not see again what was seen once."""
+    for place in (catalogue, families):
+        monkeypatch.setattr(place, "of", lambda _: (Careless(), refit.ENGINE))
+    secret = b"k" * 32
+    rows = next(r for r in range(N) if set(range(r, r + 3)) <= set(drawn(secret, alone([r, r + 1, r + 2])).units))
+    with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
+        verdict = evaluate(SHARE, alone([rows, rows + 1, rows + 2]), fleet=own)
+    about = verdict.evidence.influence
+
+    assert next(iter(verdict.evidence.measurements.values())).n == N
+    assert set(verdict.evidence.records["engine"]) == {"refit"}
+    assert [row.engine for row in about.recheck] == ["careless"]
+    assert "disagrees" in about.declined["careless"]
 
 
 @pytest.mark.parametrize(

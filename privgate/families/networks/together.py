@@ -24,8 +24,8 @@ Index = NDArray[np.int64]
 
 #: option of a block: differences in bfloat16 where they cover the recipe and pay
 MIXED = "mixed"
-#: records on which a module is tried
-_TRIED = 5
+#: records of the batch on which a module is tried: one of its own, up to so many
+_TRIED = 64
 
 
 def trained(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
@@ -177,7 +177,7 @@ class _Job:
 
         if self.recipe.module is None and self.recipe.dropout:
             raise SubjectError("the built-in perceptron's dropout beside a loss of the recipe's own is not covered")
-        some = slice(0, min(_TRIED, self.size))
+        some = slice(0, min(_TRIED, max(2, self.recipe.batch_size), self.size))
         with torch.random.fork_rng(devices=[]):
             start = self._start().to(self.device)
             why = copies.refusal(self.recipe, start, self.X[some], self.labels[some], self.keys[some])

@@ -6,6 +6,7 @@ every class's total. Nothing else changes but the counts (docs/mathematics.md, s
 
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,9 @@ def counted(subject: Subject) -> Counted | str:
         return "its token_pattern is not the library's, so texts are read in a box"
     if reader.vocabulary is not None:
         return "its first steps do not depend on the data"
-    if reader.max_features is not None or reader.min_df != 1 or reader.max_df != 1.0:
+    # 1 is one text, and 1.0 all of them
+    everything = reader.min_df == 1 and isinstance(reader.min_df, Integral) and reader.max_df == 1.0
+    if reader.max_features is not None or not everything or isinstance(reader.max_df, Integral):
         return "which words count depends on how many texts they are in; leave min_df, max_df and max_features alone"
     alpha = smoothing(last)
     if alpha is None or not alpha > 0:

@@ -14,6 +14,7 @@ from tests.in_process import InProcess
 
 torch = pytest.importorskip("torch")
 nn, functional = torch.nn, torch.nn.functional
+WEIGHTS = torch.tensor([0.2, 3.0, 1.0])
 
 
 class InDouble(nn.Module):
@@ -109,6 +110,15 @@ def centred(n_features, n_classes):
     return Centred(n_features, n_classes)
 
 
+class Crowded(Centred):
+    def forward(self, x):
+        return self.out(x if len(x) < 6 else x - x.mean(0))
+
+
+def crowded(n_features, n_classes):
+    return Crowded(n_features, n_classes)
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -134,6 +144,16 @@ def custom(n_features, n_classes):
 
 def smoothed(logits, labels):
     return functional.cross_entropy(logits, labels, label_smoothing=0.1, reduction="none")
+
+
+def balanced(logits, labels):
+    """The usual mean of class weights: what one record's loss is divided by are the labels of its batch."""
+    each = functional.cross_entropy(logits, labels, weight=WEIGHTS, reduction="none")
+    return each * len(labels) / WEIGHTS[labels].sum()
+
+
+def plain(n_features, n_classes):
+    return nn.Linear(n_features, n_classes)
 
 
 def falling(epoch, epochs):
@@ -217,6 +237,7 @@ NOT_COVERED = {
     "torch.func does not take MultiheadAttention through copies (RuntimeError)": (random_attention, tokens),
     "torch.func does not take Custom through copies (RuntimeError)": (custom, images),
     "the module's answer about one record depends on the others in its batch": (centred, images),
+    "the module's answer about one record depends on the others in its batch, or on chance": (crowded, images),
 }
 
 
@@ -233,6 +254,14 @@ def test_what_is_not_covered_is_named_and_refitted(why, case):
 
     assert why in got.declined["torch_nets"]
     assert set(got.retrained.engine) == {"refit"}
+
+
+def test_a_loss_that_reads_the_whole_batch_is_refitted():
+    """A record that is left out would go on to count in what the others' losses are divided by."""
+    subject = subject_of(TorchTraining(module=plain, loss=balanced, epochs=1, batch_size=8), *images(12))
+
+    with pytest.raises(Declined, match="the loss of one record depends on the others"):
+        ENGINE.leave_out(subject, np.arange(3), (7,), InProcess())
 
 
 def test_a_loss_beside_the_built_in_dropout_is_refitted():

@@ -75,6 +75,8 @@ def test_the_chain_rechecks_it_and_the_only_holder_of_a_label_has_no_model(fleet
     ("estimator", "said"),
     [
         (make_pipeline(CountVectorizer(min_df=2), MultinomialNB()), "leave min_df"),
+        (make_pipeline(CountVectorizer(max_df=1), MultinomialNB()), "leave min_df"),  # in one text at most
+        (make_pipeline(CountVectorizer(min_df=1.0), MultinomialNB()), "leave min_df"),  # in all of them
         (make_pipeline(CountVectorizer(max_features=5), MultinomialNB()), "leave min_df"),
         (make_pipeline(TfidfVectorizer(), MultinomialNB()), "is not"),
         (make_pipeline(CountVectorizer(), BernoulliNB()), "is not"),
@@ -103,3 +105,18 @@ def test_a_vocabulary_that_is_written_down_is_a_fixed_step(fleet):
     got = answer(subject, np.arange(40), (None,), fleet)
     assert set(got.retrained.engine) == {"multinomial_nb"}
     assert any("counts of any size" in why for why in bound.reasons(bound.applicable(subject)[1]))
+
+
+def test_a_word_of_two_texts_that_counts_without_either_is_refitted(fleet):
+    """Approved at .33 nats, 71 in truth: only the two who share the word are off, and no re-check looked there."""
+    texts = [f"own{i} mine{i}" for i in range(200)]
+    for i in (10, 11):
+        texts[i] += " shared" * 30
+    y = np.arange(200) % 2
+    subject = Subject.local(
+        Recipe(make_pipeline(CountVectorizer(max_df=1), MultinomialNB(alpha=3.0))), TrainingData(texts, y)
+    )
+    got = answer(subject, np.array([10]), (None,), fleet).retrained
+
+    assert set(got.engine) == {"refit"}
+    assert np.abs(got.log_with - got.log_without).max() > 50
