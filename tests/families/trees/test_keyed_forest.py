@@ -44,7 +44,6 @@ def test_equals_forests_that_never_saw_the_record_at_any_question(seed):
         10,
         max_depth=[None, 3][seed % 2],
         min_samples_leaf=1 + seed % 3,
-        thresholds=int(rng.integers(1, 5)),
         max_features=[None, 1, "sqrt"][seed % 3],
         random_state=seed,
     )
@@ -128,7 +127,6 @@ def test_it_is_a_plain_estimator():
     [
         ({"n_estimators": 0}, "n_estimators"),
         ({"min_samples_leaf": 0.1}, "min_samples_leaf"),
-        ({"thresholds": 0}, "thresholds"),
         ({"floor": -1.0}, "floor"),
         ({"floor": float("nan")}, "floor"),
     ],
