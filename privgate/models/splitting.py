@@ -18,7 +18,7 @@ Hash = NDArray[np.uint64]
 #: bits of a weight: those of Poisson(1) end at 17
 WEIGHT = 5
 #: entries of the largest temporary table
-TABLE = 4_000_000
+TABLE = 300_000
 #: scores differ by this at least before rounding is left out of account
 _ROUNDING = 0.01
 
@@ -64,8 +64,10 @@ class Cells:
         Whose value of which of the node's features; ascending in this order.
     entries : int64 array of shape (C,)
         Records that have it.
-    left, right : float64 arrays of shape (C, K)
+    sides : float64 array of shape (2, K, C)
         Whole numbers: weights of each class up to this value, and beyond it.
+    sums, squares : float64 arrays of shape (2, C)
+        Of a side's weights.
     score : float64 array of shape (C,)
         -1 where no split is allowed.
     """
@@ -74,8 +76,9 @@ class Cells:
     slot: Index
     code: Index
     entries: Index
-    left: Float
-    right: Float
+    sides: Float
+    sums: Float
+    squares: Float
     score: Float
 
     @classmethod
@@ -99,30 +102,36 @@ class Cells:
         key = np.sort((key << bits[1] | y[:, None]) << WEIGHT | weight[:, None], axis=None)
         of = key >> (WEIGHT + bits[1])
         begins = np.flatnonzero(np.diff(of, prepend=-1))
-        entries = np.diff(np.append(begins, len(of)))
-        cell = np.repeat(np.arange(len(begins)) * K, entries) + (key >> WEIGHT & ((1 << bits[1]) - 1))
-        table = np.bincount(cell, key & ((1 << WEIGHT) - 1), len(begins) * K).reshape(-1, K)
+        entries, C = _lengths(begins, len(of)), len(begins)
+        own = (key >> WEIGHT) & ((1 << bits[1]) - 1)
+        table = np.bincount(own * C + np.repeat(np.arange(C), entries), key & ((1 << WEIGHT) - 1), K * C).reshape(K, C)
         segment = of[begins] >> bits[0]
         node = segment // m
         first = np.flatnonzero(np.diff(segment, prepend=-1))
-        left = table.cumsum(axis=0)
-        left -= np.repeat(left[first] - table[first], np.diff(np.append(first, len(segment))), axis=0)
-        right = counts[node] - left
-        score = gini((left.sum(axis=1), right.sum(axis=1)), ((left**2).sum(axis=1), (right**2).sum(axis=1)), least)
-        return cls(node, segment % m, of[begins] & ((1 << bits[0]) - 1), entries, left, right, score)
+        sides = np.empty((2, K, C))
+        table.cumsum(axis=1, out=sides[0])
+        sides[0] -= np.repeat(sides[0][:, first] - table[:, first], _lengths(first, C), axis=1)
+        np.subtract(np.take(counts.T, node, axis=1), sides[0], out=sides[1])
+        sums, squares = sides.sum(axis=1), np.einsum("skc,skc->sc", sides, sides)
+        code = of[begins] & ((1 << bits[0]) - 1)
+        return cls(node, segment % m, code, entries, sides, sums, squares, gini(sums, squares, least))
 
     def best(self, nodes: int) -> Index:
         """Return the first cell of the best score of every node, -1 where no split is allowed."""
         begins = np.flatnonzero(np.diff(self.node, prepend=-1))
         top = np.maximum.reduceat(self.score, begins)
-        fine = np.flatnonzero((self.score == np.repeat(top, np.diff(np.append(begins, len(self.node))))))
+        fine = np.flatnonzero(self.score == np.repeat(top, _lengths(begins, len(self.node))))
         best = np.full(nodes, -1)
         fine = fine[self.score[fine] >= 0][::-1]
         best[self.node[fine]] = fine  # the first is written last
         return best
 
 
-def gini(sums: tuple[Float, Float], squares: tuple[Float, Float], least: int) -> Float:
+def _lengths(begins: Index, end: int) -> Index:
+    return np.diff(np.append(begins, end))
+
+
+def gini(sums: Float, squares: Float, least: int) -> Float:
     """Return sum L^2 / n_L + sum R^2 / n_R, largest where the weighted Gini impurity is smallest; -1 where no split."""
     fine = (sums[0] >= max(1, least)) & (sums[1] >= max(1, least))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -163,7 +172,7 @@ def moved(cells: Cells, best: Index, code: Index, at: Index, y: Index, weight: I
     # the number halfway is another one without the only record of either value
     alone = np.where(right, cells.entries[chosen + 1] == 1, cells.entries[chosen] == 1)
     gone = alone & (own == cells.code[chosen + right])
-    kinds = _Kinds.of_records(at, y, weight, cells.left.shape[1])
+    kinds = _Kinds.of_records(at, y, weight, cells.sides.shape[1])
     without = np.stack([_without(cells, best[kinds.node], kinds, np.arange(len(kinds.node)), s, least) for s in (0, 1)])
     gone |= without[right.astype(np.int64), kinds.of] < 0
     low, high = _reach(cells, best, kinds, without, code.shape[1], least)
@@ -173,11 +182,11 @@ def moved(cells: Cells, best: Index, code: Index, at: Index, y: Index, weight: I
 
 def _without(cells: Cells, cell: Index, kinds: _Kinds, kind: Index, side: int, least: int) -> Float:
     """Return the scores of cells without a record of a kind to the left (0) or right (1) of the split."""
-    y, w = kinds.y[kind], kinds.weight[kind]
-    left, right = cells.left[cell], cells.right[cell]
-    taken = left if side == 0 else right
-    taken[np.arange(len(y)), y] -= w
-    return gini((left.sum(axis=1), right.sum(axis=1)), ((left**2).sum(axis=1), (right**2).sum(axis=1)), least)
+    w = kinds.weight[kind]
+    sums, squares = cells.sums[:, cell], cells.squares[:, cell]
+    sums[side] -= w
+    squares[side] -= w * (2 * cells.sides[side, kinds.y[kind], cell] - w)
+    return gini(sums, squares, least)
 
 
 def _reach(
