@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.models import splitting
+from privgate.models import moving, splitting
 from privgate.models.splitting import Bool, Float, Hash, Index
 
 #: Poisson(1): shares of weight at most 0, 1, 2, …
@@ -226,8 +226,10 @@ class _Level:
                 nodes = slice(int(of[0]), int(of[-1]) + 1)
                 found = self._round(part, of - of[0], todo[nodes], drawn[nodes, start : start + rules.features])
                 feature[todo[nodes]], cut[todo[nodes]] = found
-            pending = feature[todo] < 0  # nodes without a split so far: without any of their records there is none either
+            # where there is no split so far there is none without any of the records either
+            pending = feature[todo] < 0
             todo, drawn = todo[pending], drawn[pending]
+        self.changed &= (feature >= 0)[self.g]  # a leaf is one without any of its records
         return feature, cut
 
     def _drawn(self, todo: Index) -> Index:
@@ -249,17 +251,17 @@ class _Level:
 
     def _round(self, part: Index, at: Index, nodes: Index, features: Index) -> tuple[Index, Float]:
         """Return the best (feature, cut) of every node among its features of this round, -1 where there is none."""
-        values, least = self.rules.values, self.rules.min_leaf
+        values = self.rules.values
         code = values.code[self.row[part][:, None], features[at]]
-        y, weight = self.y[part], self.weight[part]
-        cells = splitting.Cells.of(code, at, y, weight, self.counts[nodes], least)
+        entries = splitting.Entries(at, self.y[part], self.weight[part], code)
+        cells = splitting.Cells.of(entries, self.counts[nodes], self.rules.min_leaf)
         best = cells.best(len(nodes))
         valid = best >= 0
         mine = np.flatnonzero((self.alive & ~self.changed)[part] & valid[at])
         if len(mine):
-            gone = splitting.moved(cells, best, code[mine], at[mine], y[mine], weight[mine], least)
+            gone = moving.moved(cells, best, entries.only(mine))
             self.changed[part[mine[gone]]] = True
-        cut = np.where(valid, values.between(cells.code[best], cells.code[np.where(valid, best + 1, best)]), 0.0)
+        cut = np.where(valid, values.between(cells.code[best], cells.code[best + valid]), 0.0)
         return np.where(valid, features[np.arange(len(nodes)), cells.slot[best]], -1), cut
 
 

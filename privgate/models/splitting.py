@@ -1,8 +1,7 @@
-"""The best splits of all nodes of a level, and the records without whom a node would have another one.
+"""All splits of the nodes of a level, and the best of each.
 
 A split lies halfway between neighbouring values of a node's records. Of all of them the first of least Gini impurity is
-taken, features in the order in which a node draws them, values ascending; without a record the choice is the same
-function of the counts that are left.
+taken, features in the order in which a node draws them, values ascending.
 """
 
 from dataclasses import dataclass
@@ -17,10 +16,8 @@ Hash = NDArray[np.uint64]
 
 #: bits of a weight: those of Poisson(1) end at 17
 WEIGHT = 5
-#: entries of the largest temporary table
+#: entries of the largest temporary table: what a core has at hand
 TABLE = 300_000
-#: scores differ by this at least before rounding is left out of account
-_ROUNDING = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +52,27 @@ class Values:
 
 
 @dataclass(frozen=True, eq=False)
+class Entries:
+    """Records in nodes.
+
+    Parameters
+    ----------
+    node, y, weight : int64 arrays of shape (E,)
+    code : int64 array of shape (E, m)
+        Of the features that the node looks at.
+    """
+
+    node: Index
+    y: Index
+    weight: Index
+    code: Index
+
+    def only(self, some: Index) -> "Entries":
+        """Return some of them."""
+        return Entries(self.node[some], self.y[some], self.weight[some], self.code[some])
+
+
+@dataclass(frozen=True, eq=False)
 class Cells:
     """The distinct values that nodes hold of their features: a split is behind each that is not a feature's last.
 
@@ -70,6 +88,8 @@ class Cells:
         Of a side's weights.
     score : float64 array of shape (C,)
         -1 where no split is allowed.
+    least : int
+        Weight on either side of a split.
     """
 
     node: Index
@@ -80,54 +100,43 @@ class Cells:
     sums: Float
     squares: Float
     score: Float
+    least: int
 
     @classmethod
-    def of(cls, code: Index, at: Index, y: Index, weight: Index, counts: Index, least: int) -> "Cells":
-        """Return the cells of entries of nodes.
-
-        Parameters
-        ----------
-        code : int64 array of shape (E, m)
-            Of the features of each entry's node.
-        at, y, weight : int64 arrays of shape (E,)
-            Node, class and weight.
-        counts : int64 array of shape (N, K)
-        least : int
-            Weight on either side.
-        """
-        m, (_, K) = code.shape[1], counts.shape
-        bits = int(code.max(initial=0)).bit_length(), int(K - 1).bit_length()
+    def of(cls, entries: Entries, counts: Index, least: int) -> "Cells":
+        """Return the cells of nodes whose classes weigh ``counts``, shape (N, K)."""
+        m, K = entries.code.shape[1], counts.shape[1]
+        bits, classes = int(entries.code.max(initial=0)).bit_length(), int(K - 1).bit_length()
         # numbers that hold all there is to know are sorted far quicker than places are
-        key = (at[:, None] * m + np.arange(m)) << bits[0] | code
-        key = np.sort((key << bits[1] | y[:, None]) << WEIGHT | weight[:, None], axis=None)
-        of = key >> (WEIGHT + bits[1])
-        begins = np.flatnonzero(np.diff(of, prepend=-1))
-        entries, C = _lengths(begins, len(of)), len(begins)
-        own = (key >> WEIGHT) & ((1 << bits[1]) - 1)
-        table = np.bincount(own * C + np.repeat(np.arange(C), entries), key & ((1 << WEIGHT) - 1), K * C).reshape(K, C)
-        segment = of[begins] >> bits[0]
+        key = (entries.node[:, None] * m + np.arange(m)) << bits | entries.code
+        key = np.sort((key << classes | entries.y[:, None]) << WEIGHT | entries.weight[:, None], axis=None)
+        own = key >> (WEIGHT + classes)
+        begins = np.flatnonzero(np.diff(own, prepend=-1))
+        many, C = lengths(begins, len(own)), len(begins)
+        y = (key >> WEIGHT) & ((1 << classes) - 1)
+        table = np.bincount(y * C + np.repeat(np.arange(C), many), key & ((1 << WEIGHT) - 1), K * C).reshape(K, C)
+        segment, code = own[begins] >> bits, own[begins] & ((1 << bits) - 1)
         node = segment // m
         first = np.flatnonzero(np.diff(segment, prepend=-1))
         sides = np.empty((2, K, C))
         table.cumsum(axis=1, out=sides[0])
-        sides[0] -= np.repeat(sides[0][:, first] - table[:, first], _lengths(first, C), axis=1)
+        sides[0] -= np.repeat(sides[0][:, first] - table[:, first], lengths(first, C), axis=1)
         np.subtract(np.take(counts.T, node, axis=1), sides[0], out=sides[1])
         sums, squares = sides.sum(axis=1), np.einsum("skc,skc->sc", sides, sides)
-        code = of[begins] & ((1 << bits[0]) - 1)
-        return cls(node, segment % m, code, entries, sides, sums, squares, gini(sums, squares, least))
+        return cls(node, segment % m, code, many, sides, sums, squares, gini(sums, squares, least), least)
 
     def best(self, nodes: int) -> Index:
         """Return the first cell of the best score of every node, -1 where no split is allowed."""
         begins = np.flatnonzero(np.diff(self.node, prepend=-1))
-        top = np.maximum.reduceat(self.score, begins)
-        fine = np.flatnonzero(self.score == np.repeat(top, _lengths(begins, len(self.node))))
+        top = np.repeat(np.maximum.reduceat(self.score, begins), lengths(begins, len(self.node)))
+        found = np.flatnonzero((self.score == top) & (top >= 0))[::-1]
         best = np.full(nodes, -1)
-        fine = fine[self.score[fine] >= 0][::-1]
-        best[self.node[fine]] = fine  # the first is written last
+        best[self.node[found]] = found  # the first is written last
         return best
 
 
-def _lengths(begins: Index, end: int) -> Index:
+def lengths(begins: Index, end: int) -> Index:
+    """Return how long each run is."""
     return np.diff(np.append(begins, end))
 
 
@@ -136,87 +145,3 @@ def gini(sums: Float, squares: Float, least: int) -> Float:
     fine = (sums[0] >= max(1, least)) & (sums[1] >= max(1, least))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(fine, squares[0] / sums[0] + squares[1] / sums[1], -1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Kinds:
-    """Records of one class and weight in a node: without one of them, all scores depend on its sides only."""
-
-    node: Index
-    y: Index
-    weight: Float
-    of: Index  # each record's kind
-
-    @classmethod
-    def of_records(cls, node: Index, y: Index, weight: Index, K: int) -> "_Kinds":
-        kind, of = np.unique((node * K + y) << WEIGHT | weight, return_inverse=True)
-        own = kind >> WEIGHT
-        return cls(own // K, own % K, (kind & ((1 << WEIGHT) - 1)).astype(np.float64), of)
-
-
-def moved(cells: Cells, best: Index, code: Index, at: Index, y: Index, weight: Index, least: int) -> Bool:
-    """Return the records without whom a node that has a split has another one, or none.
-
-    Parameters
-    ----------
-    cells : Cells
-    best : int64 array of shape (N,)
-        Each node's cell, all from 0 on where a record is.
-    code : int64 array of shape (E, m)
-    at, y, weight : int64 arrays of shape (E,)
-    least : int
-    """
-    chosen = best[at]
-    own = code[np.arange(len(at)), cells.slot[chosen]]
-    right = own > cells.code[chosen]
-    # the number halfway is another one without the only record of either value
-    alone = np.where(right, cells.entries[chosen + 1] == 1, cells.entries[chosen] == 1)
-    gone = alone & (own == cells.code[chosen + right])
-    kinds = _Kinds.of_records(at, y, weight, cells.sides.shape[1])
-    without = np.stack([_without(cells, best[kinds.node], kinds, np.arange(len(kinds.node)), s, least) for s in (0, 1)])
-    gone |= without[right.astype(np.int64), kinds.of] < 0
-    low, high = _reach(cells, best, kinds, without, code.shape[1], least)
-    side = right.astype(np.int64)
-    return np.asarray(gone | ((code <= low[side, kinds.of]) | (code > high[side, kinds.of])).any(axis=1))
-
-
-def _without(cells: Cells, cell: Index, kinds: _Kinds, kind: Index, side: int, least: int) -> Float:
-    """Return the scores of cells without a record of a kind to the left (0) or right (1) of the split."""
-    w = kinds.weight[kind]
-    sums, squares = cells.sums[:, cell], cells.squares[:, cell]
-    sums[side] -= w
-    squares[side] -= w * (2 * cells.sides[side, kinds.y[kind], cell] - w)
-    return gini(sums, squares, least)
-
-
-def _reach(
-    cells: Cells, best: Index, kinds: _Kinds, without: Float, m: int, least: int
-) -> tuple[Index, Index]:
-    """Return, by side of the chosen split, kind and feature, up to which code and beyond which one records move it.
-
-    A score changes by no more than the weight that leaves, as sum L^2 / n is convex, homogeneous and has slopes
-    within 1: so only splits within twice that weight of the best are looked at.
-    """
-    G = len(kinds.node)
-    low, high = np.full((2, G, m), -1), np.full((2, G, m), np.iinfo(np.int64).max)
-    heaviest = np.zeros(len(best))
-    np.maximum.at(heaviest, kinds.node, kinds.weight)
-    near = cells.score >= (cells.score[best] - 2 * heaviest - _ROUNDING)[cells.node]
-    near &= (cells.score >= 0) & (heaviest > 0)[cells.node]
-    near[best] = False
-    cell = np.flatnonzero(near)
-    begins = np.searchsorted(kinds.node, np.arange(len(best) + 1))
-    many = np.diff(begins)[cells.node[cell]]
-    for some in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(np.cumsum(many) // TABLE)) + 1):
-        t = np.repeat(cell[some], many[some])
-        place = np.arange(len(t)) - np.repeat(np.cumsum(many[some]) - many[some], many[some])
-        kind = begins[cells.node[t]] + place
-        first = t < best[cells.node[t]]
-        for there in (0, 1):
-            score = _without(cells, t, kinds, kind, there, least)
-            for side in (0, 1):
-                than = without[side, kind]
-                beats = np.flatnonzero((score > than) | (first & (score == than)))
-                at = side, kind[beats], cells.slot[t[beats]]
-                (np.maximum.at if there == 0 else np.minimum.at)(low if there == 0 else high, at, cells.code[t[beats]])
-    return low, high
