@@ -16,6 +16,8 @@ Hash = NDArray[np.uint64]
 
 #: bits of a weight: those of Poisson(1) end at 17
 WEIGHT = 5
+#: bits of a number that can be sorted
+_BITS = 63
 #: entries of the largest temporary table: what a core has at hand
 TABLE = 300_000
 
@@ -104,9 +106,17 @@ class Cells:
 
     @classmethod
     def of(cls, entries: Entries, counts: Index, least: int) -> "Cells":
-        """Return the cells of nodes whose classes weigh ``counts``, shape (N, K)."""
-        m, K = entries.code.shape[1], counts.shape[1]
+        """Return the cells of nodes whose classes weigh ``counts``, shape (N, K).
+
+        Raises
+        ------
+        ValueError
+            A node, feature, value, class and weight are no number of 63 bits.
+        """
+        m, (N, K) = entries.code.shape[1], counts.shape
         bits, classes = int(entries.code.max(initial=0)).bit_length(), int(K - 1).bit_length()
+        if (N * m).bit_length() + bits + classes + WEIGHT > _BITS:
+            raise ValueError(f"KeyedForest cannot grow on a table of so many numbers and {K} classes")
         # numbers that hold all there is to know are sorted far quicker than places are
         key = (entries.node[:, None] * m + np.arange(m)) << bits | entries.code
         key = np.sort((key << classes | entries.y[:, None]) << WEIGHT | entries.weight[:, None], axis=None)

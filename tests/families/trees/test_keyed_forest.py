@@ -127,6 +127,12 @@ def test_who_moves_a_split_is_found_and_nobody_else(seed, monkeypatch):
                 assert others == moved
 
 
+def test_values_that_cannot_be_told_apart_in_one_number_are_refused():
+    one = np.zeros(2, dtype=np.int64)
+    with pytest.raises(ValueError, match="so many numbers"):
+        splitting.Cells.of(splitting.Entries(one, one, one + 1, one[:, None] + 2**57), np.array([[1, 1]]), 1)
+
+
 def test_splits_are_those_of_scikit_learn():
     """One tree of everybody, every feature looked at: the impurity of each node's split is the least there is."""
     X, y = load_breast_cancer(return_X_y=True)
