@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.models import growing
 from privgate.models.classifier import Classifier
+from privgate.models.splitting import Values
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -20,9 +21,9 @@ class KeyedForest(Classifier):
     """A random forest of classification trees, coupled with the forests that are trained without some of its records.
 
     A record's weight in a tree is Poisson(1), drawn by a keyed hash of the tree and of the record's own features and
-    label: what a bootstrap is for many records. A node draws its features, and the records whose values it tries as
-    thresholds, by a hash of the tree and of the path to it. Without a record nobody else's draw moves: 37 % of the
-    trees stay as they are, and most others keep their structure.
+    label: what a bootstrap is for many records. A node draws its features by a hash of the tree and of the path to it,
+    and takes the best of all their splits. Without a record nobody else's draw moves: 37 % of the trees stay as they
+    are, and most others keep their structure.
 
     Parameters
     ----------
@@ -32,8 +33,6 @@ class KeyedForest(Classifier):
         Counted with weights; shares of n are refused, because n changes when somebody leaves.
     max_features : int, "sqrt", "log2" or None
         Features that a node looks at; more where none of them splits it.
-    thresholds : int
-        Pairs of records of the node between whose values each feature is tried.
     floor : float
         Added to each mean probability before they are normalised again; without it nobody's influence has a limit.
     classes : sequence, optional
@@ -57,7 +56,6 @@ class KeyedForest(Classifier):
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         max_features: int | Literal["sqrt", "log2"] | None = "sqrt",
-        thresholds: int = 8,
         floor: float = 0.01,
         classes: Any = None,
         random_state: int = 0,
@@ -67,7 +65,6 @@ class KeyedForest(Classifier):
         self.min_samples_split = min_samples_split
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
-        self.thresholds = thresholds
         self.floor = floor
         self.classes = classes
         self.random_state = random_state
@@ -94,7 +91,7 @@ class KeyedForest(Classifier):
         ValueError
             A parameter is out of range.
         """
-        least = {"n_estimators": 1, "min_samples_split": 2, "min_samples_leaf": 1, "thresholds": 1}
+        least = {"n_estimators": 1, "min_samples_split": 2, "min_samples_leaf": 1}
         for name, low in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or int(value) != value or value < low:
@@ -108,10 +105,10 @@ class KeyedForest(Classifier):
             X=X,
             y=codes,
             own=growing.names(X, codes),
+            values=Values.of(X),
             K=K,
             key=growing.mixed(int(self.random_state) % 2**64),
             features=max(1, min(m, d)),
-            thresholds=int(self.thresholds),
             max_depth=_DEEPEST if self.max_depth is None else min(int(self.max_depth), _DEEPEST),
             min_split=int(self.min_samples_split),
             min_leaf=int(self.min_samples_leaf),

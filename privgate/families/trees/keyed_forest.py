@@ -91,6 +91,7 @@ class KeyedForestEngine(Engine):
     """
 
     name = "keyed_forest"
+    version = 2
     single_records = True
     trains = True  # deep trees are grown again below what a person moves: work ends with the first broken rule
     hands_on = "the verdict was decided without them"
