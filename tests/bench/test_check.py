@@ -141,6 +141,44 @@ def test_check_in_units_of_one_training(name, tmp_path):
     assert len(verdict.records) == data.n
 
 
+@pytest.mark.parametrize("name", ["logistic regression", "network 8-8-2"])
+def test_a_second_policy_about_all_questions(name, tmp_path):
+    """``dtp-1`` after ``pdtp-1``, nothing to be signed: no training, and two seconds of one core at 50,000 people."""
+    from sklearn.linear_model import LogisticRegression
+
+    from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate
+    from privgate.torch_recipe import TorchTraining
+    from privgate.training.fleet import Fleet
+
+    network = name.startswith("network")
+    n, d, rng = (300, 8, np.random.default_rng(0)) if network else (50_000, 20, np.random.default_rng(0))
+    X = np.clip(rng.normal(size=(n, d)), -4, 4)
+    y = (X[:, 0] + rng.logistic(size=n) > 0).astype(int)
+    made = TorchTraining(hidden=(8,), epochs=5) if network else LogisticRegression(solver="newton-cholesky", tol=1e-8)
+    data = TrainingData(X, y, domain=Domain(box=((-4.0, 4.0),) * d))
+    spent, trained = [], []
+    for policy in ("pdtp-1", "dtp-1"):
+        start = processor()
+        with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
+            subject = Subject.local(Recipe(made, seed=1), data)
+            verdict = evaluate(Policy.load(policy), subject, fleet=fleet, limits=Budget(seeds=2 if network else 20))
+        spent.append(processor() - start)
+        trained.append(fleet.freshness.trained)
+    note(
+        case="second policy, all questions",
+        model=name,
+        n=n,
+        first_seconds=spent[0],
+        first_trained=trained[0],
+        second_seconds=spent[1],
+        second_trained=trained[1],
+        wanted="0 trainings, 2 s",
+        reached=bool(trained[1] == 0 and (network or spent[1] <= 2)),
+        outcome=str(verdict.outcome),
+    )
+    assert trained[1] == 0
+
+
 def test_importing_privgate():
     def seconds(code):
         start = time.perf_counter()
