@@ -12,6 +12,9 @@ from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.md")
 MEASURED = Path("bench-results.jsonl")
+#: where the ranges of all ratios are quoted, between two marks
+QUOTED = Path(__file__).parents[2] / "docs" / "measuring.md"
+MARKS = "<!-- ranges -->\n", "<!-- end of ranges -->\n"
 #: what makes two lines measurements of the same thing
 SAME = ("engine", "certificate", "attack", "model", "models", "case", "data", "n", "records", "kind", "units",
         "expectations")  # fmt: skip
@@ -176,12 +179,22 @@ def document(found):
     return "\n".join(lines) + "\n"
 
 
-def main(source=MEASURED, target=RESULTS):
-    """Write the document."""
+def quoted(text, rows):
+    """Return a document with the ranges between its marks."""
+    before, _, rest = text.partition(MARKS[0])
+    lines = "\n".join(ranges(rows))
+    return f"{before}{MARKS[0]}\n{lines}\n\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+
+
+def main(source=MEASURED, target=RESULTS, quoting=QUOTED):
+    """Write the document, and quote it."""
     path = Path(source)
     if not path.exists():
         sys.exit(f"{path} does not exist; `make bench` writes it")
-    Path(target).write_text(document(read(path)), encoding="utf-8")
+    found = read(path)
+    Path(target).write_text(document(found), encoding="utf-8")
+    if rows := found.get("leave-one-out"):
+        quoting.write_text(quoted(quoting.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_
     source, target = tmp_path / "r.jsonl", tmp_path / "r.md"
     source.write_text("".join(json.dumps(r) + "\n" for r in rows))
 
-    results_table.main(source, target)
+    quoting = tmp_path / "measuring.md"
+    quoting.write_text("before\n<!-- ranges -->\nold\n<!-- end of ranges -->\nafter\n")
+    results_table.main(source, target, quoting)
     text = target.read_text()
 
     assert "| lda | numbers | 1,000 | 2,110 | 500 | yes | 2.0e-13 | 0.93 / 1.89 |" in text
@@ -31,6 +33,16 @@ def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_
     assert "## Tightness" in text
     assert "| a\\|b | 1.5 |" in text
     assert "nan" not in text
+    assert quoting.read_text().startswith("before\n<!-- ranges -->\n\n| Engine | n | To refits |")
+    assert "| lda | 1,000 to 10,000 | 2,110 to 2,999 |" in quoting.read_text()
+    assert quoting.read_text().endswith("\n<!-- end of ranges -->\nafter\n")
+
+
+def test_the_documentation_quotes_the_ranges_that_were_measured():
+    measured, said = results_table.RESULTS.read_text(), results_table.QUOTED.read_text()
+    lines = said.partition(results_table.MARKS[0])[2].partition(results_table.MARKS[1])[0].strip().splitlines()
+    assert len(lines) > 10
+    assert all(line in measured for line in lines)
 
 
 def test_without_results_it_says_how_to_make_them(tmp_path):
