@@ -91,8 +91,9 @@ class _Job:
         """Yield (models, networks): those that are known already, then those that are trained now."""
         import torch
 
-        size = 4 * self._parameters
-        known = np.array([len(body) == size for body in block.models or [b""] * len(block.fits)], dtype=bool)
+        known = np.zeros(len(block.fits), dtype=bool)
+        if any(block.models):
+            known[:] = [len(body) == 4 * self._parameters for body in block.models]
         kind, most = self._kind(differences=False)
         here = np.flatnonzero(known)
         for begin in range(0, len(here), most):
