@@ -8,8 +8,8 @@ from privgate import families
 from privgate.check import probe
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
+from privgate.families import alike, recheck, remembered, screen
 from privgate.families import bound as bounds
-from privgate.families import recheck, remembered, screen
 from privgate.families.engine import Cost, Engine
 from privgate.families.retrained import Index
 from privgate.influence import decided, indirect, leave_one_out, modes, proven, queries
@@ -110,6 +110,9 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
         found = _computed(run, engine, sample, said, closely=closely, each=each)
         return found.model_copy(update={"retrains": found.retrains + searched})
+    if not engine.paired:
+        found = _drawn(run, engine, sample, said, each=each or seconds_each(run))
+        return found.model_copy(update={"retrains": found.retrains + searched})
     ranking = 0
     if run.once(modes.used) == "screen":
         sample = sample[: screen.retrained(len(sample))]
@@ -145,6 +148,20 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
             f"inconclusive at best; give --seeds {len(run.more_seeds)} to measure fewer people on all of them"
         )
     return planned.model_copy(update={"seconds": seconds})
+
+
+def _drawn(run: Run, engine: Engine, sample: Index, said: list[str], *, each: float) -> TrainingPlan:
+    """Return what an engine takes that trains models of its own and draws the answers about everybody from them."""
+    compared = alike.expected(len(sample), len(run.thresholds))
+    for seeds in (run.seeds, run.more_seeds if leave_one_out.worth_more_seeds(run) else ()):
+        models = engine.cost(run.subject, sample, seeds).fits if seeds else 0
+        took = f", about {plan.span(models * each / run.fleet.workers)} on {run.fleet.workers} workers" if each else ""
+        if models:
+            where = "" if seeds is run.seeds else f"where the first {len(run.seeds)} seeds do not block: "
+            said.append(f"{where}{engine.name} trains {models} models for all people together{took}")
+    said.append(f"{compared} real trainings are compared with them")
+    trained = engine.cost(run.subject, sample, run.seeds).fits + compared
+    return TrainingPlan(retrains=trained, seconds=trained * each / run.fleet.workers)
 
 
 def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, closely: bool, each: float) -> TrainingPlan:
@@ -238,8 +255,12 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     count = run.limits.shadow_models if Need.SHADOWS in run.asked else 0
     if Need.LEAVE_ONE_OUT not in run.asked:
         return count
-    sample = run.once(leave_one_out.chosen_units)
-    seeds = len(run.more_seeds) if leave_one_out.worth_more_seeds(run) else len(run.seeds)
+    sample, engine = run.once(leave_one_out.chosen_units), first_engine(run)
+    chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
+    if not engine.paired:
+        compared = alike.expected(len(sample), len(run.thresholds))
+        return count + engine.cost(run.subject, sample, chosen).fits + compared
+    seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
         return count + recheck.expected(len(sample), len(run.thresholds)) + round(handed_on * seeds)
     return count + decided.FOLDS + len(sample) * seeds

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.evidence import Precondition
 from privgate.families.engine import Engine
-from privgate.families.recheck import at_random, choose, difference
+from privgate.families.recheck import RANDOM, WORST, at_random, choose, difference
 from privgate.families.retrained import Float, Index, Retrained, Status
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
@@ -103,6 +103,11 @@ def compare(  # noqa: PLR0917  as ``recheck``, and what is estimated
     )
     told = _told(engine, made, "passed", text, len(fits), gap, allowed, [])
     return replace(told, detail={**told.detail, "estimates": stated})
+
+
+def expected(units: int, limits: int) -> int:
+    """Return about how many real trainings are compared with the answers about so many units."""
+    return min(units, RANDOM) + AGAIN * min(max(0, units - RANDOM), WORST * (1 + limits))
 
 
 def alike(drawn: Float, real: Float, rng: np.random.Generator) -> tuple[float, float, list[str]]:

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -150,3 +150,16 @@ def test_who_provides_a_module_is_found_without_asking_for_every_file():
     for module in ("sklearn", "numpy", "yaml", "pandas", "click"):
         assert set(context._providing((module,))) == set(provided[module])
     assert context._providing(()) == context._providing(("no_such_module",)) == []
+
+
+def test_an_engine_that_draws_everybody_s_answers_from_a_few_forests_is_no_training_for_each():
+    many, labels = RNG.normal(size=(70, 2)), np.tile([0, 1], 35)
+    subject = Subject.local(Recipe(RandomForestClassifier(5), seed=1), TrainingData(many, labels))
+    with Fleet(jobs=1, ledger="none") as own:
+        planned = costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget(full=True))
+        verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget(full=True))
+        made = own.calls
+
+    assert verdict.evidence.influence.engines[0].engine == "out_of_bag"
+    assert made / 2 < planned.trainings < 2 * made
+    assert any("out_of_bag trains" in line for line in planned.said)
