@@ -78,7 +78,8 @@ def serve(
     from privgate.serve.app import Loop, application
     from privgate.serve.checking import signer_for
     from privgate.serve.lease import Lease
-    from privgate.serve.reconciler import Reconciler, ServeSettings
+    from privgate.serve.reconciler import Reconciler
+    from privgate.serve.settings import ServeSettings
     from privgate.serve.sweeper import Swept, sweep
     from privgate.serve.webhook import Deliveries
 

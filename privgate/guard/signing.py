@@ -5,19 +5,15 @@ judges them again under its own policy, and looks itself at the registry's row a
 """
 
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.documents import LARGE, door, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
-from privgate.evidence import Evidence
-from privgate.guard import aliases, dsse, times
+from privgate.guard import aliases, dsse, judged_again, times
 from privgate.guard.asked import SigningRequest, compare
 from privgate.guard.config import Guard
 from privgate.guard.dsse import Envelope
@@ -25,14 +21,14 @@ from privgate.guard.signer import seal
 from privgate.guard.statement import Claims
 from privgate.guard.stored_statement import EVIDENCE_FILE, TAG, row_of, stored_evidence
 from privgate.guard.trust import Signer
-from privgate.policy import Judged, Policy
+from privgate.policy import Policy
 from privgate.registry import report_place
 from privgate.registry.client import answering, connect
 from privgate.registry.named import named
 from privgate.registry.names import oddity
 from privgate.registry.recomputed import recomputed
 from privgate.registry.stored_files import stored_files
-from privgate.verdict import Finding, Outcome, together
+from privgate.verdict import Outcome
 from privgate.version import __version__
 
 VERDICT_FILE = "verdict.dsse.json"
@@ -153,8 +149,8 @@ def _sign(
     advisory: bool,
     asked: SigningRequest | None = None,
 ) -> Signed:
-    document = _document(content)
-    judged, evidence_given = _judged_again(document, policy)
+    document = judged_again.document(content)
+    judged, evidence_given = judged_again.judged_again(document, policy)
     if asked is not None:
         asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)
     subject = document["subject"]
@@ -201,9 +197,9 @@ def _sign(
         passed=outcome.releases,
         decided=decided,
         signed=times.now().replace(microsecond=0),
-        expires=_expires(document, judged, policy, decided),
+        expires=judged_again.expires(document, judged, policy, decided),
         targets=targets,
-        levels=_levels(policy, judged.findings),
+        levels=judged_again.levels(policy, judged.findings),
         advisory=advisory,
         isolation=evidence_given.run.isolation,
         recomputed=("files", *own),
@@ -211,73 +207,6 @@ def _sign(
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": dsse.payload_digest(evidence.payload)})
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
-
-
-def _document(content: bytes) -> dict[str, Any]:
-    try:
-        document = strict_json.loads(content, LARGE)
-        observed, schema = document["observed"], document["schema"]
-    except door.GARBLED as exc:
-        raise StatementError(f"report.json cannot be read: {door.why(exc)}") from exc
-    if schema != "privgate/report/v2":
-        raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
-    if observed is not False:
-        raise StatementError("the run only observed; nothing is signed as passed")
-    return dict(document)
-
-
-@door.reading("the report cannot be judged again", StatementError)
-def _judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
-    """Return what the report's own numbers give under the signer's policy, and those numbers.
-
-    Raises
-    ------
-    StatementError
-        It is another policy, or the report says anything else than its numbers.
-    """
-    if document["policy"].get("digest") != policy.digest:
-        raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
-    decided = times.when(document["decided_at"])
-    try:
-        evidence = Evidence.from_payload(document["evidence"])
-    except (KeyError, TypeError, ValueError) as exc:
-        raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
-    if {k: evidence.subject.get(k) for k in ("name", "version", "digests")} != {
-        k: document["subject"].get(k) for k in ("name", "version", "digests")
-    }:
-        raise StatementError("the report's evidence is about another model than the report")
-    kept = evidence.run.remembered
-    if kept is None or not kept.signable:
-        raise StatementError(
-            "the run took remembered trainings as they were, so it cannot be signed; check again without --remembered"
-        )
-    again = policy.judge(evidence, today=decided.date())
-    said = [(f["rule"], f["outcome"]) for f in document["findings"]]
-    if [(f.rule, str(f.outcome)) for f in again.findings] != said:
-        raise StatementError("the report says something else than its own numbers give under this policy; check again")
-    if str(together(again.findings)) != document["outcome"]:
-        raise StatementError("the report's outcome is not the worst of its findings; check again")
-    return again, evidence
-
-
-@door.reading("the report cannot be judged again", StatementError)
-def _expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: datetime) -> datetime:
-    """Return the end of the last day on which the approval counts: never later than what it rests on."""
-    last = datetime.combine(judged.expires, time.max, UTC)
-    stated = str(document.get("expires") or "")
-    if stated:
-        moment = datetime.fromisoformat(stated)
-        last = min(last, moment if moment.tzinfo else datetime.combine(moment.date(), time.max, UTC))
-    return min(last, decided + timedelta(days=policy.valid_days)).replace(microsecond=0)
-
-
-def _levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Return what is met without a waiver or a warning."""
-    met = [f.rule for f in findings if f.outcome is Outcome.PASSED and not f.rule.startswith("precondition:")]
-    return tuple(
-        "PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper())
-        for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
-    )
 
 
 def _check_target(model: str, target: str) -> None:

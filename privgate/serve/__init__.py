@@ -8,6 +8,8 @@ Whatever was missed, interrupted or done twice, the next look at the registry sa
 ``lease``                 how one of several reconcilers takes a request
 ``checking``, ``child``   one check in a process of its own, which ends with the process that started it
 ``reconciler``            one look at everything that asks, and what follows from it
+``work``                  what one request needs: check, signature, alias
+``settings``              what the operator decided, and what was done
 ``sweeper``               does everything that is released still verify
 ``webhook``               who may wake the reconciler
 ``app``                   health, metrics and the webhook over HTTP

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from privgate.errors import PrivgateError
-from privgate.serve.reconciler import Reconciler, ServeCounts
+from privgate.serve.reconciler import Reconciler
+from privgate.serve.settings import ServeCounts
 from privgate.serve.sweeper import Swept
 from privgate.serve.webhook import Deliveries
 
@@ -97,7 +98,7 @@ def application(reconciler: Reconciler, loop: Loop, swept: Swept, deliveries: De
 
     @app.get("/metrics")
     def figures() -> Response:
-        return Response(metrics(reconciler.counts, swept, loop), media_type="text/plain; version=0.0.4")
+        return Response(metrics(reconciler.work.seen, swept, loop), media_type="text/plain; version=0.0.4")
 
     if deliveries is not None:
 

@@ -6,101 +6,24 @@ check, a result decided since the work began needs no second one, an alias that 
 
 import logging
 import math
-import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
-from privgate.guard import times
-from privgate.guard.audit_log import AuditLog
+from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard.config import Guard
-from privgate.guard.stored_statement import row_and_statement
-from privgate.guard.trust import Terms, check
-from privgate.guard.verifying import verify
 from privgate.policy import Policy
 from privgate.registry.client import answering
-from privgate.registry.layout import path_part
-from privgate.serve.checking import run_check
 from privgate.serve.lease import LeaseFor
 from privgate.serve.request import TAG, CheckRequest
+from privgate.serve.settings import BY, Job, ServeSettings
+from privgate.serve.work import Work
 
 logger = logging.getLogger(__name__)
 
 CANDIDATE = "candidate"
-#: file beside a report: what the check was started with
-NONCE = "nonce"
 PROBLEM_TAG = "privgate.problem"
-#: who did it, in the audit log
-BY = "privgate serve"
 _FIRST_WAIT, _LONGEST_WAIT = 30.0, 3600.0
-_ANSWERS: dict[int, bool] = {ExitCode.PASSED: True, ExitCode.FAILED: False, ExitCode.INCONCLUSIVE: False}
-
-
-@dataclass(frozen=True)
-class ServeSettings:
-    """What the operator decided.
-
-    Parameters
-    ----------
-    config : Path
-        The guard's configuration, read at every look.
-    policies : mapping of name -> what ``--policy`` takes
-        Requests may name these only: a tag is written by anybody, and must not name files. The first is the default.
-    work : Path
-        Where reports lie until they are signed; only the checking user writes it.
-    options : sequence of str
-        More options of ``privgate check``.
-    sign : callable, optional
-        Hands a report to the signer; without one, work stops after the check.
-    candidate_target : str
-        Alias to move for an approved candidate; empty for none.
-    audit : AuditLog, optional
-        Where checks that were begun, refusals, approvals and moved aliases are recorded.
-    """
-
-    config: Path
-    policies: Mapping[str, str]
-    work: Path
-    options: Sequence[str] = ()
-    sign: Callable[[Mapping[str, str]], None] | None = None
-    candidate_target: str = ""
-    audit: AuditLog | None = None
-
-
-@dataclass
-class ServeCounts:
-    """What happened since the start, for the metrics endpoint."""
-
-    checks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("approved", "blocked", "problem"), 0))
-    signed: int = 0
-    moved: int = 0
-    problems: int = 0
-    pending: int = 0
-    looked: float = 0.0
-
-    def looked_now(self, pending: int) -> None:
-        """Note a look that was completed."""
-        self.pending, self.looked = pending, time.time()
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A request, resolved: the policy is one of the operator's and the one that the target is released by."""
-
-    name: str
-    version: str
-    policy: Policy
-    path: str
-    target: str | None
-    since: int
-
-    @property
-    def uri(self) -> str:
-        return f"models:/{self.name}/{self.version}"
 
 
 class Reconciler:
@@ -118,7 +41,7 @@ class Reconciler:
 
     def __init__(self, client: Any, settings: ServeSettings, lease_for: LeaseFor) -> None:
         self.client, self.settings, self.lease_for = client, settings, lease_for
-        self.counts = ServeCounts()
+        self.work = Work(client, settings)
         self._later: dict[tuple[str, str], tuple[float, float, str]] = {}  # -> (not before, wait, what was asked)
         self._free_at = math.inf  # Unix time when the first lease ends that kept us from a request
 
@@ -145,7 +68,7 @@ class Reconciler:
                 self._put_off(name, version, asked, exc)
             else:
                 self._later.pop((name, version), None)
-        self.counts.looked_now(len(asking))
+        self.work.seen.looked_now(len(asking))
         now, put_off = time.monotonic(), min((when for when, _, _ in self._later.values()), default=math.inf)
         return min(put_off - now, self._free_at - time.time())
 
@@ -178,7 +101,7 @@ class Reconciler:
         try:
             # somebody may have worked on it, or asked for something else, since we looked
             job = self._job(guard, name, version, lease.request)
-            finished = self._work(guard, job, lease.lost)
+            finished = self.work.do(guard, job, lease.lost)
         except BaseException:
             lease.release()
             raise
@@ -188,7 +111,7 @@ class Reconciler:
         else:
             lease.release()
 
-    def _job(self, guard: Guard, name: str, version: str, request: CheckRequest) -> _Job:
+    def _job(self, guard: Guard, name: str, version: str, request: CheckRequest) -> Job:
         called = request.policy or next(iter(self.settings.policies))
         if called not in self.settings.policies:
             known = ", ".join(self.settings.policies)
@@ -197,129 +120,29 @@ class Reconciler:
         policy = Policy.load(path)
         if target is not None and guard.terms(target).policy_digest != policy.digest:
             raise UsageError(f"the guard releases as {target!r} by policy {guard.terms(target).policy!r}; ask for that")
-        return _Job(name, version, policy, path, target, request.since)
+        return Job(name, version, policy, path, target, request.since)
 
-    def _answered(self, guard: Guard, job: _Job) -> bool:
+    def _answered(self, guard: Guard, job: Job) -> bool:
         """Whether a candidate needs nothing: its alias stays when it is answered, so the result must tell.
 
         A statement that counts moves no alias by itself: somebody may have withdrawn the release.
         """
-        if self._counts(guard, job):
+        if self.work.counts(guard, job):
             return True
-        result = self._result(job)
+        result = self.work.result(job)
         return result is False or (result is True and self.settings.sign is None)
 
-    def _waits_for_a_signer(self, guard: Guard, job: _Job) -> bool:
+    def _waits_for_a_signer(self, guard: Guard, job: Job) -> bool:
         """Whether there is nothing to do until somebody else signs."""
-        waiting = job.since and job.target is not None and self.settings.sign is None and self._result(job)
-        return bool(waiting) and not self._counts(guard, job)
-
-    def _work(self, guard: Guard, job: _Job, lost: threading.Event) -> bool:
-        """Do what is left to do; return whether the request is answered."""
-        if not self._counts(guard, job):
-            folder = self.settings.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
-            approved = self._result(job)
-            # a report is signed only from our own folder: anybody who may write artifacts could have attached one
-            kept = (folder / "report.json").is_file() and (folder / NONCE).is_file()
-            if approved and self.settings.sign is not None and not kept:
-                approved = None
-            if approved is None:
-                approved = self._check(job, folder, lost)
-            if not approved:
-                return True
-            if self.settings.sign is None:
-                return job.target is None  # with an alias asked for, the request waits for a signer elsewhere
-            self._sign(guard, job, folder)
-        if lost.is_set():
-            raise RegistryError(f"{job.uri} was given up: its lease was lost")
-        if job.target is not None:
-            self._move(guard, job, job.target)
-        return True
-
-    def _check(self, job: _Job, folder: Path, lost: threading.Event) -> bool:
-        logger.info("checking %s", job.uri)
-        self._record("asked", job, "check")
-        where = ["--tracking-uri", str(self.client.tracking_uri)]
-        nonce = secrets.token_hex(16)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / NONCE).write_text(nonce, encoding="ascii")
-        code, said = run_check(job.uri, job.path, folder, [*where, *self.settings.options], lost, nonce=nonce)
-        approved = _ANSWERS.get(code)
-        self.counts.checks["problem" if approved is None else "approved" if approved else "blocked"] += 1
-        if lost.is_set():
-            raise RegistryError(f"the check of {job.uri} was given up: its lease was lost")
-        if approved is None:
-            raise RegistryError(f"the check of {job.uri} ended with {code}: {said}")
-        if not approved:
-            self._record("refused", job, "check", why=f"the check ended with {code}: {said}")
-        return approved
-
-    def _sign(self, guard: Guard, job: _Job, folder: Path) -> None:
-        if self.settings.sign is None:
-            raise StatementError("no signer is configured")
-        target = f"{job.name}@{job.target or 'production'}"
-        named = {"out": str(folder), "policy": job.path, "model": job.name, "version": job.version, "target": target}
-        # what to sign comes from here and not from the report
-        named |= {"uri": job.uri, "nonce": (folder / NONCE).read_text(encoding="ascii")}
-        self.settings.sign(named)
-        self.counts.signed += 1
-        if not self._counts(guard, job):
-            raise StatementError("the signer command ended well, but no statement counts")
-        self._record("approved", job, "sign")
-
-    def _result(self, job: _Job) -> bool | None:
-        """Return whether the attached result approves; None if there is none under this policy since work began.
-
-        The tags are display: a forged one spares a check, and without a statement nothing follows from that.
-        """
-        with answering(f"reading {job.uri}"):
-            tags = dict(self.client.get_model_version(job.name, job.version).tags)
-        # the last tag that a check attaches; without it the attaching was interrupted
-        if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
-            return None
-        try:
-            decided = times.when(tags.get("privgate.decided_at", ""))
-        except StatementError:
-            return None
-        if decided.timestamp() < job.since or (times.now() - decided).days >= job.policy.valid_days:
-            return None
-        return tags.get("privgate.outcome") in {"passed", "warned"}
-
-    def _counts(self, guard: Guard, job: _Job) -> bool:
-        """Whether a statement lets the version be released as the target, as the guarded store asks."""
-        row, text = row_and_statement(self.client, job.name, job.version)
-        terms = Terms(guard.registry, job.policy.digest, job.policy.name, guard.accept_advisory)
-        try:
-            check(text, guard.trust, row, terms, target=job.target, now=times.now())
-        except StatementError:
-            return False
-        return True
-
-    def _move(self, guard: Guard, job: _Job, target: str) -> None:
-        with answering(f"reading aliases of {job.name}"):
-            present = dict(self.client.get_registered_model(job.name).aliases).get(target)
-        if present is not None and int(present) >= int(job.version):
-            return  # never back: a later version was released meanwhile, and going back is a person's decision
-        verify(job.uri, guard, target=target, tracking_uri=str(self.client.tracking_uri))
-        with answering(f"setting alias {target!r} of {job.name} to version {job.version}"):
-            self._record("asked", job, "move")
-            self.client.set_registered_model_alias(job.name, target, job.version)
-        self._record("released", job, "move")
-        self.counts.moved += 1
-        logger.info("%s is now @%s", job.uri, target)
-
-    def _record(self, event: str, job: _Job, doing: str, *, why: str = "") -> None:
-        """Append to the audit log; what cannot be recorded is not done."""
-        if self.settings.audit is not None:
-            said = {"doing": doing, "model": job.name, "version": job.version, "target": job.target or "", "by": BY}
-            self.settings.audit.record(event, **said, policy=job.policy.digest, why=why)
+        waiting = job.since and job.target is not None and self.settings.sign is None and self.work.result(job)
+        return bool(waiting) and not self.work.counts(guard, job)
 
     def _put_off(self, name: str, version: str, asked: str, exc: PrivgateError) -> None:
         """Try again later, twice as late each time, and say why in a tag; asking anew is tried at once."""
         before = self._later.get((name, version), (0.0, _FIRST_WAIT / 2, ""))
         wait = min(2 * before[1], _LONGEST_WAIT)
         self._later[name, version] = (time.monotonic() + wait, wait, _what(asked))
-        self.counts.problems += 1
+        self.work.seen.problems += 1
         logger.warning("models:/%s/%s: %s; again in %.0f s", name, version, exc, wait)
         try:
             if self.settings.audit is not None:

@@ -14,15 +14,15 @@ from privgate import report as rendering
 from privgate.cli.report import read as report_file
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import signing, times, trust
+from privgate.guard import judged_again, times, trust
 from privgate.guard.config import Guard
 from privgate.guard.dsse import Envelope
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import TrustStore, fresh_key
 from privgate.policy import Policy, fixtures
+from privgate.registry import data_read as stored_data
 from privgate.registry import load, mlmodel
-from privgate.registry import training_data as stored_data
 from privgate.run import suites
 from privgate.serve.request import CheckRequest
 from privgate.serve.webhook import Deliveries
@@ -209,8 +209,8 @@ class World:
 
     def judged(self, content):
         """Return whether a signer would sign the report as an approval."""
-        document = signing._document(content)
-        signing._judged_again(document, self.policy)
+        document = judged_again.document(content)
+        judged_again.judged_again(document, self.policy)
         return document["outcome"] in {"passed", "warned"}
 
     def subject(self, content):

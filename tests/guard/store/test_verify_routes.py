@@ -18,7 +18,7 @@ import pytest
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.config import Guard
 from privgate.guard.verifying import verify
-from privgate.registry import client, http_settings, report_place, rest, stored_files
+from privgate.registry import client, http_settings, named, report_place, rest, stored_files
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def both(registry, guard, monkeypatch):
 
     def verified(uri, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(client, "connect", refuse)
+            for asked in (client, named):
+                patch.setattr(asked, "connect", refuse)
             patch.setattr(stored_files, "download", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
