@@ -71,7 +71,7 @@ def _each(run: Run, people: list[Fit], *, warm: bool) -> float:
         return 0.0
     if all(a.problem for a in answers):
         return 0.0
-    if warm and missing == len(people):
+    if warm and run.fleet.workers == 1 and missing == len(people):  # of several workers the others start now
         return (time.monotonic() - began) / missing
     return plan.remembered_seconds(run.subject, people, run.fleet)
 
