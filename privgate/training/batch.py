@@ -72,19 +72,26 @@ class Batch:
 
     def all(self) -> dict[bytes, Answer]:
         """Return key -> answer for every fit."""
-        pool, total = self._fleet.pool, sum(fit.trainings for fit in self._fits)
+        pool, total = self._fleet.pool, sum(self._trains(i) for i in range(len(self._fits)))
         started = told = time.monotonic()
-        self._fleet.report(0, total, float("nan"))
+        if total:
+            self._fleet.report(0, total, float("nan"))
         while len(self._answers) < len(self._fits):
             while chunk := self._next_chunk(pool):
                 pool.submit(self._shipped, chunk)
                 self._flying += 1
             self._arrived(*pool.next())
             now = time.monotonic()
-            if now - told > 0.1 or len(self._answers) == len(self._fits):
+            if total and (now - told > 0.1 or len(self._answers) == len(self._fits)):
                 told, done = now, self._trained
                 self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
         return self._answers
+
+    def _trains(self, i: int) -> int:
+        """Return how many models a call trains: none where all are known."""
+        fit = self._fits[i]
+        known = not isinstance(fit, Part) and bool(fit.models) and all(fit.models)
+        return 0 if known else fit.trainings
 
     def _next_chunk(self, pool: Pool) -> Chunk | None:
         if self._flying >= self._slots(pool):
@@ -125,8 +132,7 @@ class Batch:
             self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
         found = {self._keys[i]: replace(a, models=()) for i, a in zip(chunk.positions, answers, strict=True)}
         self._answers.update(found)
-        trained = sum(self._fits[i].trainings for i in chunk.positions)
-        self._trained += trained
+        self._trained += sum(self._trains(i) for i in chunk.positions)
         self._fleet.freshness.trained += sum(
             self._fits[i].trainings for i in new if not isinstance(self._fits[i], Part)
         )
@@ -153,5 +159,5 @@ class Batch:
 
     def _fail(self, positions: Sequence[int], problem: str) -> None:
         for i in positions:
-            self._trained += self._fits[i].trainings
+            self._trained += self._trains(i)
             self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privgate.errors import UsageError
-from privgate.training import worker
+from privgate.training import kept, worker
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 
@@ -101,7 +101,8 @@ def test_training_code_sees_no_credentials(tmp_path, subject, monkeypatch):
     np.testing.assert_array_equal(np.exp(answer.log_p), 0.5)
 
 
-def test_a_damaged_answer_is_computed_again(fleet, subject):
+def test_a_damaged_answer_is_computed_again(fleet, subject, monkeypatch):
+    monkeypatch.setattr(kept, "MOST", 0)  # or the models answer, whose entries the last bytes may also be
     fits = [out(i) for i in range(6)]
     before = fleet.fits(subject(), fits)
     for path in fleet.ledger.place.folder.iterdir():

@@ -171,6 +171,20 @@ def test_what_nothing_was_trained_for_says_nothing_about_how_long_training_takes
     assert (first.missing, nothing.missing) == (17, 0)
 
 
+def test_a_damaged_model_is_trained_again(tmp_path):
+    with plain(tmp_path / "ledger") as fleet:
+        (answer,) = fleet.fits(of(), [out(0, 0)])
+    (path,) = (tmp_path / "ledger").glob("*.seg")
+    content = bytearray(path.read_bytes())
+    start = content.index(b"LogisticRegression")
+    content[start : start + 5] = b"Ridge"
+    path.write_bytes(content)
+    with plain(tmp_path / "ledger") as second:
+        (again,) = second.fits(of(), [out(0, 0, 1)])
+        assert (second.calls, second.ledger.damaged) == (1, 1)
+    np.testing.assert_array_equal(again.log_p[:1], answer.log_p)
+
+
 @pytest.mark.parametrize("models", [(b"12345",), (b"1", b"2")], ids=["too large", "too many"])
 def test_more_models_than_were_asked_for_are_a_lie(models):
     nonce = b"n" * wire.NONCE
