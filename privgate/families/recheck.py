@@ -61,7 +61,7 @@ def recheck(
 
     elsewhere : bool
         Whether the answers are about other questions than each unit's own records, about which the engine was compared
-        before: where the refits of ``WORST`` chosen units are kept, and nothing is to be signed, they are asked alone.
+        before: where the refits of ``WORST`` chosen units are kept, and nothing can be signed, they are asked alone.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def recheck(
     is wrong.
     """
     chosen = choose(subject, made, limits, fleet=fleet)
-    if elsewhere and not fleet.signable:
+    if elsewhere and not fleet.signable and fleet.freshness.recalled:  # else this run can be signed all the same
         known = [k for k in chosen.tolist() if fleet.keeps(subject, _refit(subject, made, k, chosen[:0]))]
         chosen = np.array(known, dtype=np.int64) if len(known) >= min(WORST, len(chosen)) else chosen
     tolerance = engine.tolerance

@@ -1,5 +1,7 @@
 """One batch of calls on its way through a pool: chunks, deaths, and answers written as they arrive."""
 
+import hashlib
+import itertools
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -58,7 +60,7 @@ class Batch:
         fits: Sequence[Call | Part],
         models: Sequence[Sequence[bytes]] = (),
     ) -> None:
-        self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, fits
+        self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, list(fits)
         #: ledger keys of each call's models
         self._models = models or [()] * len(fits)
         self._todo = deque(range(len(fits)))
@@ -67,7 +69,8 @@ class Batch:
         self._answers: dict[bytes, Answer] = {}
         self._trained = 0
         self._flying = 0
-        self._seconds = 0.0  # of one call, estimated from those that came back
+        #: seconds of one call, estimated from those that came back: of one that trains, and of one that only asks
+        self._paces: dict[bool, float] = {}
         self._deaths = 0
 
     def all(self) -> dict[bytes, Answer]:
@@ -111,13 +114,20 @@ class Batch:
         return min(pool.slots, self._shipped.at_once or pool.slots)
 
     def _size(self, pool: Pool) -> int:
-        if not self._seconds:
+        asks = self._asks(self._todo[0])
+        seconds = self._paces.get(asks, 0.0)
+        if not seconds:
             return 1
         # smaller chunks towards the end, so that no worker is left alone with a large one, but never tiny ones
         fair = -(-len(self._todo) // (2 * self._slots(pool)))
-        least = int(LEAST_CHUNK_SECONDS / self._seconds)
-        size = max(1, least, min(int(pool.chunk_seconds / self._seconds), fair))
-        return min(size, len(self._todo))
+        least = int(LEAST_CHUNK_SECONDS / seconds)
+        size = max(1, least, min(int(pool.chunk_seconds / seconds), fair))
+        return sum(1 for _ in itertools.takewhile(lambda i: self._asks(i) == asks, itertools.islice(self._todo, size)))
+
+    def _asks(self, position: int) -> bool:
+        """Whether a call comes with all its models: a worker has nothing to train for it."""
+        call = self._fits[position]
+        return not isinstance(call, Part) and bool(call.models) and all(call.models)
 
     def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
@@ -125,12 +135,19 @@ class Batch:
             self._died(chunk)
             return
         self._deaths = 0
-        new = [i for i, a in zip(chunk.positions, answers, strict=True) if not a.reused]
+        # a worker that was given no model has trained one, whatever it says
+        reused = [a.reused and self._asks(i) for i, a in zip(chunk.positions, answers, strict=True)]
+        new = [i for i, asked in zip(chunk.positions, reused, strict=True) if not asked]
         self._fleet.calls += sum(isinstance(self._fits[i], Fit) for i in new)
-        if times := [a.seconds for a in answers if not a.reused]:
+        for asked in set(reused):
+            times = [a.seconds for a, r in zip(answers, reused, strict=True) if r == asked]
             took = max(1e-6, float(np.mean(times)))
-            self._seconds = took if not self._seconds else 0.7 * self._seconds + 0.3 * took
-        found = {self._keys[i]: replace(a, models=()) for i, a in zip(chunk.positions, answers, strict=True)}
+            self._paces[asked] = 0.7 * self._paces.get(asked, took) + 0.3 * took
+        # what nothing was trained for says nothing about how long training takes
+        found = {
+            self._keys[i]: replace(a, models=(), seconds=0.0 if asked else a.seconds)
+            for i, a, asked in zip(chunk.positions, answers, reused, strict=True)
+        }
         self._answers.update(found)
         self._trained += sum(self._trains(i) for i in chunk.positions)
         self._fleet.freshness.trained += sum(
@@ -138,12 +155,17 @@ class Batch:
         )
         bodies = {k: context.encode(a) for k, a in found.items() if a.lasting}
         for i, answer in zip(chunk.positions, answers, strict=True):
-            bodies |= {k: m for k, m in zip(self._models[i], answer.models, strict=False) if m}
-        self._fleet.freshness.fresh.update(found, bodies)
+            models = {k: m for k, m in zip(self._models[i], answer.models, strict=False) if m}
+            self._fleet.freshness.models |= {k: hashlib.sha256(m).digest() for k, m in models.items()}
+            bodies |= models
+        self._fleet.freshness.fresh.update(found)
         known = self._fleet.ledger.find(list(bodies)).tolist()
         self._fleet.ledger.write((k, b) for (k, b), there in zip(bodies.items(), known, strict=True) if not there)
 
     def _died(self, chunk: Chunk) -> None:
+        for i in chunk.positions:
+            if not isinstance(call := self._fits[i], Part):
+                self._fits[i] = replace(call, models=(), keep=0)  # opening one may have been what ended the worker
         if len(chunk.positions) > 1:
             self._suspects.extend(chunk.positions)
             return

@@ -18,7 +18,7 @@ from privgate.subject.subject import Subject
 from privgate.training import context, isolation, kept, payload, recognition
 from privgate.training.batch import Batch
 from privgate.training.box.pool import BoxPool
-from privgate.training.fit import Answer, Call, Index
+from privgate.training.fit import Answer, Call, Fit, Index
 from privgate.training.freshness import Freshness, Recalled, same
 from privgate.training.ledger import Ledger
 from privgate.training.limits import TaskLimits
@@ -271,7 +271,9 @@ class Fleet:
         return [instead.get(k, a) for k, a in zip(keys, found, strict=True)] if instead else found
 
     def keeps(self, subject: Subject, call: Call) -> bool:
-        """Whether every model of a call is kept, whatever it was asked."""
+        """Whether every model of a call is kept, whatever it was asked, and would be believed."""
+        if isinstance(call, Fit) and self.signable and payload.code_of(subject):
+            return False
         (own,) = kept.names(self._about(subject), [call])
         return bool(own) and bool(self.ledger.find(own).all())
 
@@ -288,7 +290,8 @@ class Fleet:
         named: kept.Names = []
         if not anew and not kept.many(fits):
             named = kept.names(self._about(subject), fits)
-            fits, taken = kept.offered(fits, named, self.ledger, self.freshness, signable=self.signable)
+            code = bool(payload.code_of(subject))
+            fits, taken = kept.offered(fits, named, self.ledger, self.freshness, signable=self.signable, code=code)
             self.freshness.recalled += taken
         run = Batch(self, self._ship(subject), keys, fits, named)
         try:

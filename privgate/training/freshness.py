@@ -53,6 +53,8 @@ class Freshness:
     trained: int = 0
     #: keys of calls that were made by this very process
     fresh: set[bytes] = field(default_factory=set)
+    #: name of a model that this process trained -> digest of what came back of it
+    models: dict[bytes, bytes] = field(default_factory=dict)
     #: what this process was given where something else is remembered
     instead: dict[bytes, Answer] = field(default_factory=dict)
     _sample: list[Recalled] = field(default_factory=list)

@@ -5,11 +5,16 @@ is bytes here: what a worker packed, only a worker opens, as it opens the stored
 only models count that this very process had trained.
 """
 
+import hashlib
+import io
 import pickle
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privgate.subject.subject import Subject
 from privgate.training import context
@@ -24,6 +29,8 @@ EACH, ALL = 2**16, 2**26
 MOST = 8192
 #: calls of one batch, above which packing may take one part in so many of the training
 FEW, SHARE = 128, 40
+#: of its questions, those at which the opened model is compared with the one that was packed
+COMPARED = 16
 
 Names = list[list[bytes]]
 
@@ -32,7 +39,10 @@ def about(subject: Subject) -> bytes:
     """Return the digest of what a model depends on that is trained without some of the training records."""
     if subject.data.candidates is None:
         return context.of(subject)
-    return context.of(subject.with_data(replace(subject.data, candidates=None)))
+    alone = subject.with_data(replace(subject.data, candidates=None))
+    own, wide = (getattr(X, "dtype", None) for X in (subject.data.X, subject.data.pool()[0]))
+    # beside other numbers a sparse matrix reaches training as another type
+    return context.of(alone) if own == wide else context.key(context.of(alone), str(wide).encode())
 
 
 def names(own: bytes, calls: Sequence[Call]) -> Names:
@@ -54,41 +64,68 @@ def many(calls: Sequence[Call]) -> bool:
 
 
 def offered(
-    calls: Sequence[Call], named: Names, ledger: Ledger, freshness: Freshness, *, signable: bool
+    calls: Sequence[Call], named: Names, ledger: Ledger, freshness: Freshness, *, signable: bool, code: bool
 ) -> tuple[list[Call], int]:
-    """Return the calls with the models that are kept, and how many of these this process did not train."""
+    """Return the calls with the models that are kept, and how many of these are no trainings of this very process.
+
+    ``code``: models are of anybody's classes, which can be another model once opened, and show a recipe's checks what
+    the model that was trained does not do. Only who believes remembered answers anyway asks such a model.
+    """
     room = min(EACH, ALL // max(1, sum(call.trainings for call in calls)))
     flat = [name for own in named for name in own]
-    usable = [name for name in flat if not signable or name in freshness.fresh]
-    bodies = dict(zip(usable, ledger.read(usable), strict=True))
-    found = {name: bytes(body) for name, body in bodies.items() if body is not None}
-    made, sparing = list[Call](), len(calls) > FEW
+    bodies = dict(zip(flat, ledger.read(flat), strict=True))
+    known = {name: bytes(body) for name, body in bodies.items() if body is not None}
+    # somebody else may have kept another model under the same name
+    own_made = {name for name, body in known.items() if freshness.models.get(name) == hashlib.sha256(body).digest()}
+    nobody: set[bytes] = set()
+    # a run that remembered nothing yet could still be signed
+    doubted = nobody if signable else known.keys() - (nobody if freshness.recalled else own_made)
+    made, taken, sparing = list[Call](), set[bytes](), len(calls) > FEW
     for call, own in zip(calls, named, strict=True):
-        models = tuple(found.get(name, b"") for name in own)
+        sure = own_made if isinstance(call, Block) or not code else nobody
+        models = tuple(known[name] if name in sure or name in doubted else b"" for name in own)
+        taken |= {name for name, body in zip(own, models, strict=True) if body and name not in sure}
         with_ = replace(call, keep=room, models=models) if own else call
         made.append(replace(with_, sparing=sparing) if isinstance(with_, Fit) and sparing else with_)
-    return made, sum(name not in freshness.fresh for name in found)
+    return made, len(taken)
 
 
-def packed(model: Any, most: int) -> bytes:
-    """Return a model as bytes, in the worker that trained it; empty if it is too large, or cannot be packed."""
+class _Bounded(io.BytesIO):
+    """A file that takes so many bytes: a large model is not copied to learn that it is large."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, part: Any) -> int:
+        if self.tell() + memoryview(part).nbytes > self._most:
+            raise OverflowError("the model is too large to be kept")
+        return super().write(part)
+
+
+def packed(model: Any, most: int, answer: Callable[[Any], NDArray[np.float64]]) -> bytes:
+    """Return a model as bytes, in the worker that trained it.
+
+    Empty if it is too large, cannot be packed, or gives another ``answer`` once it is opened: it draws, changes when it
+    is asked, or leaves part of itself behind.
+    """
     import cloudpickle
 
     try:
+        before = answer(model)  # asked once more by then, which must leave no trace
         try:
-            body = pickle.dumps(model, protocol=5)
+            file = _Bounded(most)
+            pickle.Pickler(file, protocol=5).dump(model)
         except (pickle.PicklingError, AttributeError, TypeError):  # of a class that no module here holds
-            body = cloudpickle.dumps(model, protocol=5)
+            file = _Bounded(most)
+            cloudpickle.Pickler(file, protocol=5).dump(model)
+        body = file.getvalue()
+        return body if np.array_equal(before, answer(opened(body))) else b""
     except (Exception, OutOfTimeError) as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
         traceback.print_exception(exc)
         return b""
-    return body if len(body) <= most else b""
 
 
 def opened(body: bytes) -> Any:
-    """Return the model, in a worker; None where it cannot be opened there."""
-    try:
-        return pickle.loads(body)  # noqa: S301  a worker, where the code that made it runs anyway
-    except Exception as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
-        traceback.print_exception(exc)
-        return None
+    """Return the model, in a worker."""
+    return pickle.loads(body)  # noqa: S301  a worker, where the code that made it runs anyway

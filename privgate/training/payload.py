@@ -193,7 +193,7 @@ class Opened:
         self.folder: Any = None
         #: what engines have made of it, for as long as it is open
         self.prepared: dict[Any, Any] = {}
-        #: whether a model of it was too large to keep, or could not be packed
+        #: whether a model of it was too large to keep, could not be packed, or opened as another
         self.unkept = False
         #: seconds that packing one took, the shortest time
         self.packing = float("inf")

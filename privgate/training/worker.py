@@ -193,13 +193,15 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
                 log_p, models = made_together(opened, fit)
                 reused = bool(fit.models) and all(fit.models)
             else:
-                model = kept.opened(fit.models[0]) if fit.models and fit.models[0] else None
-                reused = model is not None
-                if not reused:
+                known = _asked(opened, fit)
+                reused, models = known is not None, ()
+                if known is not None:
+                    log_p = known
+                else:
                     model = _train(opened, rows, fit)
-                what = "prediction"
-                log_p = _evaluate(opened, model, fit.queries)
-                models = () if reused else _packed(opened, model, fit, time.perf_counter() - started)
+                    what = "prediction"
+                    log_p = _evaluate(opened, model, fit.queries)
+                    models = _packed(opened, model, fit, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
@@ -217,16 +219,27 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
         return Answer(_nothing(), time.perf_counter() - started, _sentence(what, exc), lasting=not passing)
-    # what nothing was trained for says nothing about how long training takes
-    return Answer(log_p, 0.0 if reused else time.perf_counter() - started, models=models, reused=reused)
+    return Answer(log_p, time.perf_counter() - started, models=models, reused=reused)
+
+
+def _asked(opened: Opened, fit: Fit) -> Float | None:
+    """Return what the model that came with a call answers; None without one, or where it cannot be opened or asked."""
+    if not (fit.models and fit.models[0]):
+        return None
+    try:
+        return _evaluate(opened, kept.opened(fit.models[0]), fit.queries)
+    except Exception as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
+        traceback.print_exception(exc)
+        return None
 
 
 def _packed(opened: Opened, model: Any, fit: Fit, took: float) -> tuple[bytes, ...]:
-    """Return the model for other questions; what was too large once, or could not be packed, is not tried again."""
+    """Return the model for other questions; what could not be kept once is not tried again."""
     if not fit.keep or opened.unkept or (fit.sparing and took < kept.SHARE * opened.packing < np.inf):
         return ()
     started = time.perf_counter()
-    body = kept.packed(model, fit.keep)
+    few = fit.queries[: kept.COMPARED]
+    body = kept.packed(model, fit.keep, lambda made: _evaluate(opened, made, few))
     opened.packing = min(opened.packing, time.perf_counter() - started)
     opened.unkept = not body
     return (body,) if body else ()
