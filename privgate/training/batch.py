@@ -67,7 +67,7 @@ class Batch:
         self._suspects: deque[int] = deque()
         self._accused: deque[int] = deque()
         self._answers: dict[bytes, Answer] = {}
-        self._trained = 0
+        self._trained = self._total = 0
         self._flying = 0
         #: seconds of one call, estimated from those that came back: of one that trains, and of one that only asks
         self._paces: dict[bool, float] = {}
@@ -75,16 +75,16 @@ class Batch:
 
     def all(self) -> dict[bytes, Answer]:
         """Return key -> answer for every fit."""
-        pool, total = self._fleet.pool, sum(self._trains(i) for i in range(len(self._fits)))
-        started = told = time.monotonic()
-        if total:
-            self._fleet.report(0, total, float("nan"))
+        pool, started = self._fleet.pool, time.monotonic()
+        told, self._total = started, sum(self._trains(i) for i in range(len(self._fits)))
+        if self._total:
+            self._fleet.report(0, self._total, float("nan"))
         while len(self._answers) < len(self._fits):
             while chunk := self._next_chunk(pool):
                 pool.submit(self._shipped, chunk)
                 self._flying += 1
             self._arrived(*pool.next())
-            now = time.monotonic()
+            now, total = time.monotonic(), self._total
             if total and (now - told > 0.1 or len(self._answers) == len(self._fits)):
                 told, done = now, self._trained
                 self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
@@ -92,9 +92,7 @@ class Batch:
 
     def _trains(self, i: int) -> int:
         """Return how many models a call trains: none where all are known."""
-        fit = self._fits[i]
-        known = not isinstance(fit, Part) and bool(fit.models) and all(fit.models)
-        return 0 if known else fit.trainings
+        return 0 if self._asks(i) else self._fits[i].trainings
 
     def _next_chunk(self, pool: Pool) -> Chunk | None:
         if self._flying >= self._slots(pool):
@@ -165,6 +163,7 @@ class Batch:
     def _died(self, chunk: Chunk) -> None:
         for i in chunk.positions:
             if not isinstance(call := self._fits[i], Part):
+                self._total += call.trainings - self._trains(i)
                 self._fits[i] = replace(call, models=(), keep=0)  # opening one may have been what ended the worker
         if len(chunk.positions) > 1:
             self._suspects.extend(chunk.positions)
