@@ -237,7 +237,9 @@ def refusal(recipe: TorchTraining, start: nn.Module, X: torch.Tensor, labels: to
         inside.pop()
 
     hooks = [h for m in start.modules() for h in (m.register_forward_pre_hook(enter), m.register_forward_hook(leave))]
-    before = {name: b.clone() for name, b in start.named_buffers()}
+    # what is not trained: copies of a kept model do not take it along
+    fixed = [*start.buffers(), *(p.detach() for p in start.parameters() if not p.requires_grad)]
+    before = [t.clone() for t in fixed]
     try:
         copies = Copies(recipe, start, 2, str(X.device))
         tell(start, keys, 0, 0)
@@ -260,8 +262,8 @@ def refusal(recipe: TorchTraining, start: nn.Module, X: torch.Tensor, labels: to
     finally:
         for hook in hooks:
             hook.remove()
-    if any(not torch.equal(before[name], b) for name, b in start.named_buffers()):
-        return "the module changes buffers of its own while it is trained"
+    if not all(torch.equal(b, t) for b, t in zip(before, fixed, strict=True)):
+        return "the module changes buffers or frozen parameters of its own while it is trained"
     return ""
 
 
