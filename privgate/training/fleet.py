@@ -18,7 +18,7 @@ from privgate.subject.subject import Subject
 from privgate.training import context, isolation, kept, payload, recognition
 from privgate.training.batch import Batch
 from privgate.training.box.pool import BoxPool
-from privgate.training.fit import Answer, Call, Fit, Index
+from privgate.training.fit import Answer, Call, Index
 from privgate.training.freshness import Freshness, Recalled, same
 from privgate.training.ledger import Ledger
 from privgate.training.limits import TaskLimits
@@ -138,10 +138,9 @@ class Fleet:
         different = dict(zip(self.keys(subject, fits), fits, strict=True))
         unknown = ~self.ledger.find(list(different))
         calls = [call for call, wanted in zip(different.values(), unknown, strict=True) if wanted]
-        if self.signable or kept.many(calls):
+        if kept.many(calls):
             return calls
-        named = kept.names(self._about(subject), calls)
-        return [c for c, own in zip(calls, named, strict=True) if not (own and self.ledger.find(own).all())]
+        return [call for call, asks in zip(calls, self._asks(subject, calls), strict=True) if not asks]
 
     def fits(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
@@ -272,10 +271,16 @@ class Fleet:
 
     def keeps(self, subject: Subject, call: Call) -> bool:
         """Whether every model of a call is kept, whatever it was asked, and would be believed."""
-        if isinstance(call, Fit) and self.signable and payload.code_of(subject):
-            return False
-        (own,) = kept.names(self._about(subject), [call])
-        return bool(own) and bool(self.ledger.find(own).all())
+        return self._asks(subject, [call])[0]
+
+    def _asks(self, subject: Subject, calls: Sequence[Call]) -> list[bool]:
+        """Return for which calls models would be asked, and nothing trained."""
+        offered, _ = self._offered(subject, calls, kept.names(self._about(subject), calls))
+        return [bool(call.models) and all(call.models) for call in offered]
+
+    def _offered(self, subject: Subject, calls: Sequence[Call], named: kept.Names) -> tuple[list[Call], int]:
+        code = bool(payload.code_of(subject))
+        return kept.offered(calls, named, self.ledger, self.freshness, signable=self.signable, code=code)
 
     def _about(self, subject: Subject) -> bytes:
         """Return the digest of what every model of a subject depends on, wherever it is asked."""
@@ -290,8 +295,7 @@ class Fleet:
         named: kept.Names = []
         if not anew and not kept.many(fits):
             named = kept.names(self._about(subject), fits)
-            code = bool(payload.code_of(subject))
-            fits, taken = kept.offered(fits, named, self.ledger, self.freshness, signable=self.signable, code=code)
+            fits, taken = self._offered(subject, fits, named)
             self.freshness.recalled += taken
         run = Batch(self, self._ship(subject), keys, fits, named)
         try:
