@@ -6,7 +6,7 @@ data read once, one factorisation) and show what each further person adds, and h
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,9 +50,12 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
         return Probe(cost.cpu_seconds, 0.0, 0.0)
     shuffled = run.generator("planned").permutation(units)
     kept: list[tuple[Retrained, Index]] = []
+    # what trains takes as long for each seed; one shows it
+    seeds = run.seeds[:1] if engine.trains else run.seeds
+    times = len(run.seeds) / len(seeds)
 
     def answer(some: Index) -> None:
-        made, handed_on = engine.answers(leave_one_out.asked(run, some))
+        made, handed_on = engine.answers(replace(leave_one_out.asked(run, some), seeds=seeds))
         rounded = some[:0]
         if engine.complements:
             made, rounded = complement.as_released(made)
@@ -60,8 +63,9 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
 
     try:
         first = FIRST if not engine.trains else int(np.clip(TRAINED / max(each, 1e-9), 1, FIRST))
-        stated = np.inf if np.isnan(cost.cpu_seconds) else cost.cpu_seconds
+        stated = np.inf if np.isnan(cost.cpu_seconds) else cost.cpu_seconds / times
         seconds, asked = _extrapolated(answer, shuffled, stated, first=first)
+        seconds *= times
     except Declined:
         return Probe(cost.cpu_seconds, 0.0, 1.0)
     made, handed_on = kept[-1]

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate, families
 from privgate.check import beside, probe
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
@@ -163,3 +163,22 @@ def test_an_engine_that_draws_everybody_s_answers_from_a_few_forests_is_no_train
     assert verdict.evidence.influence.engines[0].engine == "out_of_bag"
     assert made / 2 < planned.trainings < 2 * made
     assert any("out_of_bag trains" in line for line in planned.said)
+
+
+def test_what_trains_once_a_seed_is_tried_with_one_of_them(monkeypatch):
+    boosting = GradientBoostingClassifier(n_estimators=3, subsample=0.5)
+    subject = Subject.local(Recipe(boosting, seed=1), TrainingData(X, Y))
+    engine, seeds = families.first(subject)[0], []
+    answers = engine.answers
+
+    def watched(asked):
+        seeds.append(len(asked.seeds))
+        return answers(asked)
+
+    monkeypatch.setattr(engine, "answers", watched)
+    with Fleet(jobs=1, ledger="none") as own:
+        planned = costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget(full=True))
+
+    assert engine.trains
+    assert any("paired seeds each" in line for line in planned.said)
+    assert set(seeds) == {1}
