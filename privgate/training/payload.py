@@ -197,6 +197,8 @@ class Opened:
         self.unkept = False
         #: seconds that packing one took, the shortest time
         self.packing = float("inf")
+        #: models that were packed, and opened as the same
+        self.alike = 0
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n = int(index["n"])
         self.y = storing.load(self.root / index["y"])

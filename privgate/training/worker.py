@@ -237,11 +237,12 @@ def _packed(opened: Opened, model: Any, fit: Fit, took: float) -> tuple[bytes, .
     """Return the model for other questions; what could not be kept once is not tried again."""
     if not fit.keep or opened.unkept or (fit.sparing and took < kept.SHARE * opened.packing < np.inf):
         return ()
-    started = time.perf_counter()
-    few = fit.queries[: kept.COMPARED]
-    body = kept.packed(model, fit.keep, lambda made: _evaluate(opened, made, few))
+    started, few = time.perf_counter(), fit.queries[: kept.COMPARED]
+    # one of a library's class that opens as itself stands for the others, one of the user's own does not
+    sure = opened.alike >= kept.TRIED and opened.recipe.is_estimator and opened.recipe.library_estimator is not None
+    body = kept.packed(model, fit.keep, None if sure else lambda made: _evaluate(opened, made, few))
     opened.packing = min(opened.packing, time.perf_counter() - started)
-    opened.unkept = not body
+    opened.unkept, opened.alike = not body, opened.alike + 1
     return (body,) if body else ()
 
 
