@@ -28,7 +28,7 @@ EACH, ALL = 2**16, 2**26
 #: models of one batch, above which none is kept: asking them elsewhere is for a few people, and most stay unasked
 MOST = 8192
 #: calls of one batch, above which packing may take one part in so many of the training
-FEW, SHARE = 128, 20
+FEW, SHARE = 1024, 10
 #: of its questions, those at which the opened model is compared with the one that was packed
 COMPARED = 16
 #: models of a library's class that are compared in each worker
