@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.families.refit import ENGINE
+from privgate.families.refit import ENGINE, full
 from privgate.run import paired_seeds
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -59,8 +59,8 @@ def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
         np.testing.assert_array_equal(np.exp(found.log_without[s, :1]), model.predict_proba(DATA.X[:1]))
 
     open_ended = Subject.local(Recipe(RandomForestClassifier(5)), DATA)
-    runs, _ = ENGINE.leave_out(open_ended, np.arange(4), (None, None), fleet)
-    assert (runs.log_with[0] != runs.log_with[1]).any()
+    runs = full(open_ended, (None, None), fleet)  # about everybody: of four people, one pair of forests in 25 says the same
+    assert (runs[0] != runs[1]).any()
 
 
 def odd_only(X, y, *, seed):
