@@ -59,7 +59,9 @@ def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
         np.testing.assert_array_equal(np.exp(found.log_without[s, :1]), model.predict_proba(DATA.X[:1]))
 
     open_ended = Subject.local(Recipe(RandomForestClassifier(5)), DATA)
-    runs = full(open_ended, (None, None), fleet)  # about everybody: of four people, one pair of forests in 25 says the same
+    runs = full(
+        open_ended, (None, None), fleet
+    )  # about everybody: of four people, one pair of forests in 25 says the same
     assert (runs[0] != runs[1]).any()
 
 
