@@ -112,13 +112,14 @@ def test_check_in_units_of_one_training(name, tmp_path):
         trained.append(time.process_time() - start)
     one = statistics.median(trained)
 
-    start, clock = processor(), time.perf_counter()
+    # by the clock: what a boxed worker takes is added to nobody's processor time
+    start = time.perf_counter()
     with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
         # everybody, though the verdict is decided before
         verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet, limits=Budget(full=True))
         report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
         calls, models = fleet.calls, fleet.freshness.trained
-    clock, spent = time.perf_counter() - clock, processor() - start
+    spent = time.perf_counter() - start
     influence = verdict.evidence.influence
     share, seeds = influence.engines[0], max(1, verdict.evidence.run.seeds.paired)
 
@@ -128,7 +129,6 @@ def test_check_in_units_of_one_training(name, tmp_path):
         data=f"{name}, {words}",
         n=data.n,
         seconds=spent,
-        wall_seconds=clock,
         training_seconds=one,
         ratio=spent / one,
         # where training depends on its seed, everybody is left out once a seed
@@ -157,13 +157,14 @@ def test_a_second_policy_about_all_questions(name, tmp_path):
     y = (X[:, 0] + rng.logistic(size=n) > 0).astype(int)
     made = TorchTraining(hidden=(8,), epochs=5) if network else LogisticRegression(solver="newton-cholesky", tol=1e-8)
     data = TrainingData(X, y, domain=Domain(box=((-4.0, 4.0),) * d))
-    spent, trained = [], []
+    spent, clocks, trained = [], [], []
     for policy in ("pdtp-1", "dtp-1"):
-        start = processor()
+        start, clock = processor(), time.perf_counter()
         with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
             subject = Subject.local(Recipe(made, seed=1), data)
             verdict = evaluate(Policy.load(policy), subject, fleet=fleet, limits=Budget(seeds=2 if network else 20))
         spent.append(processor() - start)
+        clocks.append(time.perf_counter() - clock)
         trained.append(fleet.freshness.trained)
     note(
         case="second policy, all questions",
@@ -172,6 +173,7 @@ def test_a_second_policy_about_all_questions(name, tmp_path):
         first_seconds=spent[0],
         first_trained=trained[0],
         second_seconds=spent[1],
+        second_by_the_clock=clocks[1],
         second_trained=trained[1],
         wanted="0 trainings, 2 s",
         reached=bool(trained[1] == 0 and (network or spent[1] <= 2)),
