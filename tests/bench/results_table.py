@@ -125,9 +125,9 @@ def span(values):
 def whole_check(rows):
     """Return lines about a whole check."""
     heads = ("Model, data", "n", "Engine", "One training, seconds", "Check, seconds", "In trainings", "Seeds",
-             "n x seeds trainings / check", "Trainings made", "Handed on", "Verdict")  # fmt: skip
+             "n x seeds trainings / check", "Trainings made", "Answered", "Handed on", "Verdict")  # fmt: skip
     keys = ("data", "n", "engine", "training_seconds", "seconds", "ratio", "seeds", "saved", "training_calls",
-            "handed_on", "outcome")  # fmt: skip
+            "answered", "handed_on", "outcome")  # fmt: skip
     return table(heads, [[number(r.get(k)) for k in keys] for r in rows])
 
 
