@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.md")
-MEASURED = Path("bench-results.jsonl")
+MEASURED = Path("bench-results.jsonl").absolute()  # a test may change the folder
 #: where the ranges of all ratios are quoted, between two marks
 QUOTED = Path(__file__).parents[2] / "docs" / "measuring.md"
 MARKS = "<!-- ranges -->\n", "<!-- end of ranges -->\n"
@@ -43,7 +43,7 @@ def read(path):
     found = {}
     for text in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(text)
-        topic = str(row.pop("bench", None) or row.pop("figure", None) or row.get("case"))
+        topic = str(row.pop("bench", None) or row.pop("figure", None) or row.get("case") or row.get("what"))
         found.setdefault(topic, {})[tuple(row.get(k) for k in SAME)] = row
     return {topic: list(rows.values()) for topic, rows in found.items()}
 
