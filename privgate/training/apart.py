@@ -1,11 +1,10 @@
 """One call in a worker process of its own, ended with it: for code that changes the libraries it runs under."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from privgate.training import environment, isolation, worker
+from privgate.training import isolation, warm, worker
 from privgate.training.limits import GRACE, TaskLimits
 from privgate.training.payload import Payload, readable
 
@@ -52,17 +51,10 @@ def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, lim
     """Do the same in a process of this user."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
-    executor = ProcessPoolExecutor(
-        max_workers=1,
-        initializer=worker.start,
-        initargs=(worker.WorkerSettings(logs=str(logs), memory=limits.memory),),
-        env=environment.blanked(os.environ),
-    )
+    executor = warm.executor(worker.WorkerSettings(logs=str(logs), memory=limits.memory))
     try:
         return executor.submit(function, shipped, *arguments).result()
     except BrokenProcessPool:
         return None
     finally:
-        executor.shutdown(wait=False, kill_workers=True)
+        warm.end(executor, kill=True)

@@ -41,12 +41,9 @@ def allowed(name: str) -> bool:
     return name in ALLOWED or name in ONE_THREAD or name.startswith(ALLOWED_PREFIXES)
 
 
-def blanked(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what to lay over ``environ`` when a worker is started: forbidden values are empty, threads are one.
-
-    Blank at the start of the process, because what a process was started with stays readable in ``/proc``.
-    """
-    return {**{name: "" for name in environ if not allowed(name)}, **ONE_THREAD}
+def of_worker(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a worker is started with: only what is allowed, and one thread; the rest would stay in ``/proc``."""
+    return {**{name: value for name, value in environ.items() if allowed(name)}, **ONE_THREAD}
 
 
 def scrub() -> None:

@@ -24,7 +24,7 @@ from privgate.training.ledger import Ledger
 from privgate.training.limits import TaskLimits
 from privgate.training.parts import Part, lay_out
 from privgate.training.payload import Payload
-from privgate.training.pools import LokyPool, Pool
+from privgate.training.pools import LocalPool, Pool
 from privgate.training.storage import cache_folder
 from privgate.training.worker import WorkerSettings
 
@@ -206,7 +206,7 @@ class Fleet:
         if self._plain_pool is None:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             settings = WorkerSettings(logs=str(self.logs), memory=self.limits.memory)
-            self._plain_pool = LokyPool(self.jobs, self.limits, settings)
+            self._plain_pool = LocalPool(self.jobs, self.limits, settings)
         return self._plain_pool
 
     def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Call]) -> list[Answer | None]:
@@ -395,7 +395,7 @@ class Fleet:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
-            return LokyPool(self.jobs, self.limits, WorkerSettings(logs=str(self.logs), memory=self.limits.memory))
+            return LocalPool(self.jobs, self.limits, WorkerSettings(logs=str(self.logs), memory=self.limits.memory))
         from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 

@@ -1,7 +1,6 @@
 """Worker processes: where chunks of calls run, and what comes back when one of them dies."""
 
 import queue
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privgate.training import environment, recognition, worker
+from privgate.training import recognition, warm, worker
 from privgate.training.fit import Answer, Call, Index
 from privgate.training.limits import TaskLimits
 from privgate.training.parts import Part
@@ -83,8 +82,8 @@ def died_on_model() -> Answer:
     )
 
 
-class LokyPool:
-    """Worker processes on this machine: one loky executor a worker, so that a death takes nobody else's work with it.
+class LocalPool:
+    """Worker processes on this machine: one executor a worker, so that a death takes nobody else's work with it.
 
     Parameters
     ----------
@@ -104,27 +103,15 @@ class LokyPool:
         self._done: queue.SimpleQueue[tuple[Any, Chunk, Future[list[Answer]]]] = queue.SimpleQueue()
 
     def _lane(self) -> Any:
-        import os
-
-        from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
         if self._free:
             return self._free.pop()
-        # loky replaces a worker whose memory grew, by libraries imported late above all: nothing is lost, and nobody
-        # who waits for a verdict can do anything about it
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-        made = ProcessPoolExecutor(
-            max_workers=1,
-            initializer=worker.start,
-            initargs=(self._settings,),
-            env=environment.blanked(os.environ),
-        )
+        made = warm.executor(self._settings)
         self._lanes.append(made)
         return made
 
     def _drop(self, lane: Any) -> None:
         self._lanes.remove(lane)
-        lane.shutdown(wait=False, kill_workers=True)
+        warm.end(lane, kill=True)
 
     def submit(self, payload: Payload, chunk: Chunk) -> None:
         """Start a chunk on a free worker, starting one if there are fewer than ``slots``."""
@@ -185,5 +172,5 @@ class LokyPool:
     def close(self, *, kill: bool = False) -> None:
         """End all workers; idle ones are simply told to leave."""
         for lane in self._lanes:
-            lane.shutdown(wait=not kill, kill_workers=kill)
+            warm.end(lane, kill=kill)
         self._lanes, self._free = [], []

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import multiprocessing
 import os
 import re
 import resource
@@ -13,7 +14,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,10 @@ class WorkerSettings:
         Folder for what the user's code prints; empty to leave it.
     memory : int
         Bytes; 0 for no limit.
-    parent : int
-        The process that made these settings; a worker ends when it is gone, also if that was before the worker began. 0
-        in a box, which ends by itself.
     """
 
     logs: str = ""
     memory: int = 0
-    parent: int = field(default_factory=os.getpid)
 
 
 def start(settings: WorkerSettings) -> None:
@@ -61,6 +58,7 @@ def start(settings: WorkerSettings) -> None:
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
     environment.scrub()
+    np.random.seed()  # noqa: NPY002  forked workers begin with one state of the stream that a recipe may draw from
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its workers
     limit_memory(settings.memory)
     if settings.logs:
@@ -68,14 +66,13 @@ def start(settings: WorkerSettings) -> None:
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for standard in (1, 2):
             os.dup2(log, standard)
-    if settings.parent:
-        threading.Thread(target=_end_with, args=(settings.parent,), daemon=True).start()
+    if (asking := multiprocessing.parent_process()) is not None:  # a box ends by itself
+        threading.Thread(target=_end_with, args=(asking,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, so that a killed run leaves nothing behind."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
+def _end_with(asking: Any) -> None:
+    """End this process when the one that asks is gone, so that a killed run leaves nothing behind."""
+    asking.join()
     os._exit(1)
 
 

@@ -2,21 +2,19 @@
 
 import importlib.util
 import math
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from opacus.optimizers import DPOptimizer
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
 from privgate.evidence import Observation
 from privgate.privacy_claims.observe import is_remembered, observe, remembered, units_of, watched
-from privgate.training import environment, payload, worker
+from privgate.training import payload, warm, worker
 from privgate.training.fleet import Fleet
 from privgate.training.limits import TaskLimits
 
@@ -36,15 +34,10 @@ def training():
 @pytest.fixture(autouse=True, scope="module")
 def process():
     """One worker process for the whole file: user code never runs in this one, and starting torch takes seconds."""
-    made = ProcessPoolExecutor(
-        max_workers=1,
-        initializer=worker.start,
-        initargs=(worker.WorkerSettings(),),
-        env=environment.blanked(os.environ),
-    )
+    made = warm.executor(worker.WorkerSettings())
     Shared.process = made
     yield made
-    made.shutdown(wait=False, kill_workers=True)
+    warm.end(made, kill=True)
 
 
 class Shared:

@@ -1,11 +1,9 @@
 """The law: every broken training "with differential privacy" is refused or charged, every honest one passes."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.evidence import Observation
@@ -16,7 +14,7 @@ from privgate.privacy_claims.standing import GuaranteeBasis
 from privgate.privacy_claims.watch_noise import Noise
 from privgate.privacy_claims.watch_population import codes, owners
 from privgate.privacy_claims.watch_sampling import Draws, used
-from privgate.training import environment, payload, worker
+from privgate.training import payload, warm, worker
 from privgate.training.limits import TaskLimits
 from tests.privacy_claims import dp_recipes as recipes
 
@@ -44,14 +42,9 @@ OTHERWISE = {"shuffled_and_said_so": 9.998, "accumulated": 9.998, "private_retur
 
 @pytest.fixture(scope="module")
 def process():
-    made = ProcessPoolExecutor(
-        max_workers=1,
-        initializer=worker.start,
-        initargs=(worker.WorkerSettings(),),
-        env=environment.blanked(os.environ),
-    )
+    made = warm.executor(worker.WorkerSettings())
     yield made
-    made.shutdown(wait=False, kill_workers=True)
+    warm.end(made, kill=True)
 
 
 def people(groups=None, n=100):

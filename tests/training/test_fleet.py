@@ -1,7 +1,6 @@
 """The map: same answers as a plain loop, each call made once, every failure named."""
 
 import os
-import warnings
 
 import numpy as np
 import pytest
@@ -79,17 +78,6 @@ def test_a_training_that_hangs_is_ended_at_the_limit(tmp_path, subject):
         answers = fleet.fits(subject(trouble="hangs"), [out(7), out(8)])
 
     assert [a.problem for a in answers] == ["training did not end within 5 s", ""]
-
-
-def test_a_worker_that_is_replaced_because_its_memory_grew_alarms_nobody(tmp_path, subject):
-    with Fleet(jobs=1, ledger=tmp_path, isolate="none") as fleet, warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        fleet.fits(subject(), [out(0)])
-        # what joblib 1.5 says then, from a thread of its own
-        warnings.warn("A worker stopped while some jobs were given to the executor.", UserWarning, stacklevel=1)
-        warnings.warn("another warning", UserWarning, stacklevel=1)
-
-    assert [str(w.message) for w in seen if w.category is UserWarning] == ["another warning"]
 
 
 def test_training_code_sees_no_credentials(tmp_path, subject, monkeypatch):

@@ -40,7 +40,7 @@ def main(descriptor: int, memory: int, *, network: bool = False) -> None:
     """Serve calls until the parent closes its end."""
     limits.confine(memory, network=network)
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # a box is ended without a warning
-    worker.start(worker.WorkerSettings(parent=0))
+    worker.start(worker.WorkerSettings())
     with socket.socket(fileno=descriptor) as channel:
         while (body := _received(channel)) is not None:
             call: Call = pickle.loads(body)  # noqa: S301  from the parent, which made this box

@@ -1,0 +1,75 @@
+"""Worker processes that begin with the common libraries imported: forked from a server that never loads a user's code.
+
+Importing MLflow, scikit-learn and skops takes longer than most checks train, and each worker would pay for it anew. The
+server is started with the environment of a worker, so nothing that is secret lies in what its children inherit.
+"""
+
+import io
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
+from typing import Any
+
+from privgate.training import worker
+
+#: imported by the server, in which nothing else happens before it forks
+LIBRARIES = "privgate.training.warm_libraries"
+
+
+@cache
+def _server() -> forkserver.ForkServer:
+    made = forkserver.ForkServer()
+    made.set_forkserver_preload([LIBRARIES])
+    return made
+
+
+def begin() -> None:
+    """Start the server, which imports beside whatever this process does next."""
+    _server().ensure_running()
+
+
+class _Popen(popen_forkserver.Popen):
+    """A process forked from our server, not from the one that the caller's own program may use."""
+
+    def _launch(self, process_obj: Any) -> None:
+        # the caller's script is no part of a worker: a notebook or a script without a guard would run again
+        about = {k: v for k, v in spawn.get_preparation_data(process_obj.name).items() if not k.startswith("init_main")}
+        body = io.BytesIO()
+        context.set_spawning_popen(self)
+        try:
+            reduction.dump(about, body)
+            reduction.dump(process_obj, body)
+        finally:
+            context.set_spawning_popen(None)
+        self.sentinel, write = _server().connect_to_new_process(self._fds)
+        # its other end is how the worker sees that this process is gone
+        self.finalizer = util.Finalize(self, util.close_fds, (os.dup(write), self.sentinel))
+        with open(write, "wb") as pipe:
+            pipe.write(body.getbuffer())
+        self.pid = forkserver.read_signed(self.sentinel)
+
+
+class _Process(process.BaseProcess):
+    _start_method = "forkserver"
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> _Popen:
+        return _Popen(process_obj)
+
+
+class _Context(context.ForkServerContext):
+    Process = _Process  # type: ignore[assignment]  # a context names its processes' class
+
+
+def executor(settings: worker.WorkerSettings) -> ProcessPoolExecutor:
+    """Return an executor of one worker process."""
+    return ProcessPoolExecutor(1, _Context(), worker.start, (settings,))
+
+
+def end(made: ProcessPoolExecutor, *, kill: bool) -> None:
+    """End an executor: what it works on is waited for, or killed."""
+    if kill:
+        for each in list((made._processes or {}).values()):  # noqa: SLF001  public from Python 3.14 on
+            each.kill()
+    made.shutdown(wait=not kill, cancel_futures=kill)
