@@ -49,6 +49,15 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
     click.echo(f"  report: {where}")
 
 
+def print_decision(document: Mapping[str, Any], where: Path) -> None:
+    """Print the decision, each warning, each rule that decided, and where the report is; see ``print_document``."""
+    doc = read(document)
+    click.secho(plain(terminal.headline(doc)), fg=_COLORS[doc.outcome], bold=True)
+    for line in terminal.reasons(doc):
+        click.echo(plain(line))
+    click.echo(f"  report: {where}")
+
+
 def note(text: str) -> None:
     """Say something on stderr before work starts."""
     click.echo(f"note: {plain(text)}", err=True)

@@ -1,1 +1,1 @@
-"""The demonstration: five models on real data, a real registry, five decisions."""
+"""The demonstration: three models on real data, a real registry, three decisions."""

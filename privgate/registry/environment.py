@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
+from privgate.subject.distributions import providing
+
 # always recorded where installed: numbers change with their versions even if no source imports them by name
 _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
 
@@ -22,8 +24,7 @@ def record(imported: Iterable[str]) -> dict[str, Any]:
     dict
         ``{"python": "3.11.9", "packages": {distribution: version}}``; modules of no installed distribution are absent.
     """
-    owners = metadata.packages_distributions()
-    names = {d for module in imported for d in owners.get(module, ())} | set(_BASE)
+    names = {*providing(imported), *_BASE}
     versions = {name: version for name in sorted(names) if (version := installed(name)) is not None}
     return {"python": platform.python_version(), "packages": versions}
 

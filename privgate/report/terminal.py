@@ -33,21 +33,26 @@ def headline(doc: ReportDocument) -> str:
 
 def lines(doc: ReportDocument) -> Iterator[str]:
     """Yield what follows the headline; a precondition that holds is not worth a line."""
-    named = words.titles(doc)
     if doc.approved and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
         yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
+    yield from reasons(doc, advice=True)
+    for step in doc.next_steps:
+        yield f"  next: {prose(step.action)}"
+        yield f"      {prose(step.effect)}; {prose(step.cost)}"
+    yield from (f"  {prose(line)}" for line in _how(doc))
+
+
+def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
+    """Yield a line a finding, worst first; a precondition that holds is not worth one."""
+    named = words.titles(doc)
     for finding in sorted(doc.findings, key=words.badness):
         if finding.outcome is Outcome.PASSED and words.is_condition(finding):
             continue
         title = named.get(finding.rule) or words.title(finding)
         title = say("row.title", title=title) if words.is_condition(finding) else title
         yield f"  {_MARKS[finding.outcome]} {title}: {told(finding)}"
-        if finding.advice:
+        if advice and finding.advice:
             yield f"      {prose(finding.advice)}"
-    for step in doc.next_steps:
-        yield f"  next: {prose(step.action)}"
-        yield f"      {prose(step.effect)}; {prose(step.cost)}"
-    yield from (f"  {prose(line)}" for line in _how(doc))
 
 
 def told(finding: Finding) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.subject import estimators
+from privgate.subject.distributions import providing
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer
 
@@ -84,7 +85,7 @@ def _roots(subject: Subject) -> tuple[str, ...]:
 @cache
 def libraries(modules: tuple[str, ...]) -> dict[str, str]:
     """Return ``distribution -> version`` behind these modules and everything that they require."""
-    todo = [*_providing(modules), *_NUMERIC]
+    todo = [*providing(modules), *_NUMERIC]
     found: dict[str, str] = {}
     while todo:
         name = re.sub(r"[-_.]+", "-", todo.pop()).lower()
@@ -98,19 +99,6 @@ def libraries(modules: tuple[str, ...]) -> dict[str, str]:
         required = (r for r in dist.requires or () if "extra ==" not in r)
         todo += [m.group() for r in required if (m := re.match(r"[\w.-]+", r))]
     return dict(sorted(found.items()))
-
-
-def _providing(modules: tuple[str, ...]) -> list[str]:
-    """Return the distributions that install these top-level modules.
-
-    ``metadata.packages_distributions`` asks the disk about every file of every distribution, which takes seconds.
-    """
-    tops, found = re.compile(rf"^(?:{'|'.join(map(re.escape, modules)) or '(?!)'})(?:[/.,]|$)", re.MULTILINE), []
-    for dist in metadata.distributions():
-        listed = dist.read_text("top_level.txt") or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
-        if tops.search(listed):
-            found.append(dist.metadata["Name"])
-    return found
 
 
 def encode(answer: Answer) -> bytes:

@@ -1,0 +1,20 @@
+"""Which installed distributions provide a module, found without asking the disk about every file of each."""
+
+import re
+from collections.abc import Iterable
+from importlib import metadata
+
+
+def providing(modules: Iterable[str]) -> list[str]:
+    """Return the names of the distributions that install these top-level modules.
+
+    ``metadata.packages_distributions`` says the same after looking for every file of every distribution, which takes
+    seconds.
+    """
+    tops = re.compile(rf"^(?:{'|'.join(map(re.escape, sorted(set(modules)))) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
+    found = []
+    for dist in metadata.distributions():
+        listed = dist.read_text("top_level.txt") or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
+        if tops.search(listed):
+            found.append(dist.metadata["Name"])
+    return found
