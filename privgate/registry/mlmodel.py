@@ -10,6 +10,7 @@ from typing import Any
 from privgate.documents import door, strict_yaml
 from privgate.errors import SubjectError
 from privgate.registry import layout
+from privgate.subject.distributions import providing
 
 SERVED = "python_function"
 #: what names a file but is none that is loaded: where an artifact once came from, and what a model is told
@@ -111,20 +112,18 @@ def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:
         if posixpath.normpath(str(code)) == "." or not _is_file(folder, str(code)) or not place.is_dir():
             raise SubjectError(f"the model's code {str(code)!r} is no folder of its own; {_AGAIN}")
         for name in sorted({p.name.partition(".")[0] for p in place.iterdir()}):
-            if name in sys.stdlib_module_names or name in _installed():
+            if name in sys.stdlib_module_names or set(providing((name,))) - _checkouts():
                 raise SubjectError(f"the model's code hides the installed module {name!r}; log it under another name")
 
 
 @cache
-def _installed() -> frozenset[str]:
-    """Return the top-level modules of everything installed but by its own checkout."""
+def _checkouts() -> frozenset[str]:
+    """Return the distributions that are installed from a checkout of their own."""
     from importlib import metadata
 
-    own = {
+    return frozenset(
         d.metadata["Name"] for d in metadata.distributions() if '"editable"' in (d.read_text("direct_url.json") or "")
-    }
-    found = metadata.packages_distributions()
-    return frozenset(name for name, holders in found.items() if not set(holders) <= own)
+    )
 
 
 def _texts(value: Any, but: frozenset[str] = frozenset()) -> Iterator[str]:

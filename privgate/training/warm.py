@@ -45,7 +45,7 @@ class _Popen(popen_forkserver.Popen):
         self.sentinel, write = _server().connect_to_new_process(self._fds)
         # its other end is how the worker sees that this process is gone
         self.finalizer = util.Finalize(self, util.close_fds, (os.dup(write), self.sentinel))
-        with open(write, "wb") as pipe:
+        with os.fdopen(write, "wb") as pipe:
             pipe.write(body.getbuffer())
         self.pid = forkserver.read_signed(self.sentinel)
 
@@ -54,7 +54,7 @@ class _Process(process.BaseProcess):
     _start_method = "forkserver"
 
     @staticmethod
-    def _Popen(process_obj: Any) -> _Popen:
+    def _Popen(process_obj: Any) -> _Popen:  # noqa: N802  multiprocessing's name
         return _Popen(process_obj)
 
 

@@ -16,7 +16,7 @@ from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
-from privgate.training import context
+from privgate.subject.distributions import providing
 from privgate.training.fleet import Fleet
 from tests.in_process import InProcess
 
@@ -148,8 +148,8 @@ def test_a_sample_that_may_grow_is_said_where_an_engine_trains():
 def test_who_provides_a_module_is_found_without_asking_for_every_file():
     provided = importlib.metadata.packages_distributions()
     for module in ("sklearn", "numpy", "yaml", "pandas", "click"):
-        assert set(context._providing((module,))) == set(provided[module])
-    assert context._providing(()) == context._providing(("no_such_module",)) == []
+        assert set(providing((module,))) == set(provided[module])
+    assert providing(()) == providing(("no_such_module",)) == []
 
 
 def test_an_engine_that_draws_everybody_s_answers_from_a_few_forests_is_no_training_for_each():

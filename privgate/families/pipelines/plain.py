@@ -7,13 +7,13 @@ our own estimators and nowhere else, and nothing that is called is anybody else'
 """
 
 import ast
-import importlib.metadata
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources
+from privgate.subject.distributions import providing
 from privgate.subject.library_classes import is_class_of
 from privgate.subject.recipe import Recipe
 
@@ -44,7 +44,7 @@ def strange(recipe: Recipe) -> str:
     around = {f"{parent}/__init__.py" for parent in map(str, PurePosixPath(file).parents) if parent != "."}
     if not {file} <= set(recipe.snapshot) <= {file, *around}:
         return "it consists of several files"
-    if top in sys.stdlib_module_names or top in importlib.metadata.packages_distributions():
+    if top in sys.stdlib_module_names or providing((top,)):
         return f"its module has the name of an installed one, {top}"
     try:
         trees = {path: ast.parse(content) for path, content in recipe.snapshot.items()}
