@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
 from privgate.subject import release as releases
+from privgate.subject.opening_skops import skops_io
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
@@ -144,15 +145,15 @@ def _log_sklearn(
 def _skops_types(model: Any) -> list[str] | None:
     """Return the types that opening this model must trust: it was trained here; None where skops cannot store it."""
     try:
-        import skops.io
+        io = skops_io()
     except ImportError:
         return None
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "model.skops")
         try:
-            skops.io.dump(model, path)
-            types = list(skops.io.get_untrusted_types(file=path))
-            skops.io.load(path, trusted=types)
+            io.dump(model, path)
+            types = list(io.get_untrusted_types(file=path))
+            io.load(path, trusted=types)
         except Exception:  # noqa: BLE001  skops raises a dozen kinds for what it cannot hold; cloudpickle then does
             return None
     return types

@@ -1,5 +1,6 @@
 """The stored model: opened in workers only, with the recipe's own sources importable while it is."""
 
+import contextlib
 import importlib
 import re
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 from privgate.errors import SubjectError
 from privgate.registry import layout, mlmodel
 from privgate.subject import sources
+from privgate.subject.opening_skops import skops_io
 
 #: keys of a flavor that name the files which its model is made of
 _MADE_OF = ("model_path", "python_model", "data", "model_data", "pickled_model")
@@ -52,6 +54,9 @@ class StoredModel:
     def _opened(self) -> tuple[Any, Any]:
         """Return what MLflow serves from, and the native model in it."""
         layout.compare(dict(self.files), layout.all_files(self.folder), "model")
+        if any(name.endswith(".skops") for name, _ in self.files):
+            with contextlib.suppress(ImportError):
+                skops_io()
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             with sources.importing_from(self.root):

@@ -1,21 +1,18 @@
-"""What the server of warm workers imports; importing this anywhere else does the same work for nothing."""
+"""What the server of warm workers imports before it forks; imported anywhere else, this does nothing."""
 
+import contextlib
 import gc
 import importlib
 import os
 import sys
+from functools import partial
 
+from privgate.subject.opening_skops import skops_io
 from privgate.training import environment
-
-# what a process was started with stays readable in /proc, so the server begins again without what is secret
-_wanted = environment.of_worker(os.environ)
-if dict(os.environ) != _wanted:
-    os.execve(sys.executable, sys.orig_argv, _wanted)  # noqa: S606  this very process
 
 #: most of what a worker imports, in the order in which one does
 LIBRARIES = (
     "privgate.training.worker",
-    "privgate.registry.stored_model",
     "pandas",
     "scipy.stats",
     "sklearn.ensemble",
@@ -23,12 +20,19 @@ LIBRARIES = (
     "sklearn.pipeline",
     "mlflow.pyfunc",
     "mlflow.sklearn",
-    "skops.io",
 )
 
-for library in LIBRARIES:
-    try:
-        importlib.import_module(library)
-    except Exception:  # noqa: BLE001, S112  a worker that needs it says so
-        continue
-gc.freeze()  # a collection in a worker would copy every page that it looks at
+
+def _begin() -> None:
+    """Import, in an environment without secrets: what a process was started with stays readable in ``/proc``."""
+    wanted = environment.of_worker(os.environ)
+    if dict(os.environ) != wanted:
+        os.execve(sys.executable, sys.orig_argv, wanted)  # noqa: S606  this very process, again
+    for act in (*(partial(importlib.import_module, name) for name in LIBRARIES), skops_io):
+        with contextlib.suppress(Exception):  # a worker that needs it says so
+            act()
+    gc.freeze()  # a collection in a worker would copy every page that it looks at
+
+
+if any("multiprocessing.forkserver import main" in word for word in sys.orig_argv):
+    _begin()

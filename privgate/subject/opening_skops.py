@@ -1,0 +1,25 @@
+"""Import skops without the array libraries that scikit-learn's catalogue of estimators would bring along."""
+
+import sys
+from types import ModuleType
+
+#: packages of scikit-learn's own that import a whole library each; they hold no estimator
+_ADAPTERS = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy"))
+
+
+def skops_io() -> ModuleType:
+    """Return ``skops.io``: it lists every estimator of scikit-learn, and imports torch and dask on the way.
+
+    Raises
+    ------
+    ImportError
+        It is not installed.
+    """
+    absent = [name for name in _ADAPTERS if name not in sys.modules and "skops.io" not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  None: what the list then passes over
+    try:
+        import skops.io
+    finally:
+        for name in absent:
+            del sys.modules[name]
+    return skops.io
