@@ -50,6 +50,29 @@ def registry_of_models(tmp_path_factory: pytest.TempPathFactory, models: dict[st
 
 
 @pytest.fixture
+def inside(tmp_path, registry_of_models, monkeypatch, capsys):
+    """Run the command in this process, which has imported everything, in a folder of its own; return how it ended."""
+    uri, folder = registry_of_models
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        from privgate.__main__ import run
+
+        settings = {
+            "MLFLOW_TRACKING_URI": uri,
+            "PRIVGATE_LEDGER": folder / "ledger",
+            "XDG_CONFIG_HOME": folder / "config",
+        }
+        for name, value in settings.items():
+            monkeypatch.setenv(name, str(value))
+        capsys.readouterr()
+        code = run(list(arguments))
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
 def privgate(tmp_path, registry_of_models):
     """Run the real command in a folder of its own and return the finished process."""
     uri, folder = registry_of_models
