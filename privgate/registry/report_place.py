@@ -39,8 +39,13 @@ def location_of(client: Any, model_id: str) -> str:
     return f"{root.rstrip('/')}/{folder_of(model_id)}"
 
 
-def refuse_elsewhere(client: Any, model_id: str) -> None:
+def refuse_elsewhere(client: Any, model_id: str) -> str:
     """Refuse a model whose reports would be written where only the maker of its experiment says.
+
+    Returns
+    -------
+    str
+        The run that was looked at; a tag may name another one a moment later. Empty while nobody has made one.
 
     Raises
     ------
@@ -52,6 +57,7 @@ def refuse_elsewhere(client: Any, model_id: str) -> None:
     else:
         place = location_of_experiment(client, str(client.get_logged_model(model_id).experiment_id))
     refuse_place(client, place)
+    return run_id
 
 
 def refuse_place(client: Any, place: str) -> None:
@@ -77,8 +83,7 @@ def keep(client: Any, model_id: str, files: Path, place: str) -> str:
     RegistryError
         Those are not the registry's own; nothing was sent there.
     """
-    refuse_elsewhere(client, model_id)
-    run_id = run_of(client, model_id) or _new_run(client, model_id)
+    run_id = refuse_elsewhere(client, model_id) or _new_run(client, model_id)
     client.log_artifacts(run_id, str(files), place)
     return run_id
 
