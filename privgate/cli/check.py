@@ -72,6 +72,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
     from privgate.evaluation.context import with_context
+    from privgate.registry.attaching import refuse_unattachable
     from privgate.report.suppression import sentence
 
     run = options.build(uri, settings)
@@ -82,6 +83,8 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     folder = Path(settings["report_dir"]).expanduser()
     if attach and not run.subject.detail.get("model_id"):
         raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
+    if attach:
+        refuse_unattachable(run.subject, tracking_uri=settings["tracking_uri"])
     verdict = evaluate(
         run.policy,
         run.subject,

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from privgate.cli import outputs, shared
-from privgate.errors import ExitCode, UsageError
+from privgate.errors import ExitCode, RegistryError, UsageError
 
 
 def key_options(command: Any) -> Any:
@@ -93,7 +93,11 @@ def sign(
         place.mkdir(parents=True, exist_ok=True)
         made.write(place)
     if not no_attach:
-        signing.attach_statement(made, tracking_uri=tracking_uri)
+        try:
+            signing.attach_statement(made, tracking_uri=tracking_uri)
+        except RegistryError as exc:
+            kept = "nothing was kept" if place is None else f"what was signed is in {place}"
+            raise RegistryError(f"{exc}; {kept}") from exc
     return _told(made.claims)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from privgate.documents.door import SMALL, DocumentError, DocumentLimits, content, too_large
 
-_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+#: a text, or what an unclosed one holds: it matches at every quote, so each byte is looked at once
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEP = [0] * 256
 for _opening, _closing in ("[]", "{}"):

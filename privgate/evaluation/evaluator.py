@@ -86,11 +86,13 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
     from privgate.policy import Policy
-    from privgate.registry.attaching import log_to
+    from privgate.registry.attaching import log_to, refuse_unattachable
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))
     subject = registry.load_subject(uri)
+    if config.get("attach", True):
+        refuse_unattachable(subject)
     given = {k: config.get(k, usual) for k, usual in _FLEET.items()}
     budget = Budget(**{k: config[k] for k in _BUDGET if k in config})
     with (

@@ -101,17 +101,18 @@ class Guard:
         except DocumentError as exc:
             raise PolicyError(exc.of(path)) from exc
         named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
+        found = {fold(target): policy_named(name, path.parent) for target, name in named.items()}
         made = cls(
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={fold(target): policy_named(name, path.parent) for target, name in named.items()},
+            policies={target: (name, digest) for target, (name, digest, _) in found.items()},
             aliases=frozenset(raw.protected.aliases),
             stages=frozenset(fold(s) for s in raw.protected.stages),
             models=tuple(raw.protected.models),
             accept_advisory=raw.accept_advisory,
             check_files=raw.check_files,
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
-            files=(path, path.parent / raw.trust, *(f for n in named.values() if _is_file(f := path.parent / n))),
+            files=(path, path.parent / raw.trust, *(f for _, _, files in found.values() for f in files)),
         )
         for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
             if not is_plain(target):
@@ -169,8 +170,8 @@ class Guard:
         return Terms(self.registry, digest, name, self.accept_advisory)
 
 
-def policy_named(name: str, folder: Path) -> tuple[str, str]:
-    """Return (name, digest) of a policy: who has no policy files may be given the digest itself.
+def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
+    """Return name, digest and files of a policy: who has no policy files may be given the digest itself.
 
     Parameters
     ----------
@@ -185,7 +186,7 @@ def policy_named(name: str, folder: Path) -> tuple[str, str]:
         There is no such policy, or it cannot be used.
     """
     if re.fullmatch("sha256:[0-9a-f]{64}", name):
-        return name[:19], name
+        return name[:19], name, ()
     try:
         from privgate.policy import Policy
     except ImportError as exc:  # privgate-verify has none
@@ -195,7 +196,7 @@ def policy_named(name: str, folder: Path) -> tuple[str, str]:
         ) from exc
     path: Any = folder / name if _is_file(folder / name) else name
     policy = Policy.load(path)
-    return policy.name, policy.digest
+    return policy.name, policy.digest, policy.files
 
 
 def _is_file(path: Path) -> bool:

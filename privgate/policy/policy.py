@@ -58,6 +58,11 @@ class Policy(Document):
         return self._path
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that the policy rests on: its own, what it extends, and the suites that they name."""
+        return self._source.files
+
+    @property
     def suites(self) -> Mapping[str, str]:
         """``file@sha256:<digest> -> JSON text`` of every Great Expectations suite that the policy names."""
         return self._source.suites

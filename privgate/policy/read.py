@@ -37,6 +37,8 @@ class Resolved(Generic[D]):
         ``name version`` of what it extends, nearest first.
     suites : mapping
         ``file@sha256:<digest> -> JSON text`` of every suite that is named.
+    files : tuple of Path
+        All that was read: the file, what it extends, and their suites.
     """
 
     tree: Tree
@@ -44,6 +46,7 @@ class Resolved(Generic[D]):
     conditions: tuple[AppliesTo, ...]
     chain: tuple[str, ...] = ()
     suites: dict[str, str] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
 
 
 def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) -> Resolved[D]:
@@ -66,19 +69,20 @@ def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) 
         With every problem found.
     """
     tree = read(path, name)
-    found = _read_suites(tree, path.parent)
+    found, suite_files = _read_suites(tree, path.parent)
+    files = (path, *suite_files)
     parent = _parent(tree, path, above)
     if parent is None:
         document = shape.validated(tree, kind)
         _refuse(_cross_checks(document, tree, found))
-        return Resolved(tree, document, (document.applies_to,), suites=found)
+        return Resolved(tree, document, (document.applies_to,), suites=found, files=files)
     merged = extend.lay_over(tree, parent.tree)
     document = shape.validated(merged, kind)
     found = {**parent.suites, **found}
     _refuse([*extend.weakened(document, parent.document, merged), *_cross_checks(document, merged, found)])
     chain = (f"{parent.document.name} {parent.document.version}", *parent.chain)
     conditions = (document.applies_to, *parent.conditions)
-    return Resolved(merged, document, conditions, chain, found)
+    return Resolved(merged, document, conditions, chain, found, (*files, *parent.files))
 
 
 def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Document] | None:
@@ -177,9 +181,10 @@ def _chained(document: Document, i: int) -> Iterator[tuple[Place, str, str, str]
         yield ("waivers", i, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
 
 
-def _read_suites(tree: Tree, folder: Path) -> dict[str, str]:
-    """Read every suite that the file names, and put ``file@sha256:…`` in the place of its path."""
+def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
+    """Read every suite that the file names, put ``file@sha256:…`` in the place of its path, and say what was read."""
     found: dict[str, str] = {}
+    files: list[Path] = []
     for holder, key, place in list(_suite_places(tree)):
         path = folder / holder[key]
         mark = tree.mark(place)
@@ -194,8 +199,9 @@ def _read_suites(tree: Tree, folder: Path) -> dict[str, str]:
         plain = json.dumps(suite, sort_keys=True, separators=(",", ":"))
         name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
         found[name] = plain
+        files.append(path)
         holder[key] = name
-    return found
+    return found, files
 
 
 def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:

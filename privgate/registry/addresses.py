@@ -6,6 +6,9 @@ addresses. Anything else only if the operator lists it in ``PRIVGATE_DATA_SOURCE
 by spaces (``s3://bucket/people https://data.example.org /srv/data``). Where that is set it is the whole list for
 training data; an empty one leaves the registry's artifacts. ``privgate serve``, which checks for anybody, sets it so
 unless the operator did.
+
+Nothing is written on a stranger's word: whoever makes an experiment says where its artifacts lie. Reports go to the
+registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike.
 """
 
 import ipaddress
@@ -15,9 +18,11 @@ import socket
 import urllib.parse
 from pathlib import Path
 
-from privgate.errors import SubjectError
+from privgate.errors import RegistryError, SubjectError
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
+#: where the registry keeps artifacts, beside its own proxy and the place of its first experiment
+PLACES = "PRIVGATE_ARTIFACT_PLACES"
 #: where names of hosts are the provider's, and credentials the environment's
 _STORES = frozenset({"s3", "gs", "dbfs"})
 _AZURE = frozenset({"wasb", "wasbs", "abfs", "abfss"})
@@ -59,19 +64,85 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
     """
     scheme, plain = _plain(uri)
     host = urllib.parse.urlsplit(uri).netloc if plain else ""
-    server = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")).netloc
+    asked = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
+    server = asked.netloc
     fine = (
         scheme in {"", "file"}
         or _is_store(uri)
         or (scheme == "mlflow-artifacts" and host in {"", server})
-        or (scheme in {"http", "https"} and bool(server) and host == server)
+        or (scheme in {"http", "https"} and bool(server) and (scheme, host) == (asked.scheme, server))
     )
-    if plain and (fine or any(_begins(prefix, uri) for prefix in _listed() or ())):
+    if plain and (fine or _is_place(uri) or any(_begins(prefix, uri) for prefix in _listed() or ())):
         return
     raise SubjectError(
         f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store: whoever "
         f"registered them would have this gate ask there; if that is meant, list the address in {VARIABLE}"
     )
+
+
+def refuse_written(uri: str, *, tracking_uri: str, first: str) -> None:
+    """Refuse to write at a place that only the maker of an experiment names: credentials would go there, too.
+
+    Parameters
+    ----------
+    uri : str
+        Where a run or an experiment says that its artifacts lie.
+    tracking_uri : str
+        The registry that says so.
+    first : str
+        Where the registry's first experiment has its artifacts: no client chose that. Empty where it is not known.
+
+    Raises
+    ------
+    RegistryError
+        It is neither the registry's own nor listed; nothing was sent.
+    """
+    _, plain = _plain(uri)
+    root = first.rstrip("/").rpartition("/")[0]
+    if plain and (_is_own(uri, tracking_uri) or (root and _lies_below(root, uri)) or _is_place(uri)):
+        return
+    raise RegistryError(
+        f"reports on this model would be written to {uri!r:.200}, a place of its experiment and not the registry's "
+        f"own; if artifacts are meant to lie there, list it, or what it begins with, in {PLACES}"
+    )
+
+
+def _is_own(uri: str, tracking_uri: str) -> bool:
+    """Whether a place is the registry's by its address: its artifact service, or beside a store on this machine."""
+    registry, place = urllib.parse.urlsplit(tracking_uri), urllib.parse.urlsplit(uri)
+    if registry.scheme in {"http", "https"}:
+        if place.scheme == "mlflow-artifacts":  # MLflow's client asks that host by the registry's own scheme
+            return not place.netloc or _host(place, registry.scheme) == _host(registry, registry.scheme)
+        return _lies_below(f"{tracking_uri.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts", uri)
+    if registry.scheme.startswith("databricks"):
+        return _lies_below("dbfs:/databricks/mlflow-tracking", uri)
+    here = _folder(uri) if place.scheme in {"", "file"} else None
+    if here is None:
+        return False
+    # MLflow's own choice where nobody makes one: mlruns/<experiment>, below the folder in which that was made
+    if re.search(r"/mlruns/[0-9]+(/|$)", str(here)):
+        return True
+    if registry.scheme == "sqlite":
+        return here.is_relative_to(Path(urllib.parse.unquote(registry.path[1:])).resolve().parent)
+    store = _folder(tracking_uri) if registry.scheme in {"", "file"} else None
+    return store is not None and here.is_relative_to(store)
+
+
+def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | None]:
+    try:
+        return parsed.hostname or "", parsed.port or (443 if scheme == "https" else 80)
+    except ValueError:  # a port that is none
+        return "", None
+
+
+def _lies_below(prefix: str, uri: str) -> bool:
+    """Whether an address begins with another one, on the very host or in the very bucket that this names."""
+    hosts = {urllib.parse.urlsplit(u).netloc.lower() for u in (prefix, uri)}
+    return len(hosts) == 1 and _begins(prefix, uri)
+
+
+def _is_place(uri: str) -> bool:
+    return any(_lies_below(prefix, uri) for prefix in os.environ.get(PLACES, "").split())
 
 
 def reachable(uri: str) -> list[str]:

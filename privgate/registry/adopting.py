@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import SubjectError
-from privgate.registry import layout, mlmodel, training_data
+from privgate.registry import layout, mlmodel, report_place, training_data
 from privgate.registry.client import answering, connect, download, tracking_at
 from privgate.registry.log import log_recipe
 from privgate.registry.named import named
@@ -70,6 +70,7 @@ def adopt(
         if any(name.startswith(f"{layout.FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {layout.FOLDER!r} of their own; log the model again")
         name, experiment = layout.path_part(row.name), _experiment(client, row)
+        report_place.refuse_place(client, report_place.location_of_experiment(client, experiment))
         made = client.create_logged_model(experiment, name=name, source_run_id=row.run_id or None)
         client.log_model_artifacts(made.model_id, str(folder))
         client.finalize_logged_model(made.model_id, "READY")

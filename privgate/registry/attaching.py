@@ -89,6 +89,19 @@ def attach(
     return place
 
 
+def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) -> None:
+    """Refuse a subject whose report could not be attached, before anything is trained.
+
+    Raises
+    ------
+    RegistryError
+        The artifacts of its run lie neither with the registry nor where the operator says.
+    """
+    model_id = str(subject.detail.get("model_id", ""))
+    with answering(f"finding the place of reports about {model_id}"):
+        report_place.refuse_elsewhere(connect(tracking_uri or address_of(model_id)), model_id)
+
+
 def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
     """Log the figures for this model and the data it was trained on, which the run then names, and return them."""
     model_id = str(subject.detail["model_id"])

@@ -7,6 +7,7 @@ from typing import Any
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry import layout, report_place
+from privgate.registry.addresses import refuse_files
 from privgate.registry.client import address_of, answering, connect
 from privgate.registry.named import named
 from privgate.registry.names import plain_name
@@ -53,8 +54,11 @@ def _place(client: Any, model_id: str, uri: str) -> str:
     """Return where the reports about a model lie; refuse those that lie in the served folder."""
     with answering(f"reading the reports of {uri}"):
         run_id = report_place.run_of(client, model_id)
-        if run_id and client.list_artifacts(run_id, report_place.folder_of(model_id)):
-            return report_place.location_of(client, model_id)
+        if run_id:  # listing sends credentials, too
+            refuse_files(location := report_place.location_of(client, model_id), tracking_uri=client.tracking_uri)
+            if client.list_artifacts(run_id, report_place.folder_of(model_id)):
+                return location
+        refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
         if client.list_logged_model_artifacts(model_id, layout.OLD_REPORTS):
             raise SubjectError(
                 f"the reports of {uri} lie in the served folder, where an earlier privgate kept them, and do not "

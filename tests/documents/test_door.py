@@ -4,6 +4,7 @@ import os
 import resource
 import sys
 import time
+from itertools import product
 
 import pytest
 
@@ -59,6 +60,9 @@ SLOW_JSON = {
     "halves of pairs": b'"' + nested(b"\\ud800", JSON) + b'"',
     "quotes": nested(b'"', JSON),
     "escaped quotes": nested(b'"\\"', JSON),
+    "escaped quotes that nothing opens": b'\\"' * 390_000,
+    "escaped quotes that nothing closes": b'"' + b'\\"' * 390_000,
+    "texts that begin with a backslash": b'"\\' * 390_000,
     "backslashes": nested(b"\\", JSON),
     "blanks": nested(b" ", JSON),
     "one key often": b"{" + b'"a":1,' * 99_000 + b'"a":1}',
@@ -97,6 +101,18 @@ def test_json_that_is_built_to_be_slow_takes_less_than_a_second(name):
     seconds, megabytes = costs(lambda: strict_json.loads(SLOW_JSON[name], LARGE))
     assert seconds < 1
     assert megabytes < 100
+
+
+@pytest.mark.parametrize("opening", [b"", b'"', b"["])
+def test_four_times_as_much_json_takes_about_four_times_as_long(opening):
+    units = [b"".join(u) for n in (1, 2, 3) for u in product([b"\\", b'"', b"[", b"}", b",", b"1", b"a"], repeat=n)]
+
+    def seconds(unit, size):
+        text = opening + nested(unit, size)
+        return min(costs(lambda: strict_json.loads(text, LARGE))[0] for _ in range(3))
+
+    slow = [u for u in units if costs(lambda u=u: strict_json.loads(opening + nested(u, 8_000), LARGE))[0] > 0.005]
+    assert [u for u in slow if seconds(u, 16_000) > 8 * max(seconds(u, 4_000), 0.001)] == []
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,18 @@ def test_units_are_answered_alike_alone_and_together_and_in_any_order(name):
     assert (everyone.lower[order] <= some.upper + ROUNDING).all()
 
 
+@pytest.mark.parametrize("seed", [1000, 1007, 1188])
+def test_a_list_limits_by_no_rounding_too_little_or_too_much(seed):
+    """At 7e9 nats, as at one, what another order of adding gives lies between both limits."""
+    instance = FAMILIES["listed_questions"](np.random.default_rng(seed))
+    found, changes = speak("listed_questions", instance), instance.changes()
+    finite = np.isfinite(changes) & np.isfinite(found.upper)
+    assert finite.any()
+    assert (found.lower[finite] <= changes[finite]).all()
+    assert (changes[finite] <= found.upper[finite]).all()
+    assert (found.upper[finite] - found.lower[finite] <= 5e-6 + 1e-12 * changes[finite]).all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["rounded", "label", "top_k"])
 def test_says_nothing_about_a_release_that_is_not_exact(name, form):

@@ -1,6 +1,8 @@
 """The guarded store in this process: races and failing databases, made to happen exactly when they hurt."""
 
 import contextlib
+import json
+import os
 import shutil
 import sqlite3
 import threading
@@ -14,6 +16,7 @@ from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
 from privgate.guard import guard, transaction, watch
 from privgate.guard.signing import TAG
+from privgate.policy import Policy
 
 
 class Own:
@@ -223,3 +226,52 @@ def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(o
         assert kept.guard().trust.keys[0].revoked
     finally:
         site.save(keys)
+
+
+@pytest.mark.parametrize("changed", ["child.yaml", "base.yaml", "root.yaml", "suite.json"])
+def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotion(
+    own, site, tmp_path, monkeypatch, changed
+):
+    text = "schema: privgate/policy/v1\nname: {}\nversion: 1.0.0\n{}"
+    rule = "rules:\n  - {{id: {}, metric: dtp, max: {}}}\n"
+    expectation = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "max_value": 99}}
+    files = {
+        "root.yaml": text.format("root", "data: {suite: suite.json, min_rows: 50}\n" + rule.format("r", "1.0")),
+        "base.yaml": text.format("base", "extends: root.yaml\n" + rule.format("b", "1.1")),
+        "child.yaml": text.format("child", "extends: base.yaml\n" + rule.format("c", "1.2")),
+        "suite.json": json.dumps({"name": "people", "expectations": [expectation]}),
+        "trust.json": (site.folder / "trust.json").read_text(),
+        "guard.yaml": site.config.read_text().replace("dtp-1", "child.yaml"),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    monkeypatch.setenv("PRIVGATE_GUARD", str(tmp_path / "guard.yaml"))
+    own.store = guard.guarded(f"privgate:sqlite:///{own.path}")
+    policy = Policy.load(tmp_path / "child.yaml")
+    own.registry.sign("m", own.version, tmp_path, policy=policy.name, policy_digest=policy.digest)
+    own.promote()
+    own.store.delete_registered_model_alias("m", "production")
+    path = tmp_path / changed
+    before = path.stat()
+    path.write_text(files[changed].replace("max: 1.", "max: 0.").replace("99", "90"))  # as long as it was
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(MlflowException, match="policy"):
+        own.promote()
+    assert own.released is None
+    path.unlink()
+    with pytest.raises(MlflowException):
+        own.promote()
+    path.write_text(files[changed])
+    own.promote()
+    assert own.released == own.version
+
+
+def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monkeypatch):
+    for name in ("guard.yaml", "trust.json"):
+        shutil.copy(site.folder / name, tmp_path / name)
+    path = tmp_path / "guard.yaml"
+    kept, real, still = watch.Watch(path), type(path).stat, path.stat()
+    monkeypatch.setattr(type(path), "stat", lambda self, **more: still if self == path else real(self, **more))
+    assert kept.guard().registry == "test-registry"
+    path.write_text(site.config.read_text().replace("test-registry", "rest-registry"))
+    assert kept.guard().registry == "rest-registry"
