@@ -264,14 +264,19 @@ def _precondition(given: dict[str, Any], totals: Sequence[int], floors: Sequence
     for key in ("checked", "records_compared"):
         if isinstance(detail.get(key), int):
             detail[key] = at_least(detail[key], totals, floors)
-    for key in [k for k in detail if k not in _SETTINGS]:
-        if isinstance(detail[key], int) and not isinstance(detail[key], bool) and hidden(detail[key]):
-            detail[key] = None
-            detail.pop("share", None)  # the same count as a share
+    few = [k for k, v in detail.items() if k not in _SETTINGS and type(v) is int and _few(v, totals)]
+    if few:
+        detail |= dict.fromkeys(few)
+        detail.pop("share", None)  # the same count as a share
     for one in detail.get("expectations") or ():
         if hidden(one["unexpected"]):
             one |= {"unexpected": None, "percent": None}  # the same count as a share
     return {**given, "detail": detail}
+
+
+def _few(count: int, totals: Sequence[int]) -> bool:
+    """Whether a count is small, or leaves a small rest of a total that every reader knows."""
+    return count not in totals and any(hidden(count, total) for total in (None, *totals))
 
 
 def _measurement(given: dict[str, Any], totals: Sequence[int], floors: Sequence[int]) -> dict[str, Any]:
