@@ -53,9 +53,14 @@ def ranged_finding(payload: Mapping[str, Any], people: int, limits: Sequence[flo
     told = ranged(payload, people, limits)
     if not told:
         return {}
-    span = f"between {100 * told['low']:.3g} % and {100 * told['high']:.3g} % of all people"
-    said = f"{span}; allowed is at most {100 * float(payload['limit']):.3g} %: {payload['outcome']}"
-    return {**told, "message": said, "meaning": ""}
+    span = f"between {100 * told['low']:.3g} % and {100 * told['high']:.3g} %"
+    seen, _, whose = str(payload["message"]).partition(" are people ")
+    allowed = f"of all people; allowed is at most {100 * float(payload['limit']):.3g} %: {payload['outcome']}"
+    said = f"{span} are people {whose}" if whose and not seen.startswith("not computed") else f"{span} {allowed}"
+    # who is above which threshold is no secret: what the sentence means stays, with the share that is told
+    head, of, tail = str(payload["meaning"]).partition(" % of the people in the data")
+    meaning = f"{head.rpartition('at ')[0]}{span} of the people in the data{tail}" if of else ""
+    return {**told, "message": said, "meaning": meaning}
 
 
 def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = ()) -> dict[str, Any]:
@@ -73,7 +78,9 @@ def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = 
     )
     head = str(figures["message"]).partition(": its answers were judged, not the file; ")
     withheld = f"{head[0]}{head[1]}" if head[1] else ""
-    return {**told, "message": f"{withheld}{span} leave traces in the file: {figures['outcome']}", "meaning": ""}
+    limit = float(figures["limit"])
+    allowed = f"; allowed is at most {f'{100 * limit:.4g} %' if per == 1 else f'{limit:.4g}'}"
+    return {**told, "message": f"{withheld}{span} leave traces in the file{allowed}: {figures['outcome']}", "meaning": ""}
 
 
 def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def test_a_rule_on_a_share_of_people_tells_a_range(runs):
     assert shown["low"] > shown["limit"]  # it is broken, and stays so
     (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["key"] == key)
     assert (again["low"], again["high"]) == (shown["low"], shown["high"])
-    assert headline(runs.verdict(kept))["privgate/dtp"] == 9 / n
+    assert headline(runs.verdict(kept))["privgate/dtp_share_above"] == 9 / n
 
 
 @pytest.mark.parametrize("few", [4, 396])
