@@ -117,7 +117,8 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     """Return the metrics of a verdict, such that a dashboard which sorts by any of them puts the worst model last.
 
     ``privgate/<rule>`` is the measured value, infinity included, as MLflow stores it (a database keeps the largest
-    float). A share or a quantile has a name of its own, ``privgate/<rule>_share_above``: it is no largest value. Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
+    float). A share or a quantile is no largest value and has a name of its own, as ``privgate/<rule>_share_above``.
+    Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
     ``privgate/<rule>_capped``: the end of its interval that a limit is compared with, at most ``LARGEST_NATS``. What
     was not measured is as bad as infinite. ``privgate/outcome`` is 0 (passed) to 3 (failed).
     """

@@ -80,7 +80,11 @@ def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = 
     withheld = f"{head[0]}{head[1]}" if head[1] else ""
     limit = float(figures["limit"])
     allowed = f"; allowed is at most {f'{100 * limit:.4g} %' if per == 1 else f'{limit:.4g}'}"
-    return {**told, "message": f"{withheld}{span} leave traces in the file{allowed}: {figures['outcome']}", "meaning": ""}
+    return {
+        **told,
+        "message": f"{withheld}{span} leave traces in the file{allowed}: {figures['outcome']}",
+        "meaning": "",
+    }
 
 
 def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:

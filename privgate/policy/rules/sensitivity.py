@@ -71,7 +71,7 @@ class Sensitivity(LeaveOneOutRule):
     def beyond(self) -> str:
         """Whose answer moves further than the threshold."""
         whose = "whose own answer moves" if self.over == "own" else "for whom some answer moves"
-        return f"{whose} by more than {self.threshold or 0:g} usual errors"
+        return f"{whose} by over {self.threshold or 0:g} times the usual error"
 
     def change(self, measurement: Measurement) -> str:
         """Return the shift in the model's own errors."""
