@@ -1,6 +1,7 @@
 """The verdict: findings and the worst of them."""
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
+from privgate.evidence.values import coarse
 
 
 class Outcome(StrEnum):
@@ -92,6 +94,18 @@ class Finding:
     def payload(self) -> dict[str, Any]:
         """Return JSON values; infinities and NaN become text."""
         return {k: encode(v) for k, v in asdict(self).items()}
+
+    @property
+    def suffix(self) -> str:
+        """What a figure's name ends with where names stand alone: a share or a quantile is no largest value.
+
+        Examples
+        --------
+        >>> Finding("pdtp", "", Outcome.PASSED, "", request="pdtp(aggregate=share_above, threshold=1.0)").suffix
+        '_share_above'
+        """
+        found = re.search(r"[( ](?:aggregate=(share_above|quantile)|of=(share))[,)]", self.request)
+        return f"_{found[1] or found[2]}" if found else ""
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
@@ -209,6 +223,21 @@ class Verdict:
     def outcome(self) -> Outcome:
         """The worst finding; no rules judged is inconclusive."""
         return together(self.findings)
+
+    def coarse(self, f: Finding) -> float:
+        """Return a finding's value; where it is a count or a share of people that is small, the end of such counts."""
+        subject, per = self.evidence.subject, 1
+        if f.suffix == "_share_above":
+            people = int(subject.get("n_units") or 0)
+        elif f.suffix == "_share" or "(of=records)" in f.request:  # records that the file carries
+            people = int(subject.get("n_records") or 0)
+            per = 1 if f.suffix else max(people, 1)
+        elif "at_fpr=" in f.request:  # the share of members that an attack finds at a rate of false accusations
+            behind = (m.behind for m in self.evidence.measurements.values() if m.request.key == f.request)
+            people = next((int(getattr(b, "members", 0) or 0) for b in behind), 0)
+        else:
+            return float(f.value)
+        return per * coarse(f.value / per, people, f.limit / per)
 
     @property
     def approved(self) -> bool:

@@ -5,6 +5,7 @@ What is measured here is decided by what engines say that they cost, never by th
 
 import math
 import shlex
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -28,7 +29,7 @@ from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan
 from privgate.training.fleet import Fleet
-from privgate.verdict import Verdict
+from privgate.verdict import Finding, Verdict
 
 #: steps that are named
 NAMED = 3
@@ -58,7 +59,7 @@ def steps(
         path, passing = removals(search)
         found += passing
     run = prepare(policy, subject, fleet=fleet, limits=limits)
-    named = [_told(point, now, search.measure) for point, now in _compared(search, verdict, found[:NAMED])]
+    named = [_told(point, now, search.measure, verdict) for point, now in _compared(search, verdict, found[:NAMED])]
     if (missing := _everybody(verdict, run)) is not None:
         named.append(missing)
     each = planning.seconds_each(run)
@@ -148,15 +149,17 @@ def _cheap(subject: Subject, change: Change, limits: Budget, *, times: int = 1) 
     return cost.fits == 0 and times * cost.cpu_seconds <= AT_ONCE
 
 
-def _told(point: Point, now: Point, measure: str) -> NextStep:
-    useful = ""
+def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:
+    judged = {f.rule: f for f in verdict.findings}
+    point, now = (_coarse(p, judged.get(p.rule), verdict) for p in (point, now))
+    name, useful = f"{point.rule}{judged[point.rule].suffix if point.rule in judged else ''}", ""
     if not (math.isnan(point.useful) or math.isnan(now.useful)):
         useful = f"; cross-validated {measure} {now.useful:.4f} becomes {point.useful:.4f}"
     unit = f" {point.unit}" if point.unit else ""
     risk = f"{now.value:.3g} becomes {point.value:.3g}" if now.rule == point.rule else f"{point.value:.3g}"
     return NextStep(
         action=point.change.says,
-        effect=f"{point.rule}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
+        effect=f"{name}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
         cost="one training",
         measured=StepMeasured(
             measure=measure,
@@ -166,6 +169,15 @@ def _told(point: Point, now: Point, measure: str) -> NextStep:
             of_limit_now=now.of_limit,
         ),
     )
+
+
+def _coarse(point: Point, finding: Finding | None, verdict: Verdict) -> Point:
+    """Return a point whose number tells no small count of people: what it says is read by many."""
+    if finding is None or not math.isfinite(point.value):
+        return point
+    value = verdict.coarse(replace(finding, value=point.value, limit=point.limit))
+    of_limit = point.of_limit if value == point.value else value / point.limit if point.limit else math.inf
+    return point.model_copy(update={"value": value, "of_limit": of_limit})
 
 
 def _everybody(verdict: Verdict, run: Run) -> NextStep | None:

@@ -16,6 +16,24 @@ SMALL_CELL = 10
 Count = int | None
 
 
+def coarse(share: float, people: int, limit: float = float("nan")) -> float:
+    """Return a share of people; one that would tell a small count is the upper end of such counts, below its limit.
+
+    Examples
+    --------
+    >>> coarse(0.004, 1000), coarse(0.996, 1000), coarse(0.04, 1000), coarse(0.004, 1000, 0.005)
+    (0.009, 0.999, 0.04, 0.005)
+    """
+    if not people or not 0 <= share <= 1:
+        return float(share)
+    count, most = round(share * people), float(share)
+    if 0 < count < SMALL_CELL:
+        most = min(SMALL_CELL - 1, people) / people
+    elif 0 < people - count < SMALL_CELL:
+        most = (people - 1) / people
+    return limit if share <= limit < most else most
+
+
 class EvidenceModel(BaseModel):
     """What every typed part of the evidence is: frozen, and without a key that nobody declared."""
 

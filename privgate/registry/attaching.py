@@ -15,11 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from privgate.errors import RegistryError
-from privgate.evidence.values import SMALL_CELL
 from privgate.registry import layout, report_place
 from privgate.registry.client import address_of, answering, connect
 from privgate.subject.subject import Subject
-from privgate.verdict import Finding, Verdict
+from privgate.verdict import Verdict
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
 _RECORDS = "records.parquet"
@@ -131,39 +130,21 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     """Return the metrics of a verdict, such that a dashboard which sorts by any of them puts the worst model last.
 
     ``privgate/<rule>`` is the measured value, infinity included, as MLflow stores it (a database keeps the largest
-    float). Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
+    float). A share or a quantile is no largest value and has a name of its own, as ``privgate/<rule>_share_above``.
+    Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
     ``privgate/<rule>_capped``: the end of its interval that a limit is compared with, at most ``LARGEST_NATS``. What
     was not measured is as bad as infinite. ``privgate/outcome`` is 0 (passed) to 3 (failed).
     """
     told: dict[str, float] = {"privgate/outcome": float(verdict.outcome.rank)}
     for f in verdict.findings:
-        name = f"privgate/{layout.path_part(f.rule)}"
+        name = f"privgate/{layout.path_part(f'{f.rule}{f.suffix}')}"
         if f.metric and not math.isnan(f.value):
-            told[name] = _coarse(f, _people(f, verdict))
+            told[name] = verdict.coarse(f)
         if f.metric and f.unit == "nats" and f.direction == "max":
             worst = f.value if math.isnan(f.high) else f.high
             told[f"{name}_is_infinite"] = float(not math.isfinite(worst))
             told[f"{name}_capped"] = LARGEST_NATS if math.isnan(worst) else min(max(worst, 0.0), LARGEST_NATS)
     return told
-
-
-def _people(f: Finding, verdict: Verdict) -> int:
-    """Return of how many people a finding's value is a share; 0 where it is none."""
-    if "aggregate=share_above" in f.request:
-        return int(verdict.evidence.subject.get("n_units") or 0)
-    behind = (m.behind for m in verdict.evidence.measurements.values() if m.request.key == f.request)
-    # the share of members that an attack finds at a rate of false accusations
-    return next((int(getattr(b, "members", 0) or 0) for b in behind), 0) if "at_fpr=" in f.request else 0
-
-
-def _coarse(f: Finding, people: int) -> float:
-    """Return a finding's value; a share of people that would tell a small count is the upper end of such counts."""
-    if not people or not 0 <= f.value <= 1:
-        return float(f.value)
-    count = round(f.value * people)
-    if 0 < count < SMALL_CELL:
-        return min(SMALL_CELL - 1, people) / people
-    return (people - 1) / people if 0 < people - count < SMALL_CELL else float(f.value)
 
 
 #: tags of the logged model that would only be cut on a version's page: its description says the same

@@ -71,7 +71,11 @@ def _model(doc: ReportDocument) -> dict[str, Any]:
 
 
 def _metric(f: Finding, doc: ReportDocument) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": f"privgate:{f.metric}", "value": _text(f.value), "slice": words.titles(doc)[f.rule]}
+    told: dict[str, Any] = {
+        "type": f"privgate:{f.metric}{f.suffix}",
+        "value": _text(f.value),
+        "slice": words.titles(doc)[f.rule],
+    }
     if not math.isnan(f.low) and not math.isnan(f.high):
         told["confidenceInterval"] = {"lowerBound": _text(f.low), "upperBound": _text(f.high)}
     return told

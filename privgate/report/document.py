@@ -69,12 +69,13 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "context": _context(names.scrub(dict(detail.get("context") or {}))),
         "policy": encode(verdict.policy),
         "findings": [
-            suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)
-            | (suppressed.ranged_finding(f.payload(), people, limits[f.request]) if f.request in limits else {})
-            | suppressed.of_file(f.payload(), totals[0])
+            told
+            | (suppressed.ranged_finding(told, people, limits[f.request]) if f.request in limits else {})
+            | suppressed.of_file(told, totals[0])
             | ({"value": few[f.request]} if f.request in few else {})
-            | (guesses.finding(f.payload(), guessed[f.request]) if f.request in guessed else {})
+            | (guesses.finding(told, guessed[f.request]) if f.request in guessed else {})
             for f in verdict.findings
+            for told in [suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)]
         ],
         "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits, guessed),
         "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),

@@ -24,7 +24,7 @@ def _metadata(doc: ReportDocument) -> dict[str, Any]:
     dataset = {"type": "private", "name": plain(context.data_name, 80) or "training data of the model"}
     figures = [
         {
-            "type": f"privgate-{f.metric}",
+            "type": f"privgate-{f.metric}{f.suffix}",
             "name": words.titles(doc)[f.rule],
             "value": _value(f.value),
             # a figure alone is no promise: an approval rests on the upper end of its interval

@@ -97,6 +97,6 @@ class Pseudonyms:
         return self.text(value, also) if isinstance(value, str) else value
 
     def _field(self, key: str, value: Any, also: str) -> Any:
-        if key in ("unit", "where", "record", "records") and str(value) in self._names:
+        if key in ("unit", "where") and isinstance(value, str) and value in self._names:
             return f"record {self.of(value)}"
         return value if key in _OURS and isinstance(value, str) else self.scrub(value, also)

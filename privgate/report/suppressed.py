@@ -53,9 +53,14 @@ def ranged_finding(payload: Mapping[str, Any], people: int, limits: Sequence[flo
     told = ranged(payload, people, limits)
     if not told:
         return {}
-    span = f"between {100 * told['low']:.3g} % and {100 * told['high']:.3g} % of all people"
-    said = f"{span}; allowed is at most {100 * float(payload['limit']):.3g} %: {payload['outcome']}"
-    return {**told, "message": said, "meaning": ""}
+    span = f"between {100 * told['low']:.3g} % and {100 * told['high']:.3g} %"
+    seen, _, whose = str(payload["message"]).partition(" are people ")
+    allowed = f"of all people; allowed is at most {100 * float(payload['limit']):.3g} %: {payload['outcome']}"
+    said = f"{span} are people {whose}" if whose and not seen.startswith("not computed") else f"{span} {allowed}"
+    # who is above which threshold is no secret: what the sentence means stays, with the share that is told
+    head, of, tail = str(payload["meaning"]).partition(" % of the people in the data")
+    meaning = f"{head.rpartition('at ')[0]}{span} of the people in the data{tail}" if of else ""
+    return {**told, "message": said, "meaning": meaning}
 
 
 def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = ()) -> dict[str, Any]:
@@ -73,7 +78,13 @@ def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = 
     )
     head = str(figures["message"]).partition(": its answers were judged, not the file; ")
     withheld = f"{head[0]}{head[1]}" if head[1] else ""
-    return {**told, "message": f"{withheld}{span} leave traces in the file: {figures['outcome']}", "meaning": ""}
+    limit = float(figures["limit"])
+    allowed = f"; allowed is at most {f'{100 * limit:.4g} %' if per == 1 else f'{limit:.4g}'}"
+    return {
+        **told,
+        "message": f"{withheld}{span} leave traces in the file{allowed}: {figures['outcome']}",
+        "meaning": "",
+    }
 
 
 def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:
@@ -264,14 +275,19 @@ def _precondition(given: dict[str, Any], totals: Sequence[int], floors: Sequence
     for key in ("checked", "records_compared"):
         if isinstance(detail.get(key), int):
             detail[key] = at_least(detail[key], totals, floors)
-    for key in [k for k in detail if k not in _SETTINGS]:
-        if isinstance(detail[key], int) and not isinstance(detail[key], bool) and hidden(detail[key]):
-            detail[key] = None
-            detail.pop("share", None)  # the same count as a share
+    few = [k for k, v in detail.items() if k not in _SETTINGS and type(v) is int and _few(v, totals)]
+    if few:
+        detail |= dict.fromkeys(few)
+        detail.pop("share", None)  # the same count as a share
     for one in detail.get("expectations") or ():
         if hidden(one["unexpected"]):
             one |= {"unexpected": None, "percent": None}  # the same count as a share
     return {**given, "detail": detail}
+
+
+def _few(count: int, totals: Sequence[int]) -> bool:
+    """Whether a count is small, or leaves a small rest of a total that every reader knows."""
+    return count not in totals and any(hidden(count, total) for total in (None, *totals))
 
 
 def _measurement(given: dict[str, Any], totals: Sequence[int], floors: Sequence[int]) -> dict[str, Any]:

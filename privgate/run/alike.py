@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.evidence.values import SMALL_CELL, coarse
 from privgate.subject.containers import length
 from privgate.subject.data import TrainingData
 
@@ -58,6 +59,8 @@ class Twins:
         twins are common.
     others : int
         Members who have a twin among the members by that standard.
+    among : int
+        Members looked at.
     """
 
     checked: int
@@ -67,11 +70,31 @@ class Twins:
     clear: bool
     rows: Index
     others: int = 0
+    among: int = 0
+
+    @property
+    def told(self) -> tuple[float, float]:
+        """``share`` and ``usual`` as a report may say them: of a few people, the most that they could be."""
+        return coarse(self.share, self.checked), coarse(self.usual, self.among)
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words from which no small count of people follows."""
+        share, usual = map(_percent, self.told, (self.checked, self.among))
+        said = f"{share} of {self.checked} candidates are nearly equal to a training record"
+        return f"{said}, where {usual} would be by chance"
 
     @property
     def too_many(self) -> bool:
         """Whether so many candidates are members in disguise that nobody can be told from anybody."""
         return self.clear and self.excess >= MOST_TWINS
+
+
+def _percent(share: float, of: int) -> str:
+    """Return a share in words; one that stands for every small count is an upper limit."""
+    count = round(share * of)
+    few = 0 < count < SMALL_CELL or 0 < of - count < SMALL_CELL
+    return f"{'up to ' if few else ''}{share:.1%}"
 
 
 def twins(data: TrainingData, trial: Bool) -> Twins | None:
@@ -123,7 +146,7 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
         hit = c >= rare
         alike = np.unique(np.concatenate([outside[hit], nearest[hit], inside[m >= rare]])).astype(np.int64)
     p, excess, share, usual = found
-    return Twins(len(c), share, usual, excess, p <= LEVEL, alike, int((m >= rare).sum()) if rare else 0)
+    return Twins(len(c), share, usual, excess, p <= LEVEL, alike, int((m >= rare).sum()) if rare else 0, len(m))
 
 
 def oftener(hits: int, among: int, usual: int, of: int) -> float:

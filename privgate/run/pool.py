@@ -70,8 +70,7 @@ class AttackPool:
         """Why nothing that is measured on these candidates counts; empty if it does."""
         if self.twins is not None and self.twins.too_many:
             return (
-                f"{self.twins.share:.1%} of the candidates are nearly equal to a training record, where "
-                f"{self.twins.usual:.1%} would be by chance: members, stored once more, are no people who were not "
+                f"{self.twins.sentence}: members, stored once more, are no people who were not "
                 "trained on; give other candidates"
             )
         if self.shift is not None and self.shift.clear:

@@ -169,16 +169,14 @@ def near_overlap(data: TrainingData) -> Precondition:
         )
         return Precondition(name, "warned", text, {"share": None})
     removed = pool.built(data).removed["nearly_in_training"]
-    detail = {"checked": found.checked, "share": found.share, "usual": found.usual, "removed": removed}
+    share, usual = found.told
+    detail = {"checked": found.checked, "share": share, "usual": usual, "removed": removed}
     if not found.clear:
         text = f"no more of {found.checked} candidates than chance explains are nearly equal to a training record"
         if removed:
             text = f"{text}; {removed} are left out of every attack"
         return Precondition(name, "passed", text, detail)
-    text = (
-        f"{found.share:.1%} of {found.checked} candidates are nearly equal to a training record, where "
-        f"{found.usual:.1%} would be by chance"
-    )
+    text = found.sentence
     rest = "no attack is judged by them" if found.too_many else f"{removed} are left out of every attack"
     return Precondition(name, "warned", f"{text}; {rest}", detail)
 

@@ -4,6 +4,7 @@ import functools
 import html
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate import report
-from privgate.evidence import Evidence
+from privgate.evidence import BehindInfluence, Evidence, Measurement
 from privgate.evidence.values import SMALL_CELL
+from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report import suppressed, suppression
 from privgate.report.pseudonyms import Pseudonyms
@@ -221,7 +223,70 @@ def test_a_rule_on_a_share_of_people_tells_a_range(runs):
     assert shown["low"] > shown["limit"]  # it is broken, and stays so
     (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["key"] == key)
     assert (again["low"], again["high"]) == (shown["low"], shown["high"])
-    assert headline(runs.verdict(kept))["privgate/dtp"] == 9 / n
+    assert headline(runs.verdict(kept))["privgate/dtp_share_above"] == 9 / n
+
+
+SHARED = {
+    "pdtp": ({}, "whose own answer changes more than 2.72-fold"),
+    "dtp": ({}, "for whom some answer changes more than 2.72-fold"),
+    "sensitivity": ({}, "whose own answer moves by over 1 times the usual error"),
+}
+
+
+@pytest.mark.parametrize("metric", SHARED)
+@pytest.mark.parametrize("stopped", [0, 40])
+def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopped):
+    rule = ALL[metric](max=0.01, aggregate="share_above", threshold=1.0)
+    behind = BehindInfluence(not_computed=stopped, decided_by="x") if stopped else None
+    found = Measurement(
+        rule.request(), 0.05, 0.05, 0.05, unit="fraction", n=100, population=100, where="Ada", behind=behind
+    )
+    finding = rule.judge(found)
+    hidden_ = Pseudonyms(b"k" * 32, ["Ada"]).scrub(finding.payload(), "Ada")
+
+    shown = {**hidden_, **suppressed.ranged_finding(hidden_, 100, [0.01])}
+
+    whose = SHARED[metric][1]
+    assert shown["title"] == f"Share of people {whose}"
+    for words in (shown["message"], shown["meaning"]):
+        assert whose in words
+        assert "1 % and 9 %" in words
+        assert "5 %" not in words
+        assert "Ada" not in words
+    assert "allowed is at most 1 %: failed" in shown["message"]
+    assert finding.suffix == "_share_above"
+
+
+def test_no_two_kinds_of_figures_share_a_name(runs):
+    """A largest value, a quantile and a share of one metric: nats, nats about others, and no nats."""
+    options = ({}, {"aggregate": "quantile", "q": 0.5}, {"aggregate": "share_above", "threshold": 1.0, "max": 0.1})
+    findings = [ALL["pdtp"](**{"max": 1.0, **o}) for o in options]
+    findings += [ALL["artifact_records"](max=0, of=of) for of in ("records", "share")]
+    made = [
+        r.judge(Measurement(r.request(), 0.5, 0.5, 0.5, unit="fraction" if "share" in r.request().key else ""))
+        for r in findings
+    ]
+
+    assert [f.rule + f.suffix for f in made] == [
+        "pdtp",
+        "pdtp_quantile",
+        "pdtp_share_above",
+        "artifact_records",
+        "artifact_records_share",
+    ]
+
+
+@pytest.mark.parametrize("of", ["records", "share"])
+def test_how_few_records_a_file_carries_is_no_metric(runs, of):
+    rule, verdict = ALL["artifact_records"](max=0, of=of), runs.verdict("certified")
+    n = verdict.evidence.subject["n_records"]
+    value = 3 / n if of == "share" else 3.0
+    found = rule.judge(Measurement(rule.request(), value, value, value, unit="fraction" if of == "share" else of))
+    told = headline(replace(verdict, findings=(found,)))
+
+    assert told[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
+    shown = suppressed.of_file(found.payload(), n)
+    assert f"allowed is at most 0{' %' if of == 'share' else ''}: failed" in shown["message"]
 
 
 @pytest.mark.parametrize("few", [4, 396])

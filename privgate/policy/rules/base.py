@@ -93,6 +93,11 @@ class Rule(Part, ABC):
         return self.id or self.metric
 
     @property
+    def title(self) -> str:
+        """Plain name of what is judged, for the report."""
+        return self.about.title
+
+    @property
     def direction(self) -> Literal["max", "min"]:
         """What the limit is: the largest or the smallest value allowed."""
         return self.about.direction
@@ -184,7 +189,7 @@ class Rule(Part, ABC):
             outcome = Outcome.WARNED
         return Finding(
             rule=self.name,
-            title=self.about.title,
+            title=self.title,
             outcome=outcome,
             message=message,
             meaning="" if measurement.problem else self.meaning(measurement),

@@ -45,6 +45,11 @@ class Dtp(LeaveOneOutRule):
     about = METRIC
     metric: Literal["dtp"] = "dtp"
 
+    @property
+    def beyond(self) -> str:
+        """Who change an answer to some question more than the threshold."""
+        return f"for whom some answer changes more than {folds(self.threshold or 0)}"
+
     def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor."""
         bound = (

@@ -117,6 +117,16 @@ class LeaveOneOutRule(Rule):
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
 
+    @property
+    def title(self) -> str:
+        """Say of whom a share is one: it is no influence of anybody."""
+        return f"Share of people {self.beyond}" if self.aggregate == "share_above" else self.about.title
+
+    @property
+    @abstractmethod
+    def beyond(self) -> str:
+        """Which people lie above the threshold."""
+
     @abstractmethod
     def change(self, measurement: Measurement) -> str:
         """Return what the number means where it is a change of probability."""
@@ -128,26 +138,40 @@ class LeaveOneOutRule(Rule):
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Say how few were trained without, where the verdict was decided before the others."""
+        """Say of whom a share is one, and how few were trained without where the verdict was decided before others."""
         behind = BehindInfluence.of(measurement.behind)
         if not behind.not_computed:
-            return super().sentence(measurement, outcome)
+            return self._share(measurement, outcome) or super().sentence(measurement, outcome)
         few = f"{measurement.n} of {measurement.n + behind.not_computed} people were trained without"
         seen = (
             "a change without limit"
             if np.isinf(measurement.low)
+            else f"at least {100 * measurement.low:.4g} % are people {self.beyond}"
+            if self.aggregate == "share_above"
             else f"at least {measurement.low:.4g} {measurement.unit}"
         )
+        limit = f"{100 * self.limit:.4g} %" if self.aggregate == "share_above" else f"{self.limit:.4g}"
         if outcome is not Outcome.FAILED:
             return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
         where = f" ({measurement.where})" if measurement.where else ""
-        return f"{seen}{where}; allowed is at most {self.limit:.4g}: failed ({few}, no other could change the decision)"
+        return f"{seen}{where}; allowed is at most {limit}: failed ({few}, no other could change the decision)"
+
+    def _share(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return the sentence about a share of people; empty where it is none."""
+        if self.aggregate != "share_above":
+            return ""
+        value, low, high = (f"{100 * v:.4g} %" for v in (measurement.value, measurement.low, measurement.high))
+        span = low if low == high else f"between {low} and {high}"
+        if measurement.kind == "point":
+            span = f"about {value} (a point estimate, no limit can be given)"
+        where = f" ({measurement.where})" if measurement.where else ""
+        return f"{span} are people {self.beyond}{where}; allowed is at most {100 * self.limit:.4g} %: {outcome.value}"
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
         if BehindInfluence.of(measurement.behind).not_computed:
             least = (
-                f"at least {100 * measurement.low:.3g} % of the people in the data are above {folds(self.threshold)}"
+                f"at least {100 * measurement.low:.3g} % of the people in the data are people {self.beyond}"
                 if self.threshold is not None
                 else f"without one of the people in the data, an answer's probability changes {folds(measurement.low)}"
             )
@@ -155,8 +179,8 @@ class LeaveOneOutRule(Rule):
         if self.aggregate != "share_above":
             return self.change(measurement)
         return averaged(measurement) + (
-            f"at most {100 * measurement.high:.3g} % of the people in the data are above "
-            f"{folds(self.threshold or 0)} (threshold {self.threshold:g} nats)"
+            f"at most {100 * measurement.high:.3g} % of the people in the data are people {self.beyond} without them "
+            f"(threshold {self.threshold:g} {self.about.unit})"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:

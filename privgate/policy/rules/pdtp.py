@@ -48,6 +48,11 @@ class Pdtp(LeaveOneOutRule):
     about = METRIC
     metric: Literal["pdtp"] = "pdtp"
 
+    @property
+    def beyond(self) -> str:
+        """Whose answer about themselves changes more than the threshold."""
+        return f"whose own answer changes more than {folds(self.threshold or 0)}"
+
     def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor, and over what it is averaged."""
         if not np.isfinite(measurement.high):

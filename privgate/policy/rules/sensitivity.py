@@ -67,6 +67,12 @@ class Sensitivity(LeaveOneOutRule):
             return f"behind normal errors a shift of {limit:g} deviations is {why}"
         return reach.share_of_people(self.covers)
 
+    @property
+    def beyond(self) -> str:
+        """Whose answer moves further than the threshold."""
+        whose = "whose own answer moves" if self.over == "own" else "for whom some answer moves"
+        return f"{whose} by over {self.threshold or 0:g} times the usual error"
+
     def change(self, measurement: Measurement) -> str:
         """Return the shift in the model's own errors."""
         where = "no answer to any declared question moves" if self.over == "domain" else "the answer about them moves"
@@ -77,15 +83,6 @@ class Sensitivity(LeaveOneOutRule):
         )
         return (
             f"{averaged(measurement)}{self.who()}: without them, {where} {limit}; this is not DTP and stops no attack"
-        )
-
-    def meaning(self, measurement: Measurement) -> str:
-        """Return the share of people, or the shift."""
-        if self.aggregate != "share_above":
-            return self.change(measurement)
-        return averaged(measurement) + (
-            f"at most {100 * measurement.high:.3g} % of the people in the data move the answer by more than "
-            f"{self.threshold:g} times the model's usual error"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
