@@ -1,6 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Needs Python 3.11 or newer as `python3`, nothing else.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+USED := .venv/.used
 STAMP := .venv/.installed
 # one BLAS thread a process: two processes with two threads each are slower than one
 export OMP_NUM_THREADS := 1
@@ -8,14 +9,20 @@ export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: demo test test-slow bench reproduce kinds utility docs lint fmt clean
 
-$(STAMP): pyproject.toml constraints.txt
+# what a user installs; the demonstration compiles the modules that it imports, which are few of them
+$(USED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable .
+	touch $(USED)
+
+# what development needs besides: torch first, held by the constraint file
+$(STAMP): $(USED)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -q -j 0 .venv/lib || true # a library's own test files may not compile
 	touch $(STAMP)
 
-demo: $(STAMP) ## the gate on real data and a real registry, below .demo/
+demo: $(USED) ## the gate on real data and a real registry, below .demo/
 	$(BIN)/privgate demo --folder .demo
 
 lint: $(STAMP)
