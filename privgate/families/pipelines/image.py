@@ -275,8 +275,8 @@ def _polynomial(step: Any, given: Image) -> Image:
     names = (
         ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in step.powers_] if given.names else ()
     )
-    ends = _outward(np.array(low), np.array(high))
-    return Image(*ends, (), names, _unknown(*ends))
+    sides = _outward(np.array(low), np.array(high))
+    return Image(*sides, (), names, _unknown(*sides))
 
 
 def _hashed(step: Any, given: Image) -> Image:
