@@ -149,9 +149,11 @@ def test_steps_that_overflow_may_lose_a_value_whatever_their_range():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last", LAST)
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(
+    ("last", "first"),  # no pipeline around another library's model is seen through
+    [(last, first) for last in LAST for first in FIRST if first == "none" or last not in ("lightgbm", "xgboost")],
+)
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_hundreds_of_people_of_random_pipelines(last, first, domain):
-    for seed in range(100, 106):
+def test_people_of_random_pipelines(last, first, domain):
+    for seed in range(100, 103):
         compare(subject_of(last, first, domain, seed=seed), np.arange(10), seed)
