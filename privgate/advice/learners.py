@@ -146,7 +146,7 @@ def private(subject: Subject, epsilon: float, delta: float) -> Change:
     per_epoch = math.ceil(n / batch)
     rate, steps = 1 / per_epoch, _EPOCHS * per_epoch
     noise = solve.noise_multiplier(
-        epsilon, delta, sample_rate=rate, steps=steps, sampling="poisson", adjacency="add_remove"
+        epsilon, delta, sample_rate=rate, steps=steps, sampling="poisson", adjacency="replace_one"
     )
     spec = estimators.encode(
         PrivateTorchTraining(
@@ -163,7 +163,7 @@ def private(subject: Subject, epsilon: float, delta: float) -> Change:
         learner=Replacement(place=place, spec=spec),
         claim={
             "mechanism": "dp-sgd",
-            "adjacency": "add_remove",
+            "adjacency": "replace_one",  # the library's divisor and rate follow the number of records
             "epsilon": epsilon,
             "delta": delta,
             "noise_multiplier": noise,

@@ -50,6 +50,8 @@ class Observation:
         The same as a multiple of the records of that person, rounded up; 0 if not known.
     replays : int
         Reruns on other records with the same noised gradients; 0 if nothing was compared.
+    follows : str
+        What follows the number of training records, in words, so that it tells that number; empty if nothing does.
     leftovers : {"", "rerun", "stored"}
         Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str
@@ -76,6 +78,7 @@ class Observation:
     rows: int = 0
     copies: int = 0
     replays: int = 0
+    follows: str = ""
     leftovers: str = ""
     problem: str = ""
 

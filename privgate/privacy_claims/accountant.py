@@ -209,11 +209,12 @@ def _rdp_epsilon(mechanism: Mechanism, delta: float) -> float:
         if mechanism.records < 1:
             raise UsageError("batches of fixed size need the number of training records")
         size = max(1, math.ceil(rate * mechanism.records * (1 - 1e-9)))
+        # swapping one record moves the sum by two clipping norms, which this accountant leaves to the caller
+        one = event.GaussianDpEvent(mechanism.noise_multiplier / 2)
         one = event.SampledWithoutReplacementDpEvent(mechanism.records, size, one)
     else:
         count = mechanism.releases
         if mechanism.adjacency == "replace_one":
-            # swapping one record moves the sum by two clipping norms, which this accountant leaves to the caller
             one = event.GaussianDpEvent(mechanism.noise_multiplier / 2)
     accountant = accounting["rdp"](neighboring_relation=accounting[mechanism.adjacency])
     composed = event.SelfComposedDpEvent(one, count)

@@ -38,6 +38,11 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             else None
         )
     except MeasurementError as exc:
+        if claim.adjacency == "add_remove" and seen.follows and not seen.broken:
+            yield Precondition(
+                "dp_claim", "inconclusive", f"no epsilon holds where one record is added or removed: {exc}"
+            )
+            return
         text = f"the claim of epsilon {stated:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
         yield Precondition("dp_claim", "failed", text)
         return

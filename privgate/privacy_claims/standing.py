@@ -55,8 +55,20 @@ class GuaranteeBasis:
         )
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
-        """Return the guarantee at ``delta`` for one unit of the data, converted to groups where people have several."""
+        """Return the guarantee at ``delta`` for one unit of the data, converted to groups where people have several.
+
+        Raises
+        ------
+        MeasurementError
+            No theorem gives one; between data of other sizes, where something follows the number of records.
+        """
         wanted = adjacency or str(self.claim.adjacency)
+        seen = self.observation
+        if wanted == "add_remove" and seen is not None and seen.follows and not seen.broken:
+            raise MeasurementError(
+                f"{seen.follows} follows the number of training records, so that whoever joins or leaves shows "
+                'beside the noise; declare that number public, Claim(adjacency="replace_one"), or make it a constant'
+            )
         if self.group == 1:
             return self._for_records(delta, wanted)
         exact = self._for_all_records(delta, wanted)

@@ -78,6 +78,8 @@ class OpacusWatch:
         What to apply instead of what is released.
     drop : bool
         Leave the last entry out of every batch of a replay that has two or more.
+    fewer : bool
+        Keep the batches that a replay draws itself: it has fewer records.
     stop : bool
         End the training where the first gradients are clipped; by then it is known what batches are drawn from.
     """
@@ -88,9 +90,10 @@ class OpacusWatch:
         record: Transcript | None = None,
         replay: Transcript | None = None,
         drop: bool = False,
+        fewer: bool = False,
         stop: bool = False,
     ) -> None:
-        self.record, self.replay, self.drop, self.stop = record, replay, drop, stop
+        self.record, self.replay, self.drop, self.fewer, self.stop = record, replay, drop, fewer, stop
         self.steps: list[NoisyStep] = []
         self.draws: dict[int, Draws] = {}
         self.populations: list[Population] = []
@@ -151,8 +154,11 @@ class OpacusWatch:
         written = self.replay.batches
         if draws.number >= len(written) or len(draws.batches) >= len(written[draws.number]):
             return batch  # nothing to compare with: the steps will not agree either
+        own = batch
         batch, state = written[draws.number][len(draws.batches)]
         self._torch.set_rng_state(state)
+        if self.fewer:
+            return own
         return batch[:-1] if self.drop and len(batch) > 1 else batch
 
     def _loading(self, original: Any) -> Any:
@@ -291,6 +297,16 @@ class OpacusWatch:
     def constants(self) -> list[tuple[float, float]]:
         """Clipping norm and noise multiplier of each step."""
         return [(s.norm, s.noise.stated) for s in self.steps]
+
+    @property
+    def divisors(self) -> list[float]:
+        """What each optimizer divided its noised sums by."""
+        return [d for scales in self.scales.values() for d in sorted(scales)]
+
+    @property
+    def rates(self) -> list[float]:
+        """The rate of each sampler of Poisson batches."""
+        return [d.rate for d in self.draws.values() if d.kind == "poisson"]
 
     @property
     def defect(self) -> str:

@@ -4,6 +4,7 @@ DP-SGD promises two things, and each is compared, not believed. (1) What is rele
 gradients: with these fixed, nothing in the object that training returns may depend on the records. (2) A gradient that
 is clipped is that of one person: replacing others may not change it, and one person has as many as are accounted for.
 Whatever fails here by the training's own randomness is no proof of a leak, and ends inconclusive.
+A last rerun has half of the people: what it does otherwise tells how many there are (docs/mathematics.md, section 7.5).
 """
 
 import traceback
@@ -20,8 +21,9 @@ from privgate.privacy_claims import watch_people, watch_population
 from privgate.privacy_claims.watch_population import MIXED, NOBODY, UNCLEAR
 from privgate.privacy_claims.watch_sampling import Used
 from privgate.privacy_claims.watch_transcript import DivergedError, Transcript
+from privgate.subject.containers import take
 
-#: reruns to the end
+#: reruns to the end on as many records; one more has half of the people
 REPLAYS = 4
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
 MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
@@ -54,6 +56,7 @@ def checked(seen: Observation, replays: "Replays") -> Observation:
         rows=replays.rows,
         copies=replays.copies,
         replays=replays.runs,
+        follows=replays.follows,
         # updates by plain optimizers that no record changes are public
         bypassed_updates=seen.bypassed_updates + (len(replays.first.watch.plain) if replays.plain else 0),
     )
@@ -83,6 +86,7 @@ class Replays:
     copies: int = 0
     runs: int = 0
     plain: bool = False
+    follows: str = ""
 
     def settled(self) -> bool:
         """Whether no further rerun can better the verdict."""
@@ -111,6 +115,8 @@ class Replays:
             differing = {p for p in {*leaves, *self.first.leaves} if leaves.get(p) != self.first.leaves.get(p)}
             if fault or differing:
                 self._attribute(fault, differing, used, owner)
+        if not self.settled():
+            self.follows = self._following(watch_people.half(self.units, self.y, rng))
 
     def _rerun(self, X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
         self.runs += not options.get("stop", False)
@@ -122,6 +128,31 @@ class Replays:
             traceback.print_exception(exc)
             self.doubts.append(f"training fails on other records ({type(exc).__name__})")
         return None
+
+    def _following(self, kept: Bools) -> str:
+        """Return what follows how many records there are, by a rerun on some people only; empty if nothing does."""
+        first = self.first.watch
+        try:
+            watch, leaves = self.train(
+                take(self.X, np.flatnonzero(kept)), self.y[kept], replay=self.first.transcript, fewer=True
+            )
+        except DivergedError:
+            return "the number of steps, or the shape of the model"
+        except Exception as exc:  # noqa: BLE001  the user's code
+            traceback.print_exception(exc)
+            return f"something that cannot be seen, as training fails on half of the people ({type(exc).__name__})"
+        for name, were, are in (
+            ("the divisor of the noised sums", first.divisors, watch.divisors),
+            ("the rate at which records are drawn", first.rates, watch.rates),
+        ):
+            if were != are:
+                a, b = next(((a, b) for a, b in zip(were, are, strict=False) if a != b), (len(were), len(are)))
+                return f"{name} ({a:.4g}, and {b:.4g} with {kept.sum()} of {len(kept)} records)"
+        if watch.constants != first.constants:
+            return "the clipping norm or the noise"
+        if [s.parameters for s in watch.steps] != [s.parameters for s in first.steps] or watch.plain != first.plain:
+            return "what an update makes of the noised sums, or where training starts"
+        return "the object that training returns" if leaves != self.first.leaves else ""
 
     def _owners(self, rng: Generator, number: int) -> NDArray[np.int64]:
         """Return whose each entry of the sampled population is, from reruns that end before the first step."""

@@ -103,7 +103,7 @@ def test_private_training_has_the_epsilon_that_the_policy_names_and_it_is_seen()
     assert (training.hidden, training.noise_multiplier) == ((), claim.noise_multiplier)
     per_epoch = math.ceil(len(X) / training.batch_size)
     assert (claim.sample_rate, claim.steps) == (1 / per_epoch, training.epochs * per_epoch)
-    least = Mechanism(claim.noise_multiplier, claim.sample_rate, claim.steps, "poisson", "add_remove")
+    least = Mechanism(claim.noise_multiplier, claim.sample_rate, claim.steps, "poisson", "replace_one")
     assert 7.9 < epsilon_of(least, 1e-5) <= 8.0
 
 

@@ -885,6 +885,40 @@ HONEST = [
 ]  # fmt: skip
 
 
+# -- what tells how many records there are ----------------------------------------------------------------------------
+
+
+def by_fifths(X, y, *, divisor=None, rate=0.5, watch=None):
+    """A fifth of the records a step; Opacus divides by int(n / 5) unless a divisor is given."""
+
+    def change(optimizer):
+        optimizer.expected_batch_size = divisor or optimizer.expected_batch_size
+        if watch:
+            watch(optimizer)
+
+    network = linear(X.shape[1], 2)
+    plain_one = torch.optim.SGD(network.parameters(), lr=rate)
+    return Net(*train(X, y, network=network, optimizer=plain_one, batch=max(1, round(len(y) / 5)), change=change))
+
+
+def divided_by_the_library(X, y, *, seed):
+    return by_fifths(X, y)
+
+
+def divided_by_the_learning_rate(X, y, *, seed):
+    return by_fifths(X, y, divisor=20, rate=50 / len(y))
+
+
+def number_kept(X, y, *, seed):
+    found = by_fifths(X, y, divisor=20)
+    found.trained_on = len(y)
+    return found
+
+
+def constants_alone(X, y, *, seed):
+    return by_fifths(X, y, divisor=20)
+
+
 # -- neither: what cannot be compared ---------------------------------------------------------------------------------
 
 

@@ -64,6 +64,32 @@ def test_fixed_size_batches_are_accounted_for_replacement_alone():
         recompute(Mechanism(1.0, 0.01, 1000, "fixed_size", "add_remove", records=5000), 1e-5)
 
 
+def test_a_batch_of_all_records_moves_by_two_clipping_norms_where_one_is_replaced():
+    """The noise multiplier counts clipping norms; replacing one record moves a sum by two of them."""
+    all_of_them = recompute(Mechanism(8.0, 0.999, 10, "fixed_size", "replace_one", records=1000), 1e-5)
+    least = recompute(Mechanism(8.0, 1.0, 10, "fixed_size", "replace_one", records=1000), 1e-5)
+    assert all_of_them.epsilon > 0.99 * least.epsilon
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.5, 1.0])
+def test_poisson_batches_cost_most_where_the_replaced_gradient_points_the_other_way(angle):
+    """The privacy of one step for every pair of gradients in a plane is within that of opposite ones."""
+    rate, sigma, epsilon = 0.3, 1.0, 0.4
+    one = np.linspace(-9, 9, 361)
+    x, y = np.meshgrid(one, one)
+    turn = np.pi * angle
+
+    def batch(a, b):
+        return (1 - rate) * np.exp(-(x**2 + y**2) / 2) + rate * np.exp(-((x - a) ** 2 + (y - b) ** 2) / 2)
+
+    with_, other = batch(1, 0), batch(np.cos(turn), np.sin(turn))
+    delta = np.maximum(with_ - np.exp(epsilon) * other, 0).sum() * (one[1] - one[0]) ** 2 / (2 * np.pi)
+    step = accountant.poisson_loss(Mechanism(sigma, rate, 1, "poisson", "replace_one"))
+    largest = step.get_delta_for_epsilon(epsilon)
+    assert delta <= largest + 1e-4
+    assert (largest - delta < 1e-4) == (angle == 1)
+
+
 def test_no_noise_is_infinite():
     found = recompute(Mechanism(0.0, 0.01, 1000, "poisson", "add_remove"), 1e-5)
     assert math.isinf(found.epsilon)

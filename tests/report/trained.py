@@ -7,7 +7,7 @@ from privgate import Claim
 
 SIZES = [3, 4, 2]
 #: DP-SGD over five passes of batches that hold a tenth of the records
-NOISE, RATE, STEPS, CLIP = 2.0, 0.1, 50, 1.0
+NOISE, RATE, STEPS, CLIP, DIVISOR = 2.0, 0.1, 50, 1.0, 40
 CLAIM = Claim(
     mechanism="dp-sgd",
     adjacency="add_remove",
@@ -18,7 +18,7 @@ CLAIM = Claim(
     steps=STEPS,
     max_grad_norm=CLIP,
     sampling="poisson",
-    accountant="RDP (Opacus)",
+    accountant="PLD (dp-accounting)",
 )
 
 
@@ -64,6 +64,7 @@ def noised(X, y, *, seed):
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
     )
+    optimizer.expected_batch_size = DIVISOR  # the library's follows the number of records, and the noise would tell it
     for _ in range(round(STEPS * RATE)):
         for features, labels in loader:
             optimizer.zero_grad()

@@ -1,7 +1,8 @@
 """What fixed first steps make of a whole domain: a range for each feature, never too narrow.
 
 Interval arithmetic, feature by feature (docs/mathematics.md, section 17.1). Where a step's answers have no known range
-there is no image, and no theorem speaks.
+there is no image, and any question is allowed. A range says nothing of missing values: which features may be missing
+is carried beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.models.columns import is_missing
 from privgate.models.frozen_encoder import FUNCTIONS
 from privgate.subject.domain import Domain
 
@@ -41,12 +43,20 @@ class Image:
         As in ``Domain``.
     names : sequence
         Of the features; what a reason names.
+    missing : bool array of shape (d,), optional
+        Which features may be missing; none if absent. A step whose answers have no known range may lose any of them.
     """
 
     low: Float
     high: Float
     blocks: tuple[tuple[int, ...], ...] = ()
     names: Sequence[Any] = ()
+    missing: NDArray[np.bool_] | None = None
+
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """Which features may be missing, shape (d,)."""
+        return np.zeros(len(self.low), dtype=bool) if self.missing is None else self.missing
 
     @classmethod
     def of(cls, domain: Domain | None, X: Any) -> "Image":
@@ -56,10 +66,12 @@ class Image:
         d = int(X.shape[1])
         names = list(getattr(X, "columns", range(d)))
         low, high = np.full(d, np.nan), np.full(d, np.nan)
+        lost = np.full(d, domain is None)
         if domain is None:
-            return cls(low, high, (), names)
+            return cls(low, high, (), names, lost)
         if domain.columns is not None:
             for k, column in enumerate(domain.columns):
+                lost[k] = column.missing
                 numbers = column.values if column.ends is None else column.ends
                 if numbers and all(isinstance(v, int | float) for v in numbers):
                     low[k], high[k] = min(numbers), max(numbers)
@@ -67,14 +79,15 @@ class Image:
             low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T.copy()
         elif domain.categories is not None:
             low, high = np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1
-        return cls(low, high, domain.blocks, names)
+        return cls(low, high, domain.blocks, names, lost)
 
     def take(self, columns: Sequence[int]) -> "Image":
         """Return some of the features, in this order."""
         place = {c: k for k, c in enumerate(columns)}
         blocks = tuple(tuple(place[j] for j in b if j in place) for b in self.blocks)
         at = np.asarray(columns, dtype=np.int64)
-        return Image(self.low[at], self.high[at], tuple(b for b in blocks if b), [self.names[c] for c in columns])
+        names = [self.names[c] for c in columns]
+        return Image(self.low[at], self.high[at], tuple(b for b in blocks if b), names, self.lost[at])
 
     def domain(self) -> Domain:
         """Return the ranges as a domain.
@@ -91,7 +104,9 @@ class Image:
                 f"no range is declared of {name!r}, which reaches the last step; declare it, for example "
                 f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"
             )
-        return Domain(box=tuple(zip(self.low.tolist(), self.high.tolist(), strict=True)), blocks=self.blocks)
+        lost = tuple(np.flatnonzero(self.lost).tolist())
+        box = tuple(zip(self.low.tolist(), self.high.tolist(), strict=True))
+        return Domain(box=box, blocks=self.blocks, missing=lost)
 
 
 def joined(images: Sequence[Image]) -> Image:
@@ -101,7 +116,8 @@ def joined(images: Sequence[Image]) -> Image:
     start = np.cumsum([0, *(len(i.low) for i in images)])
     blocks = tuple(tuple(j + int(s) for j in b) for i, s in zip(images, start, strict=False) for b in i.blocks)
     names = [n for i in images for n in (i.names if len(i.names) == len(i.low) else [""] * len(i.low))]
-    return Image(np.concatenate([i.low for i in images]), np.concatenate([i.high for i in images]), blocks, names)
+    low, high, lost = (np.concatenate(v) for v in zip(*((i.low, i.high, i.lost) for i in images), strict=True))
+    return Image(low, high, blocks, names, lost)
 
 
 def through(step: Any, given: Image) -> Image:
@@ -150,11 +166,14 @@ def _fixed_one_hot(step: Any, given: Image) -> Image:
 def _fixed_scaler(step: Any, given: Image) -> Image:
     del given
     d = sum(1 + c.missing for c in step.columns_)
-    return Image(np.zeros(d), np.ones(d))
+    with np.errstate(over="ignore"):  # a width beyond the largest double divides infinity by infinity
+        fine = [np.isfinite(np.subtract(*c.ends)) for c in step.columns_ for _ in range(1 + c.missing)]
+    return Image(np.zeros(d), np.ones(d), missing=~np.array(fine, dtype=bool))
 
 
 def _frozen_encoder(step: Any, given: Image) -> Image:
     low, high = given.low, given.high
+    lost = False  # it refuses what is missing, and its own sums may exceed the largest double
     for layer in step.read():
         if isinstance(layer, str):
             bottom, top = RANGES[layer]
@@ -165,7 +184,8 @@ def _frozen_encoder(step: Any, given: Image) -> Image:
             raise NoImage(f"the encoder takes {len(layer[0])} numbers, of {len(low)} something is known")
         else:
             low, high = _outward(*_affine(low, high, *layer))
-    return Image(low, high)
+            lost |= bool(_unknown(low, high).any())
+    return Image(low, high, missing=np.full(len(low), lost))
 
 
 def _affine(low: Float, high: Float, weights: Float, intercepts: Float) -> tuple[Float, Float]:
@@ -198,15 +218,23 @@ def _ordinal_encoder(step: Any, given: Image) -> Image:
     for value in (step.unknown_value, step.encoded_missing_value):
         if value is not None and np.isfinite(value):
             low, high = np.minimum(low, value), np.maximum(high, value)
-    return Image(low, high, (), given.names)
+    lost = np.full(len(high), step.unknown_value is not None and bool(np.isnan(step.unknown_value)))
+    if np.isnan(step.encoded_missing_value):
+        named = [any(is_missing(v) for v in c.tolist()) for c in step.categories_]
+        lost |= np.array(named, dtype=bool) & _each(given.lost, len(high))
+    return Image(low, high, (), given.names, lost)
 
 
 def _imputer(step: Any, given: Image) -> Image:
     fill = np.asarray(step.statistics_, dtype=object)
+    lost = np.array([is_missing(v) for v in fill.tolist()], dtype=bool)
+    if not is_missing(step.missing_values):  # it fills what stands for a missing value, and keeps NaN
+        lost |= _each(given.lost, len(fill))
     if all(isinstance(v, int | float | np.number) for v in fill.tolist()) and len(fill) == len(given.low):
         value = fill.astype(np.float64)
-        return Image(np.minimum(given.low, value), np.maximum(given.high, value), (), given.names)
-    return Image(np.full(len(given.low), np.nan), np.full(len(given.low), np.nan), (), given.names)
+        return Image(np.minimum(given.low, value), np.maximum(given.high, value), (), given.names, lost)
+    unknown = np.full(len(fill), np.nan)
+    return Image(unknown, unknown, (), given.names, lost)
 
 
 def _zero_to_one(step: Any, given: Image) -> Image:
@@ -227,7 +255,8 @@ def _function(step: Any, given: Image) -> Image:
         raise NoImage(f"nothing is known of the range of {getattr(step.func, '__name__', 'its function')}")
     with np.errstate(all="ignore"):
         low, high = step.func(given.low), step.func(given.high)
-    return Image(*_outward(low, high), (), given.names)
+    low, high = _outward(low, high)
+    return Image(low, high, (), given.names, given.lost | _unknown(low, high))
 
 
 def _polynomial(step: Any, given: Image) -> Image:
@@ -246,7 +275,8 @@ def _polynomial(step: Any, given: Image) -> Image:
     names = (
         ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in step.powers_] if given.names else ()
     )
-    return Image(*_outward(np.array(low), np.array(high)), (), names)
+    sides = _outward(np.array(low), np.array(high))
+    return Image(*sides, (), names, _unknown(*sides))
 
 
 def _hashed(step: Any, given: Image) -> Image:
@@ -271,6 +301,16 @@ def _counts(step: Any, given: Image) -> Image:
 def _unbounded(step: Any, given: Image) -> Image:
     del given
     raise NoImage(f"the answers of {type(step).__name__} have no limit")
+
+
+def _unknown(low: Float, high: Float) -> NDArray[np.bool_]:
+    """Return which features have no finite range: NaN may come of a number there."""
+    return np.asarray(~(np.isfinite(low) & np.isfinite(high)))
+
+
+def _each(lost: NDArray[np.bool_], d: int) -> NDArray[np.bool_]:
+    """Return which of d features may be missing; all where nothing is known of so many."""
+    return lost if len(lost) == d else np.ones(d, dtype=bool)
 
 
 def _outward(low: Float, high: Float) -> tuple[Float, Float]:

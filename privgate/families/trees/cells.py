@@ -20,7 +20,7 @@ class Grid:
     high : float64 array of shape (d,)
         Where the last cells end; infinite without a declared domain.
     largest : float
-        Finite number that a question may hold.
+        Finite number that a question may hold; beyond a cut of that size there is infinity alone.
     """
 
     cuts: tuple[Float, ...]
@@ -40,8 +40,12 @@ class Grid:
                 made[f] = cuts[c]
             elif np.isfinite(self.high[f]):
                 made[f] = self.high[f]
+            elif not len(cuts):
+                made[f] = 0.0
+            elif cuts[-1] >= self.largest:
+                made[f] = np.inf
             else:
-                made[f] = min(cuts[-1] + max(1.0, abs(cuts[-1])), self.largest) if len(cuts) else 0.0
+                made[f] = min(cuts[-1] + max(1.0, abs(cuts[-1])), self.largest)
         return made
 
 
@@ -93,9 +97,10 @@ def grid_of(ensembles: tuple[Ensemble, ...], low: Float, high: Float, *, whole: 
     cut = np.floor(cut) if whole else cut
     order = inner[np.lexsort((cut[inner], feature[inner]))]
     f, c = feature[order], cut[order]
-    # a cut that no finite number exceeds asks only whether a value is missing: beyond it there is no cell
-    largest = float(np.finfo(np.float32 if ensembles[0].cast else np.float64).max)
+    # the largest double stands for a cut that infinity does not exceed either: beyond it there is no cell
+    largest = float(np.finfo(np.float64).max)
     inside = (c >= low[f]) & (c < np.minimum(high[f], largest))
+    largest = float(np.finfo(np.float32).max) if ensembles[0].cast else largest
     new = inside.copy()
     new[1:] &= ~((f[1:] == f[:-1]) & (c[1:] == c[:-1]))
     d = len(low)

@@ -149,20 +149,21 @@ def reach(subject: Subject) -> Reach | str | None:
         low, high = np.array([c.ends for c in domain.columns], dtype=np.float64).T  # some of them may be missing
         return Reach(low, high)
     found = Reach.of(domain, d)
-    if not isinstance(found, str) and np.isnan(design.matrix(subject)).any():
+    if not isinstance(found, str) and (np.isnan(design.matrix(subject)) & ~missing(subject)).any():
         return "records miss values that the domain does not let miss; declare columns as (low, high, None)"
     return found
 
 
 def missing(subject: Subject) -> NDArray[np.bool_]:
-    """Return which features of a question may be missing, shape (d,): as declared, else where a record misses one."""
-    X = design.matrix(subject)
-    domain = subject.data.domain
-    if domain is not None and domain.columns is not None:
+    """Return which features of a question may be missing, shape (d,): as declared, else all, if the model answers."""
+    domain, d = subject.data.domain, int(np.asarray(subject.data.X).shape[1])
+    if type(estimator_of(subject)).__name__ in reading.WHOLE:
+        return np.zeros(d, dtype=bool)
+    if domain is None:
+        return np.ones(d, dtype=bool)
+    if domain.columns is not None:
         return np.array([c.missing for c in domain.columns], dtype=bool)
-    if domain is not None or X.dtype.kind != "f":
-        return np.zeros(X.shape[1], dtype=bool)
-    return np.asarray(np.isnan(X).any(axis=0))
+    return np.isin(np.arange(d), domain.missing)
 
 
 def _text(value: Any) -> bool:

@@ -40,6 +40,6 @@ def at_most(threshold: Float) -> Float:
 
 
 def finite(cut: Float) -> Float:
-    """Return thresholds beyond every number of single precision as the largest double: everything goes left."""
+    """Return infinite thresholds as the largest double: everything but a missing value goes left, infinity too."""
     big = np.finfo(np.float64).max
     return np.clip(cut, -big, big)

@@ -33,21 +33,21 @@ def read(model: Any, *, X: NDArray[Any], missing: NDArray[np.bool_] | None = Non
         raise UnreadableError(f"{name} is not among {', '.join(READERS)}")
     if missing is None or not missing.any():
         return READERS[name](model, X)
-    if name not in MISSING:
-        raise UnreadableError(f"{name} is not read where values are missing")
     lost = list[Index]()
     return branches.with_missing(READERS[name](model, X, lost), lost[0], missing)
 
 
-def _floored(model: Any, X: NDArray[Any]) -> Ensemble:
-    inner = read(model.model_, X=X)
+def _floored(model: Any, X: NDArray[Any], lost: list[Index] | None = None) -> Ensemble:
+    inner = READERS[type(model.model_).__name__](model.model_, X, lost)
     if inner.link != "mean":
         raise UnreadableError("a floor is read where probabilities are means of leaves")
     return replace(inner, floor=float(model.floor))
 
 
-#: read where values are missing
+#: read where training records miss values
 MISSING = ("LGBMClassifier", "XGBClassifier", "HistGradientBoostingClassifier")
+#: refuse a question that misses a value; all others answer it, whether or not training missed one
+WHOLE = ("GradientBoostingClassifier", "KeyedForest")
 READERS: dict[str, Callable[..., Ensemble]] = {
     "LGBMClassifier": reading_lightgbm.lightgbm,
     "XGBClassifier": reading_xgboost.xgboost,

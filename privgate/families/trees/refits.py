@@ -167,7 +167,8 @@ def _one(same: Training, call: Call) -> Trained:
     kept[call.left_out] = False
     asked = same.X[call.queries]
     if call.questions is not None:
-        asked = np.concatenate([asked, call.questions.astype(same.X.dtype)])
+        whole = same.X.dtype.kind != "f" and not np.isfinite(call.questions).all()  # these hold nothing missing
+        asked = np.concatenate([asked, call.questions.astype(np.float64 if whole else same.X.dtype)])
     try:
         model = estimators.set_seed(clone(same.estimator), call.seed).fit(same.X[: len(same.y)][kept], same.y[kept])
         p = np.asarray(model.predict_proba(asked), dtype=np.float64)

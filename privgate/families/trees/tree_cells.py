@@ -73,7 +73,7 @@ class TreeCells(Certificate):
             lower,
             attained(lower, np.maximum(upper, lower)),
             (
-                ("any question of finite numbers is allowed" if reach is None else reach.words()) + _lost(subject),
+                ("any question is allowed" if reach is None else reach.words()) + _lost(subject),
                 "training repeats itself: both ensembles are those that the library trains",
             ),
             told,
@@ -133,7 +133,8 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
         return lower
     reach = covered.reach(subject)
     kind = np.asarray(subject.data.X).dtype if not hasattr(subject.data.X, "iloc") else np.dtype(np.float64)
-    put = questions[units].astype(kind)
+    whole_numbers = kind.kind != "f" and bool(np.isfinite(questions[units]).all())
+    put = questions[units].astype(kind if whole_numbers or kind.kind == "f" else np.float64)
     inside = (
         np.ones(len(units), dtype=bool)
         if reach is None or isinstance(reach, str)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from families import FAMILIES
+from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
@@ -25,6 +26,8 @@ class Chain:
         return answer(subject, units, seeds, fleet or InProcess(), changes=changes).retrained, units[:0]
 
 
+#: which speak without a declared domain, and answer what is missing, infinite or large
+ANYTHING = ("bernoulli_nb", "contingency_table", "smoothed_neighbors", "random_trees", "sharded", "tree_cells")
 #: whose retrained models a certificate reads, where it is not the logistic engine
 ENGINES = {"tree_cells": TREES, "listed_questions": Chain()}
 #: rounding of sums, and of refits that solve their equations in another order
@@ -65,6 +68,39 @@ def test_never_below_the_change_at_a_real_query(name, seed):
     assert np.isinf(found.upper[np.isinf(changes)]).all()
     if instance.complete:
         assert (found.lower[finite] <= changes[finite] + ROUNDING).all()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ANYTHING)
+def test_without_a_domain_never_below_the_change_at_a_question_that_is_missing_or_infinite(name):
+    spoken = 0
+    for seed in range(12):
+        instance = FAMILIES[name](np.random.default_rng(seed))
+        if instance.subject.data.domain is not None or spoken == 2:
+            continue
+        odd = np.array([[v] for v in (np.nan, np.inf, -np.inf, 1e300, -2.0)])
+        some = np.repeat(instance.queries[:3].astype(np.float64), len(odd), axis=0)
+        at = np.arange(some.shape[1]) == np.arange(len(some))[:, None] % some.shape[1]
+        asked = np.concatenate(
+            [np.where(at, np.tile(odd, (len(some) // len(odd), 1)), some), np.tile(odd, some.shape[1])]
+        )
+        answers = [q for q in asked if answered(instance, q)]
+        if answers:
+            found, changes = speak(name, instance), dataclasses.replace(instance, queries=np.array(answers)).changes()
+            assert (found.upper >= changes * (1 - 1e-9) - ROUNDING).all()
+            spoken += 1
+    assert spoken
+
+
+def answered(instance, question):
+    """Whether the model answers, and a number."""
+    subject = instance.subject
+    with np.errstate(all="ignore"):
+        try:
+            model = clone(subject.recipe.library_estimator).fit(np.asarray(subject.data.X), subject.data.y)
+            return bool(np.isfinite(model.predict_proba(question[None])).all())
+        except (ValueError, IndexError):
+            return False
 
 
 @pytest.mark.parametrize("name", ["bernoulli_nb", "categorical_nb", "contingency_table"])

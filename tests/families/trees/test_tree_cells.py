@@ -3,6 +3,7 @@
 import itertools
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -279,7 +280,7 @@ def enumerate_cells(name, seed):
             if np.isinf(truth):
                 continue
             read = Q.astype(X.dtype).astype(np.float64)
-            assert np.isfinite(read[~np.isnan(Q)]).all()
+            assert np.array_equal(np.isinf(read), np.isinf(Q))  # no number becomes infinite
             if not np.isinf(one.log_p).any() and not np.isinf(other.log_p).any():
                 for trees, answered in ((whole.trees, one.log_p), (made.trees, other.log_p)):  # what was read answers
                     assert (np.abs(trees.log_probabilities(read) - answered) <= stated(trees, read)[:, None]).all()
@@ -317,21 +318,33 @@ def test_every_cell_of_hundreds_of_unusual_ensembles(name):
     assert min(close) >= 0
 
 
-def test_where_only_missing_values_go_right_no_question_is_infinite():
-    """A split on whether a value is missing has a threshold that no finite number exceeds: beyond it is no cell."""
+def test_infinity_is_a_question_and_exceeds_every_finite_threshold_but_no_infinite_one():
+    """A split on whether a value is missing has an infinite threshold: beyond it is no cell."""
     rng = np.random.default_rng(0)
     for kind in (np.float32, np.float64):
         X = rng.normal(size=(60, 1)).astype(kind)
         X[::3] = np.nan
         y = np.isnan(X[:, 0]).astype(int)
         y[:6] = [0, 1, 0, 1, 0, 1]
-        model = LGBMClassifier(n_estimators=5, min_child_samples=2, min_data_in_bin=1, n_jobs=1, verbose=-1)
-        subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y))
-        made, _ = refits.ENGINE.answers(Asked(subject, np.arange(6), (0,), None, None, changes=True))
-        found = tree_cells.TreeCells().certify(Units(subject, np.arange(6), made, 0.01))
-        assert found.detail["refuted"] > 0
-        asked = found.questions.astype(kind)
-        assert (np.isnan(asked) | np.isfinite(asked)).all()
+        for model in (
+            LGBMClassifier(n_estimators=5, min_child_samples=2, min_data_in_bin=1, n_jobs=1, verbose=-1),
+            HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2, random_state=0),
+        ):
+            subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y))
+            made, _ = refits.ENGINE.answers(Asked(subject, np.arange(6), (0,), None, None, changes=True))
+            found = tree_cells.TreeCells().certify(Units(subject, np.arange(6), made, 0.01))
+            assert found.detail["refuted"] > 0
+            asked = np.array([[np.inf], [np.nan], [-np.inf]], dtype=kind)
+            calls = [refits.Call(0, gone, NOBODY, asked) for gone in (NOBODY, *np.arange(6)[:, None])]
+            whole, *less = refits.trained(subject, calls, keep=False, jobs=1)
+            assert (found.upper >= [np.abs(whole.log_p - one.log_p).max() for one in less]).all()
+            one = made.changes[refits.WITH][0, 0]
+            one = replace(one, width=0, feature=one.feature % one.width)
+            for cut, last in ((np.inf, 0), (1e300, 1)):
+                only = replace(one, cast=True, cut=np.full(len(one.cut), joined.finite(cut)))
+                grid, _ = cells.grid_of((only,), np.full(1, -np.inf), np.full(1, np.inf), whole=False)
+                assert grid.last == [last]
+                assert np.isinf(grid.question(grid.last)) == [bool(last)]
 
 
 @pytest.mark.slow

@@ -21,12 +21,19 @@ LIMIT = 2.0
 def epsilon(fold: int) -> float:
     """Return epsilon of Poisson-sampled Gaussian steps where a person has ``fold`` rows, each sampled by itself.
 
-    The person's sum of clipped gradients has norm k C with k ~ Bin(fold, rate): a mixture of Gaussians a step, composed
-    by dp-accounting's privacy loss distributions (not by the product's accountant).
+    One row is replaced by another. A person's sum of several has norm k C with k ~ Bin(fold, rate), a mixture of
+    Gaussians a step, and zero if replaced by rows of gradient 0: no more than epsilon. Composed by dp-accounting's
+    privacy loss distributions (not by the product's accountant).
     """
+    from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as pld
     from scipy.stats import binom
 
+    if fold == 1:
+        one = pld.from_gaussian_mechanism(
+            recipes.NOISE, sampling_prob=recipes.RATE, neighboring_relation=NeighboringRelation.REPLACE_ONE
+        )
+        return float(one.self_compose(STEPS).get_epsilon_for_delta(DELTA))
     k = np.arange(fold + 1)
     step = pld.from_mixture_gaussian_mechanism(
         recipes.NOISE,
@@ -39,7 +46,7 @@ def epsilon(fold: int) -> float:
 
 CLAIM = {
     "mechanism": "dp-sgd",
-    "adjacency": "add_remove",
+    "adjacency": "replace_one",
     "epsilon": 1.9,
     "delta": DELTA,
     "noise_multiplier": recipes.NOISE,
