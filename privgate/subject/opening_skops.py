@@ -1,13 +1,13 @@
 """Import skops without the array libraries that scikit-learn's catalogue of estimators would bring along."""
 
 import sys
-from types import ModuleType
+from typing import Any
 
 #: packages of scikit-learn's own that import a whole library each; they hold no estimator
 _ADAPTERS = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy"))
 
 
-def skops_io() -> ModuleType:
+def skops_io() -> Any:
     """Return ``skops.io``: it lists every estimator of scikit-learn, and imports torch and dask on the way.
 
     Raises
@@ -16,7 +16,8 @@ def skops_io() -> ModuleType:
         It is not installed.
     """
     absent = [name for name in _ADAPTERS if name not in sys.modules and "skops.io" not in sys.modules]
-    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  None: what the list then passes over
+    loaded: dict[str, Any] = sys.modules
+    loaded |= dict.fromkeys(absent)  # None: what the list then passes over
     try:
         import skops.io
     finally:

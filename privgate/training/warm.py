@@ -32,6 +32,8 @@ def begin() -> None:
 class _Popen(popen_forkserver.Popen):
     """A process forked from our server, not from the one that the caller's own program may use."""
 
+    _fds: list[int]
+
     def _launch(self, process_obj: Any) -> None:
         # the caller's script is no part of a worker: a notebook or a script without a guard would run again
         about = {k: v for k, v in spawn.get_preparation_data(process_obj.name).items() if not k.startswith("init_main")}
@@ -44,10 +46,15 @@ class _Popen(popen_forkserver.Popen):
             context.set_spawning_popen(None)
         self.sentinel, write = _server().connect_to_new_process(self._fds)
         # its other end is how the worker sees that this process is gone
-        self.finalizer = util.Finalize(self, util.close_fds, (os.dup(write), self.sentinel))
+        self.finalizer = util.Finalize(self, _close, (os.dup(write), self.sentinel))
         with os.fdopen(write, "wb") as pipe:
             pipe.write(body.getbuffer())
         self.pid = forkserver.read_signed(self.sentinel)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class _Process(process.BaseProcess):

@@ -5,7 +5,6 @@ import gc
 import importlib
 import os
 import sys
-from functools import partial
 
 from privgate.subject.opening_skops import skops_io
 from privgate.training import environment
@@ -28,9 +27,11 @@ def _begin() -> None:
     wanted = environment.of_worker(os.environ)
     if dict(os.environ) != wanted:
         os.execve(sys.executable, sys.orig_argv, wanted)  # noqa: S606  this very process, again
-    for act in (*(partial(importlib.import_module, name) for name in LIBRARIES), skops_io):
+    for name in LIBRARIES:
         with contextlib.suppress(Exception):  # a worker that needs it says so
-            act()
+            importlib.import_module(name)
+    with contextlib.suppress(Exception):
+        skops_io()
     gc.freeze()  # a collection in a worker would copy every page that it looks at
 
 
