@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests import attack_table
+from tests import attack_table, sampling
 
 if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
@@ -28,8 +28,10 @@ SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2
 TESTS = Path(__file__).resolve().parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before cases are deselected for being slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
+    sampling.mark_the_rest_slow(items)
     for item in items:
         area = "privgate"
         if item.path.is_relative_to(TESTS):

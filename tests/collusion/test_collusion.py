@@ -67,7 +67,15 @@ def signs(function, seen, names=("records", "reads", "held", "randomness", "watc
     return {name: measure._sign(name, run, seen).outcome for name in names}
 
 
-@pytest.mark.parametrize("function", colluders.HONEST, ids=lambda f: f.__name__)
+#: each takes ten seconds or more to watch
+LONG = {"robust_cnn", "plain_cnn", "searched_forest"}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(f, marks=[pytest.mark.slow] * (f.__name__ in LONG)) for f in colluders.HONEST],
+    ids=lambda f: f.__name__,
+)
 def test_an_honest_function_shows_no_sign(watched, function):
     assert set(signs(function, watched(function)).values()) == {"clear"}
 
@@ -93,7 +101,15 @@ SEEN_BY = {
 }
 
 
-@pytest.mark.parametrize("function", SEEN_BY, ids=lambda f: f.__name__)
+#: seen by what others are seen by, too
+ALIKE = {colluders.algorithm_1_scaled, colluders.keyed_by_python, colluders.branches_on_n, colluders.reads_shipped_data}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(f, marks=[pytest.mark.slow] * (f in ALIKE)) for f in SEEN_BY],
+    ids=lambda f: f.__name__,
+)
 def test_a_colluding_function_is_found_by_the_right_detectors(watched, function):
     found = {name for name, outcome in signs(function, watched(function)).items() if outcome == "found"}
 

@@ -113,6 +113,7 @@ def design(make, seed, n=60, K=3):
     return X, y, rng
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 @pytest.mark.parametrize("kind", ["records", "text labels", "groups", "class of one", "fewer records than features"])
 def test_equals_direct_refits(direct, fleet, name, estimator, make, tolerance, kind):
@@ -139,6 +140,7 @@ def test_equals_direct_refits(direct, fleet, name, estimator, make, tolerance, k
         assert 3 in handed_on or made.status[list(made.units).index(3)] == "undefined"
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_answers_any_queries_of_the_pool(direct, fleet, name, estimator, make, tolerance, grouped):
@@ -156,6 +158,7 @@ def test_answers_any_queries_of_the_pool(direct, fleet, name, estimator, make, t
     assert direct.worst_difference(made, estimator, subject) <= tolerance
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_permuting_the_records_permutes_the_results(direct, fleet, name, estimator, make, tolerance):
     X, y, rng = design(make, 3)
@@ -172,6 +175,7 @@ def test_permuting_the_records_permutes_the_results(direct, fleet, name, estimat
     assert (second.status == first.status[at]).all()
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_a_subset_of_units_gets_the_same_answers(direct, fleet, name, estimator, make, tolerance):
     X, y, _ = design(make, 4)
@@ -184,6 +188,7 @@ def test_a_subset_of_units_gets_the_same_answers(direct, fleet, name, estimator,
     assert np.allclose(part.log_without[0], whole.log_without[0][at], rtol=0, atol=max(1e-12, tolerance))
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 @pytest.mark.parametrize("seed", [7, 8])
 def test_candidates_who_are_nowhere_near_change_no_answer(direct, fleet, name, estimator, make, tolerance, seed):
@@ -241,6 +246,7 @@ def own_predict(model, X):
     return model.predict_proba(X)
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, name, estimator, make, tolerance):
     X, y, _ = design(make, 5)
@@ -255,6 +261,7 @@ def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, nam
     assert fleet.calls >= 59
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_subsets_equal_direct_fits(direct, fleet, name, estimator, make, tolerance):
     X, y, rng = design(make, 6)

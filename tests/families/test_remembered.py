@@ -53,6 +53,7 @@ def computing(monkeypatch, kind):
     return done
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_second_policy_trains_and_computes_nothing_and_ends_with_the_same_numbers(kind, tmp_path):
     recipe, data = KINDS[kind]

@@ -58,6 +58,7 @@ def test_every_certificate_has_a_family_and_a_room():
     assert set(FAMILIES) == set(NAMES)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(8))
 def test_never_below_the_change_at_a_real_query(name, seed):

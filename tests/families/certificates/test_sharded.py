@@ -67,6 +67,7 @@ class Adversary(ClassifierMixin, BaseEstimator):
         return p
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("combine", COMBINE)
 @pytest.mark.parametrize("seed", range(6))
 def test_adversarial_members_never_exceed_the_bound(combine, seed):
@@ -366,6 +367,7 @@ def worst_change(made, X, y, asked):
     return max(change(whole, clone(made).fit(X[k], y[k]).predict_proba(asked.copy())) for k in keep)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("combine", COMBINE)
 def test_a_step_that_writes_into_the_question_does_not_reach_the_next_member(combine):
     X, y = table(n=40)

@@ -40,6 +40,7 @@ def true_errors(made, C, subject, **kwargs):
     return found
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("K", [2, 4])
 @pytest.mark.parametrize("fit_intercept", [True, False])

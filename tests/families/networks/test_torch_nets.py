@@ -49,6 +49,7 @@ RECIPES = {
 }
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     ("settings", "grouped"),
     [(settings, False) for settings in RECIPES.values()] + [(RECIPES["momentum"], True), (RECIPES["dropout"], True)],

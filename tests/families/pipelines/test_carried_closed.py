@@ -67,6 +67,7 @@ def gap(ours, theirs):
     return np.abs(np.maximum(ours, -700) - np.maximum(theirs, -700)).max()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", LASTS)
 @settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(

@@ -44,6 +44,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("make", [continuous, coarse, binary, mixed])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_equals_refits_wherever_it_answers(direct, fleet, make, settings):

@@ -303,6 +303,7 @@ def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
     assert max(close) < 2e-3
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_settings_that_few_people_touch_change_nothing(name):
     close = [c for seed in range(1000, 1012) for c in enumerate_cells(name, seed)]
