@@ -50,6 +50,7 @@ def text_of(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_the_same_json_gives_the_same_bytes(documents, rendered, kind, format_):
@@ -173,6 +174,7 @@ def elements(html):
     return parser.found
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, rendered, kind):
     clean = [e for k in KINDS for e in elements(rendered(k))]

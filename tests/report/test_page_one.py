@@ -220,6 +220,7 @@ def test_the_evidence_says_nothing_twice(runs, kind):
     assert f"{len(silent)} theorems do not apply to this model" in evidence
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_annexes_are_marked_for_counsel_and_conclude_nothing(runs, kind):
     html = report.render(runs.document(kind), "html")
@@ -251,6 +252,7 @@ def test_the_worst_people_stand_in_the_order_of_what_is_shown(runs, kind):
     assert rows == sorted(rows, key=lambda r: tuple(-r[k] for k in keys))
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_command_that_a_report_prints_parses(runs, kind):
     """Each is a whole command line, or the name of a command in a sentence."""

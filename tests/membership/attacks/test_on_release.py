@@ -19,6 +19,7 @@ def rng(k=0):
     return np.random.default_rng(k)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("release", FORMS, ids=lambda r: f"{r.form}-{r.temperature:g}")
 @pytest.mark.parametrize("attack", attacks.ALL, ids=lambda a: a.name)
 def test_every_attack_finds_the_planted_leak_in_what_is_released(attack, release, leaking):
