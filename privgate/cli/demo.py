@@ -70,7 +70,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate.demo import adult
     from privgate.demo.recipes import recipes
 
-    store, data = registry.local_registry(folder), adult.load()
+    store, data = registry.local_registry(folder), adult.load(800)
     click.echo(f"UCI Adult: {data.n} people to train on, {len(data.candidates[1])} others; registry {store}")
     verdicts = {name: _judged(name, shown, data, folder, store) for name, shown in recipes().items()}
     click.echo(f"\nDone in {time.perf_counter() - started:.0f} s. MLflow's page: mlflow ui --backend-store-uri {store}")

@@ -39,8 +39,8 @@ def codes(rows: list[dict[str, str]]) -> NDArray[np.int64]:
     return np.array(columns, dtype=np.int64).T
 
 
-def load() -> TrainingData:
-    """Return 1,000 training records and 887 candidates, no two of them alike, with the declared category domain."""
+def load(people: int = 1000) -> TrainingData:
+    """Return training records and at most as many candidates, no two of them alike, with the declared domain."""
     with _file("adult-sample.csv").open(encoding="utf-8", newline="") as f:
         rows = list(csv.DictReader(f))
     X = codes(rows)
@@ -48,6 +48,7 @@ def load() -> TrainingData:
     alone = np.sort(np.unique(X, axis=0, return_index=True)[1])
     X, y = X[alone], np.array([row["income"] for row in rows])[alone]
     ids = np.array([row["record"] for row in rows])[alone]
+    others = slice(people, 2 * people)
     return TrainingData(
-        X[:1000], y[:1000], ids=ids[:1000], candidates=(X[1000:], y[1000:]), domain=Domain(categories=SIZES)
+        X[:people], y[:people], ids=ids[:people], candidates=(X[others], y[others]), domain=Domain(categories=SIZES)
     )
