@@ -6,12 +6,16 @@ server is started with the environment of a worker, so nothing that is secret li
 
 import io
 import os
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
-from typing import Any
+from typing import Any, TypeVar
 
 from privgate.training import worker
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: imported by the server, in which nothing else happens before it forks
 LIBRARIES = "privgate.training.warm_libraries"
@@ -69,9 +73,21 @@ class _Context(context.ForkServerContext):
     Process = _Process  # type: ignore[assignment]  # a context names its processes' class
 
 
-def executor(settings: worker.WorkerSettings) -> ProcessPoolExecutor:
-    """Return an executor of one worker process."""
-    return ProcessPoolExecutor(1, _Context(), worker.start, (settings,))
+def executor(settings: worker.WorkerSettings, jobs: int = 1) -> ProcessPoolExecutor:
+    """Return an executor of worker processes."""
+    return ProcessPoolExecutor(jobs, _Context(), worker.start, (settings,))
+
+
+def mapped(function: Callable[[T], R], items: Iterable[T], *, jobs: int) -> Iterator[R]:
+    """Yield what ``function`` gives for each item, in order, from worker processes that end with the last one.
+
+    For work in which no code of the user's is loaded. What interrupts it ends the workers, too.
+    """
+    made = executor(worker.WorkerSettings(), jobs)
+    try:
+        yield from made.map(function, items)
+    finally:
+        end(made, kill=True)
 
 
 def end(made: ProcessPoolExecutor, *, kill: bool) -> None:

@@ -12,6 +12,7 @@ from privgate.training import environment
 #: most of what a worker imports, in the order in which one does
 LIBRARIES = (
     "privgate.training.worker",
+    "privgate.families",
     "pandas",
     "scipy.stats",
     "sklearn.ensemble",

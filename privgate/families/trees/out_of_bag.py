@@ -6,6 +6,7 @@ forest of exactly as many trees as the released one has.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -20,6 +21,7 @@ from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Float, Index, Retrained, Seeds
 from privgate.families.trees.covered import LARGEST
 from privgate.subject.subject import Subject
+from privgate.training import warm
 from privgate.training.fleet import Fleet
 
 FORESTS = ("RandomForestClassifier", "ExtraTreesClassifier", "RandomForestRegressor", "ExtraTreesRegressor")
@@ -243,10 +245,7 @@ def _trained(work: _Work, seeds: list[int], fleet: Fleet) -> Iterator[tuple[NDAr
         for seed in seeds:
             yield from _one(work, seed)
         return
-    from joblib import Parallel, delayed
-
-    pool = Parallel(n_jobs=jobs, backend="loky", inner_max_num_threads=1, return_as="generator")
-    for trees in pool(delayed(_one)(work, seed) for seed in seeds):
+    for trees in warm.mapped(partial(_one, work), seeds, jobs=jobs):
         yield from trees
 
 

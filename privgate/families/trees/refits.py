@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from privgate.families.trees import covered, reading
 from privgate.families.trees.ensemble import Ensemble
 from privgate.subject import estimators
 from privgate.subject.subject import Subject
+from privgate.training import warm
 
 #: names in ``Retrained.changes``: object arrays of shape (S, U)
 WITH, WITHOUT = "trees_with", "trees"
@@ -136,12 +138,9 @@ def trained(subject: Subject, calls: Sequence[Call], *, keep: bool, jobs: int) -
     rest = calls[1:]
     if jobs == 1 or (time.perf_counter() - started) * len(rest) < SHORT:
         return first + _several(same, rest)
-    from joblib import Parallel, delayed
-
     step = min(CHUNK, max(1, -(-len(rest) // (4 * jobs))))
-    work = Parallel(n_jobs=jobs, backend="loky", inner_max_num_threads=1)
-    found = work(delayed(_several)(same, rest[i : i + step]) for i in range(0, len(rest), step))
-    return first + [t for part in found for t in part]
+    chunks = [rest[i : i + step] for i in range(0, len(rest), step)]
+    return first + [t for part in warm.mapped(partial(_several, same), chunks, jobs=jobs) for t in part]
 
 
 def _records(subject: Subject) -> NDArray[Any]:
