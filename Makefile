@@ -34,26 +34,25 @@ test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in a job of CI
 # minutes. One that has not come to its end, or in which something failed, ends with an error.
 MINUTES ?= 90
 DATA ?= ../shared/data
-LONG := PRIVGATE_DATA=$(abspath $(DATA)) PYTHONPATH=examples
 RESUMED = --timeout 3600 --most-minutes $(MINUTES) --resume build/$@.jsonl
 
 test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers; writes tests/slow-results.md
-	$(LONG) $(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(RESUMED) --resumed-table tests/slow-results.md
+	$(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(RESUMED) --resumed-table tests/slow-results.md
 
 bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/results.md
-	$(LONG) $(BIN)/pytest -m bench -s $(RESUMED) --begins bench-results.jsonl tests/bench tests/guard/store/test_overhead.py
-	$(LONG) $(BIN)/python tests/bench/results_table.py
+	$(BIN)/pytest -m bench -s $(RESUMED) --begins bench-results.jsonl tests/bench tests/guard/store/test_overhead.py
+	PYTHONPATH=examples $(BIN)/python tests/bench/results_table.py
 
 reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; writes tests/published/results.md
 	mkdir -p build
-	$(LONG) $(BIN)/python -m papers all --data $(DATA) --keep build/$@.jsonl --most-minutes $(MINUTES) > build/reproduced.md
+	PYTHONPATH=examples $(BIN)/python -m papers all --data $(DATA) --keep build/$@.jsonl --most-minutes $(MINUTES) > build/reproduced.md
 	cat tests/published/heading.md build/reproduced.md > tests/published/results.md
 
 kinds: $(STAMP) ## every common kind of model through the gate, hours of two cores; writes docs/kinds.md
-	$(LONG) $(BIN)/python -m kinds --most-minutes $(MINUTES) --table docs/kinds.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m kinds --most-minutes $(MINUTES) --table docs/kinds.md
 
 utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time, hours of a core; writes build/utility.md
-	$(LONG) $(BIN)/python -m utility --most-minutes $(MINUTES) --table build/utility.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility --most-minutes $(MINUTES) --table build/utility.md
 
 nightly: $(STAMP) ## all five one after the other, also behind one that failed
 	@said=; failed=0; \
