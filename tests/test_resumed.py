@@ -1,6 +1,8 @@
 """A long suite that is interrupted goes on: what passed on this tree does not run again, everything else does."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -185,3 +187,20 @@ def test_a_worker_that_dies_is_a_failed_test_that_runs_again(suite):
     second, _ = suite.run("-p", "xdist", "-n", "1")
 
     assert (first.ret, second.ret) == (1, 0)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+def test_every_night_goes_on_behind_a_suite_that_failed(tmp_path):
+    one = tmp_path / "one"
+    one.write_text('#!/bin/sh\ntest "$2" != bench\n')
+    one.chmod(0o755)
+    root = Path(resumed.__file__).parents[1]
+    command = ["make", "--silent", "--old-file", ".venv/.installed", "nightly"]
+
+    failed = subprocess.run([*command, f"MAKE={one}"], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "MAKE=true"], cwd=root, capture_output=True, text=True, check=False)
+
+    said = [line.split(" after ")[0] for line in failed.stdout.splitlines()]
+    assert said == ["test-slow: done", "bench: FAILED", "reproduce: done", "kinds: done", "utility: done"]
+    assert failed.returncode != 0
+    assert (done.returncode, done.stdout.count(": done after")) == (0, 5)
