@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test test-slow bench reproduce kinds utility docs lint fmt clean
+.PHONY: demo test test-slow bench reproduce kinds utility nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -37,26 +37,39 @@ test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in a job of CI
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
 
-test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers
-	$(BIN)/pytest -m slow --timeout 3600
+# Each goes on where it was interrupted, passes over what was made on this very tree, and begins nothing after so many
+# minutes. One that has not come to its end, or in which something failed, ends with an error.
+MINUTES ?= 90
+DATA ?= ../shared/data
+RESUMED = --timeout 3600 --most-minutes $(MINUTES) --resume build/$@.jsonl
+
+test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers; writes tests/slow-results.md
+	$(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(RESUMED) --resumed-table tests/slow-results.md
 
 bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/results.md
-	rm -f bench-results.jsonl
-	$(BIN)/pytest -m bench --timeout 3600 -s tests/bench tests/guard/store/test_overhead.py
-	$(BIN)/python tests/bench/results_table.py
+	$(BIN)/pytest -m bench -s $(RESUMED) --begins bench-results.jsonl tests/bench tests/guard/store/test_overhead.py
+	PYTHONPATH=examples $(BIN)/python tests/bench/results_table.py
 
-DATA ?= ../shared/data
-PUBLISHED := tests/published/results.md
 reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; writes tests/published/results.md
 	mkdir -p build
-	PYTHONPATH=examples $(BIN)/python -m papers all --data $(DATA) > build/reproduced.md
-	cat tests/published/heading.md build/reproduced.md > $(PUBLISHED)
+	PYTHONPATH=examples $(BIN)/python -m papers all --data $(DATA) --keep build/$@.jsonl --most-minutes $(MINUTES) > build/reproduced.md
+	cat tests/published/heading.md build/reproduced.md > tests/published/results.md
 
-kinds: $(STAMP) ## every common kind of model through the gate, hours of two cores, resumable; writes docs/kinds.md
-	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m kinds --table docs/kinds.md
+kinds: $(STAMP) ## every common kind of model through the gate, hours of two cores; writes docs/kinds.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m kinds --most-minutes $(MINUTES) --table docs/kinds.md
 
-utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time, hours of a core, resumable; writes build/utility.md
-	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility --table build/utility.md
+UTILITY ?= --people 8 --seeds 3 --shadows 16 --targets 2 --at-most 2000 --limit 600
+utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time; writes the table of docs/any-model.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility $(UTILITY) --most-minutes $(MINUTES) --table docs/any-model.md
+
+nightly: $(STAMP) ## all five one after the other, also behind one that failed
+	@said=; failed=0; \
+	for suite in test-slow bench reproduce kinds utility; do \
+	  began=$$(date +%s); \
+	  if $(MAKE) --no-print-directory $$suite; then how=done; else how=FAILED; failed=1; fi; \
+	  said="$$said$$suite: $$how after $$((($$(date +%s) - began) / 60)) minutes\n"; \
+	done; \
+	printf "$$said"; exit $$failed
 
 docs: $(STAMP) ## the documentation as a site below build/site, without a warning
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -24,6 +24,7 @@ from tests import attack_table, sampling
 if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
 
+pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 

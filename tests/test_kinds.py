@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from kinds.__main__ import _named
+from kinds import rests
+from kinds.__main__ import _named, main
 from kinds.apart import apart
 from kinds.catalogue import KINDS
 from kinds.measure import measured
@@ -79,6 +81,85 @@ def test_the_run_that_ended_right_with_most_people_is_shown_in_each_environment(
     ]
 
     assert best(runs) == [runs[1], runs[4]]
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Return the command over two kinds, whose rows are made at once; and the names that it measured."""
+    ran = []
+
+    def quickly(work, name, *_, limit):
+        ran.append(name)
+        return {"verdict": "passed", "said": "well", "cpu": 0.0}
+
+    monkeypatch.setattr("kinds.__main__.apart", quickly)
+    monkeypatch.setattr("kinds.__main__.import_once", lambda: None)
+    monkeypatch.setattr("privgate.registry.local_registry", str)
+
+    def run(*more):
+        ran.clear()
+        options = ["--only", "ridge", "--only", "lasso", "--out", str(tmp_path / "kinds"), *more]
+        return CliRunner().invoke(main, options), sorted(ran)
+
+    return run
+
+
+def test_a_row_is_measured_again_when_what_it_rests_on_changes(command, monkeypatch):
+    assert command()[1] == ["lasso", "ridge"]
+    assert command()[1] == []
+
+    own, shared = rests._catalogue()
+    monkeypatch.setattr(rests, "_catalogue", lambda: ({**own, "ridge": "written otherwise"}, shared))
+    done, ran = command()
+    assert ran == ["ridge"]
+    assert "ridge: changed since: the kind" in done.stderr
+    assert "1 of 2 to measure; 1 passed over" in done.stderr
+
+    monkeypatch.setattr(rests.kept, "product", lambda: "another")
+    done, ran = command("--only-table")
+    assert ran == []
+    assert done.stdout.count("not run") == 3  # both, and the count of them
+    done, ran = command()
+    assert ran == ["lasso", "ridge"]
+    assert "lasso: changed since: privgate" in done.stderr
+
+
+def test_a_kind_without_its_library_is_skipped_and_the_table_says_so(command, monkeypatch):
+    versions = rests.kept.versions
+
+    def without(*names):
+        return {**versions(*names), **({"catboost": rests.kept.ABSENT} if "catboost" in names else {})}
+
+    monkeypatch.setattr(rests.kept, "versions", without)
+    done, ran = command("--only", "CatBoost")
+
+    assert (done.exit_code, ran) == (0, ["lasso", "ridge"])
+    assert "skipped: catboost not installed" in done.stdout
+
+
+def test_no_kind_begins_after_the_time_and_what_died_is_measured_again(command, monkeypatch):
+    late, ran = command("--most-minutes", "1e-9")
+    assert (late.exit_code, ran) == (1, [])
+    assert "2 remain, and the same command goes on from here: ridge, lasso" in late.stderr
+
+    row = {"verdict": "died", "said": "without a word", "cpu": 0.0}
+    with monkeypatch.context() as there:
+        there.setattr("kinds.__main__.apart", lambda *_, limit: row)
+        assert command()[0].exit_code == 1
+    done, ran = command()
+    assert (done.exit_code, ran) == (0, ["lasso", "ridge"])
+
+
+def test_every_kind_has_lines_of_its_own_and_names_the_libraries_it_needs():
+    own, _ = rests._catalogue()
+
+    assert set(own) == {k.name for k in KINDS}
+    assert len(set(own.values())) == len(KINDS)
+    words = {"xgboost": ("xgb",), "lightgbm": ("lgb", "lightgbm"), "catboost": ("catboost",), "skorch": ("skorch",),
+             "torch": ("training.network", "training.convolutions", "skorch")}  # fmt: skip
+    for kind in KINDS:
+        text = own[kind.name].partition("needs=")[0].lower()
+        assert {m for m, some in words.items() if any(w in text for w in some)} == set(kind.needs), kind.name
 
 
 def test_what_dies_or_takes_too_long_is_a_row():

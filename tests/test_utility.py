@@ -77,6 +77,38 @@ def test_what_died_is_tried_again_and_other_rows_are_not(part, measured_again, t
     assert "not done in 1 s" in ran.output
 
 
+def test_a_row_is_measured_again_when_what_it_rests_on_changes_and_what_died_is_an_error(tmp_path, monkeypatch):
+    from utility import __main__ as command
+
+    asked, said = [], {}
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- utility -->\nold\n<!-- end of utility -->\nafter\n")
+
+    def apart(learner, *_):
+        asked.append(learner)
+        return {"data": learner.data, "learner": learner.name, "guarantee": "", "problems": said}
+
+    def run(*more):
+        asked.clear()
+        options = ["--only", "KeyedForest", "--out", str(tmp_path / "rows.jsonl"), "--table", str(page), *more]
+        done = CliRunner().invoke(command.main, options)
+        return done.exit_code, len(asked), done.stderr
+
+    monkeypatch.setattr(command, "_apart", apart)
+    assert run("--most-minutes", "1e-9")[:2] == (1, 0)
+    assert run()[:2] == (0, 4)
+    assert run()[:2] == (0, 0)
+    assert page.read_text().startswith("before\n<!-- utility -->\n\n| data | learner |")
+    assert page.read_text().endswith("|\n\n<!-- end of utility -->\nafter\n")
+
+    monkeypatch.setattr(command.kept, "product", lambda: "another")
+    said["all"] = "ended with -9"
+    code, measured_again, told = run()
+    assert (code, measured_again) == (1, 4)
+    assert "Adult, KeyedForest, depth 6: changed since: privgate" in told
+    assert "4 died: Adult, KeyedForest" in told
+
+
 def test_an_odd_number_of_targets_is_refused():
     assert CliRunner().invoke(command(), ["--targets", "3"]).exit_code == 2
 

@@ -1,8 +1,8 @@
 """``python -m kinds``: every kind through the gate, one process each, and the table of what became of them."""
 
-import json
+import math
 import os
-import platform
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
@@ -12,12 +12,16 @@ from typing import Any
 import click
 import pandas as pd
 
+import kept
 from kinds.apart import apart, import_once
 from kinds.catalogue import KINDS, Kind
+from kinds.rests import missing, rests_on, stale
 from kinds.table import best, written
 
 #: fewer people outside of the training data let no attack conclude: a third of them equals a member
 LEAST_ATTACKED = 1500
+#: measured again by the next run, and an error of this one
+WRONG = ("died", "traceback")
 
 
 @click.command()
@@ -26,6 +30,7 @@ LEAST_ATTACKED = 1500
 @click.option("--limit", default=1200.0, show_default=True, help="Seconds of processor time for one kind.")
 @click.option("--at-most", default=0, help="No more records than this; the table says how many. All, if 0.")
 @click.option("--at-once", default=1, show_default=True, help="Kinds measured at the same time.")
+@click.option("--most-minutes", default=0.0, help="Begin no kind after so many minutes; no end, if 0.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("build/kinds"), show_default=True)
 @click.option("--only-table", is_flag=True, help="Measure nothing; the table of what there is.")
 @click.option("--table", type=click.Path(path_type=Path), default=None, help="Write the table there.")
@@ -35,48 +40,70 @@ def main(
     limit: float,
     at_most: int,
     at_once: int,
+    most_minutes: float,
     out: Path,
     only_table: bool,
     table: Path | None,
 ) -> None:
-    """Measure every kind that was not measured yet, and write the table; interrupted, the same command goes on."""
+    """Measure every kind whose row is absent or rests on what has changed; interrupted, the same command goes on.
+
+    A row rests on the package, on how kinds are measured, on the kind's own lines, on the data and on its libraries.
+    """
     out.mkdir(parents=True, exist_ok=True)
     here = pd.__version__.partition(".")[0]
     rows = out / f"{'short' if short else 'kinds'}{at_most or ''}-pandas{here}.jsonl"
-    known = {r["name"] for r in _read(rows)}
+    known = {r["name"]: r for r in kept.read(rows) if r["verdict"] not in WRONG}
     wanted = [k for k in _named(only) if k.small or not short]
-    todo = [] if only_table else [k for k in wanted if k.name not in known]
+    skipped = {k.name: f"skipped: {lacks} not installed" for k in wanted if (lacks := missing(k))}
+    why = {k.name: stale(known.get(k.name), k, here) for k in wanted if k.name not in skipped}
+    todo = [] if only_table else [k for k in wanted if why.get(k.name)]
+    for name, reason in [*skipped.items(), *((k.name, why[k.name]) for k in todo)]:
+        click.echo(f"{name}: {reason}", err=True)
+    click.echo(f"{len(todo)} of {len(wanted)} to measure; {len(why) - len(todo)} passed over", err=True)
     start = time.monotonic()
     if todo:
         from privgate import registry
 
         import_once()
         registry.local_registry(out / "registry")
-    with ThreadPoolExecutor(at_once) as threads:
-        row = partial(_row, short=short, limit=limit, at_most=at_most, out=out)
+    threads = ThreadPoolExecutor(at_once)
+    try:
+        late = start + 60 * most_minutes if most_minutes else math.inf
+        row = partial(_row, late=late, short=short, limit=limit, at_most=at_most, out=out)
         for found in (done.result() for done in as_completed([threads.submit(row, k) for k in todo])):
-            with rows.open("a", encoding="utf-8") as f:
-                f.write(json.dumps(found) + "\n")
+            if found is None:
+                continue
+            kept.add(rows, found)
+            known[found["name"]] = found
+            if found["verdict"] not in ("died", "too slow"):  # a later row is to cost what it costs, not what is left
+                shutil.rmtree(out / "ledger" / found["name"], ignore_errors=True)
             text = f"{found['name']}: {found['verdict']}, {found['cpu']:.0f} s of a processor: {found['said']}"
             click.echo(f"{time.monotonic() - start:.0f} s: {text}", err=True)
-    place = {k.name: i for i, k in enumerate(wanted)}
-    every = [r for path in sorted(out.glob("short*.jsonl" if short else "kinds*.jsonl")) for r in _read(path)]
-    unmeasured = [{**_about(k, 0), "verdict": "not run", "said": "not measured yet", "cpu": 0} for k in wanted]
-    chosen = best([*(r for r in every if r["name"] in place), *_without(unmeasured, every)])
-    text = written(sorted(chosen, key=lambda r: (place[r["name"]], r.get("pandas") != here)), _where(chosen))
+    finally:
+        threads.shutdown(cancel_futures=True)
+    kinds = {k.name: (i, k) for i, k in enumerate(wanted)}
+    every = [r for path in sorted(out.glob("short*.jsonl" if short else "kinds*.jsonl")) for r in kept.read(path)]
+    every = [r for r in every if r["name"] in kinds and not stale(r, kinds[r["name"]][1], here)]
+    said = {k.name: skipped.get(k.name) or why[k.name] for k in wanted}
+    unmeasured = [{**_about(k, 0), "verdict": "not run", "said": said[k.name], "cpu": 0} for k in wanted]
+    chosen = best([*every, *_without(unmeasured, every)])
+    text = written(sorted(chosen, key=lambda r: (kinds[r["name"]][0], r.get("pandas") != here)), _where(chosen))
     if table is not None:
         table.write_text(text, encoding="utf-8")
     click.echo(text)
+    remaining = [k.name for k in todo if stale(known.get(k.name), k, here)]
+    problems = [r["name"] for r in chosen if r["verdict"] in WRONG or r.get("contradicted")]
+    for names, how in ((remaining, "remain, and the same command goes on from here"), (problems, "went wrong")):
+        if names:
+            click.echo(f"{len(names)} {how}: {', '.join(names)}", err=True)
+    if remaining or problems:
+        click.get_current_context().exit(1)
 
 
 def _named(only: tuple[str, ...]) -> list[Kind]:
     """Return the kinds that were asked for, in the order of the list."""
     names = {k.name for k in KINDS}
     return [k for k in KINDS if not only or any(k.name == o or (o not in names and o in k.name) for o in only)]
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
 def _without(rows: list[Any], measured: list[Any]) -> list[Any]:
@@ -86,19 +113,19 @@ def _without(rows: list[Any], measured: list[Any]) -> list[Any]:
 
 def _where(rows: list[Any]) -> str:
     """Return which machine measured, and how busy it was."""
-    info = Path("/proc/cpuinfo")
-    names = [t.partition(":")[2].strip() for t in info.read_text(encoding="utf-8").splitlines() if "model name" in t]
     loads = sorted(r["load"] for r in rows if "load" in r)
     load = f"; load when a kind began {loads[0]:g} to {loads[-1]:g}" if loads else ""
-    return f"Machine: {len(names)} cores {names[0] if names else platform.machine()}{load}."
+    return f"Machine: {kept.machine()}{load}."
 
 
-def _row(kind: Kind, *, short: bool, limit: float, at_most: int, out: Path) -> dict[str, Any]:
-    """Measure one kind in a process of its own: what hangs or dies is a row of the table too."""
+def _row(kind: Kind, *, late: float, short: bool, limit: float, at_most: int, out: Path) -> dict[str, Any] | None:
+    """Measure one kind in a process of its own: what hangs or dies is a row too; None once it is late."""
+    if time.monotonic() > late:
+        return None
     n = _records(kind, short=short, at_most=at_most)
     from kinds.measure import by_name
 
-    row = {**_about(kind, n), "load": round(os.getloadavg()[0], 1)}
+    row = {**_about(kind, n), "load": round(os.getloadavg()[0], 1), "rests": rests_on(kind)}
     return row | apart(by_name, kind.name, n, out, limit=limit)
 
 

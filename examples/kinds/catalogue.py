@@ -34,6 +34,8 @@ class Kind:
         Records of the short form; 0 leaves the kind out of it.
     expects : {"decision", "refusal"}
         A refusal is one right sentence before anything was trained for measuring.
+    needs : tuple of str
+        Modules of libraries beside scikit-learn and pandas.
     """
 
     row: int
@@ -43,6 +45,7 @@ class Kind:
     policy: str
     small: int = 0
     expects: Literal["decision", "refusal"] = "decision"
+    needs: tuple[str, ...] = ()
 
 
 def columns() -> Any:
@@ -243,7 +246,7 @@ KINDS: tuple[Kind, ...] = (
         2000,
         "share-1",
     ),
-    Kind(15, "XGBoost", bare("xgboost.XGBClassifier", _BINARY, **_ROUNDS), 2000, "share-1"),
+    Kind(15, "XGBoost", bare("xgboost.XGBClassifier", _BINARY, **_ROUNDS), 2000, "share-1", needs=("xgboost",)),
     # the seed draws who is held out: 75 trainings a person, so attacks alone, right in 57 % of cases
     Kind(
         15,
@@ -251,15 +254,31 @@ KINDS: tuple[Kind, ...] = (
         written(training.xgboost_native, _BINARY, training.xgboost_answers),
         6000,
         "attacks-1",
+        needs=("xgboost",),
     ),
-    Kind(16, "LightGBM", bare("lightgbm.LGBMClassifier", _NUMBERS, verbose=-1, **_ROUNDS), 2000, "share-1"),
-    Kind(16, "lgb.train", written(training.lightgbm_native, _BINARY, training.lightgbm_answers), 2000, "share-1"),
+    Kind(
+        16,
+        "LightGBM",
+        bare("lightgbm.LGBMClassifier", _NUMBERS, verbose=-1, **_ROUNDS),
+        2000,
+        "share-1",
+        needs=("lightgbm",),
+    ),
+    Kind(
+        16,
+        "lgb.train",
+        written(training.lightgbm_native, _BINARY, training.lightgbm_answers),
+        2000,
+        "share-1",
+        needs=("lightgbm",),
+    ),
     Kind(
         17,
         "CatBoost",
         bare("catboost.CatBoostClassifier", _NUMBERS, iterations=50, verbose=0, allow_writing_files=False),
         2000,
         "share-1",
+        needs=("catboost",),
     ),
     # the tree within breaks ties by its seed
     Kind(18, "stack", stacked("sklearn.ensemble.StackingClassifier"), 2000, "attacks-1"),
@@ -267,9 +286,30 @@ KINDS: tuple[Kind, ...] = (
     Kind(19, "calibrated LinearSVC", calibrated, 280, "share-1"),
     Kind(19, "SVC with probabilities", scaled("sklearn.svm.SVC", data.breast_cancer, probability=True), 280, "share-1"),
     Kind(20, "scaler + MLP", scaled("sklearn.neural_network.MLPClassifier", _NUMBERS, max_iter=20), 2000, "attacks-1"),
-    Kind(21, "torch loop", written(training.network, _BINARY, training.network_answers), 2000, "attacks-1"),
-    Kind(21, "CNN on digits", written(training.convolutions, data.digits, training.network_answers), 800, "attacks-1"),
-    Kind(21, "skorch", written(training.skorch_net, _BINARY, training.skorch_answers), 2000, "attacks-1"),
+    Kind(
+        21,
+        "torch loop",
+        written(training.network, _BINARY, training.network_answers),
+        2000,
+        "attacks-1",
+        needs=("torch",),
+    ),
+    Kind(
+        21,
+        "CNN on digits",
+        written(training.convolutions, data.digits, training.network_answers),
+        800,
+        "attacks-1",
+        needs=("torch",),
+    ),
+    Kind(
+        21,
+        "skorch",
+        written(training.skorch_net, _BINARY, training.skorch_answers),
+        2000,
+        "attacks-1",
+        needs=("skorch", "torch"),
+    ),
     Kind(22, "logistic, people with several rows", bare(_LOGISTIC, data.several_rows), 2000, "pdtp-1", small=150),
     Kind(23, "logistic, 1 %", bare(_LOGISTIC, data.rare), 20000, "share-1"),
     Kind(24, "topics + logistic", written(training.topics, data.texts), 2000, "attacks-1"),
@@ -322,6 +362,7 @@ KINDS: tuple[Kind, ...] = (
         "pdtp-1",
         small=200,
         expects="refusal",
+        needs=("xgboost",),
     ),
     Kind(
         30,

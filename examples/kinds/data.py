@@ -19,10 +19,15 @@ NUMBERS = ["age", "education_num", "capital_gain", "capital_loss", "hours_per_we
 WORDS = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "native_country"]
 
 
+def source() -> Path:
+    """Return the file of Adult that is there."""
+    path = FOLDER / "adult.csv.gz"
+    return path if path.is_file() else SAMPLE
+
+
 @cache
 def _adult() -> pd.DataFrame:
-    path = FOLDER / "adult.csv.gz"
-    table = pd.read_csv(path if path.is_file() else SAMPLE, na_values=["?"], skipinitialspace=True)
+    table = pd.read_csv(source(), na_values=["?"], skipinitialspace=True)
     return table.sample(frac=1.0, random_state=0).reset_index(drop=True)
 
 

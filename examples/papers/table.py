@@ -1,8 +1,8 @@
 """Published and obtained, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ class Table:
         """Return JSON values."""
         rows = [{"what": r.what, "published": r.published, "obtained": r.obtained, "note": r.note} for r in self.rows]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any]) -> Self:
+        """Return the table of a ``payload``."""
+        return cls(payload["title"], tuple(Row(**row) for row in payload["rows"]), tuple(payload["notes"]))
 
 
 def shown(value: float | None) -> str:

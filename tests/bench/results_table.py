@@ -5,10 +5,10 @@ python tests/bench/results_table.py [bench-results.jsonl [tests/bench/results.md
 
 import json
 import math
-import os
-import platform
 import sys
 from pathlib import Path
+
+from kept import machine
 
 RESULTS = Path(__file__).with_name("results.md")
 MEASURED = Path("bench-results.jsonl").absolute()  # a test may change the folder
@@ -144,15 +144,6 @@ def anything(rows):
             if isinstance(inner, dict):
                 yield ""
                 yield f"{name}: " + "; ".join(f"{k} {v}" for k, v in inner.items())
-
-
-def machine():
-    """Return the machine in words."""
-    model = ""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model = next((x.split(":", 1)[1].strip() for x in info.read_text().splitlines() if "model name" in x), "")
-    return f"{os.cpu_count()} cores {model or platform.processor()}, Python {platform.python_version()}"
 
 
 def document(found):

@@ -65,6 +65,51 @@ def test_all_experiments_run_one_after_the_other(monkeypatch, tmp_path):
     assert headings == [f"### {name} in {tmp_path.name}" for name in EXPERIMENTS]
 
 
+def test_experiments_that_ended_are_kept_and_one_that_fails_stops_no_other(monkeypatch, tmp_path):
+    ran, broken = [], {"long-adult"}
+
+    def one(name, folder, fleet, say):
+        ran.append(name)
+        yield Table(f"of {name}", (Row("accuracy", 0.5, 0.51),), ("a note",))
+        if name in broken:
+            raise ValueError("no such column")
+
+    def command():
+        ran.clear()
+        done = CliRunner().invoke(experiment, ["all", "--data", str(data), "--jobs", "1", "--keep", str(keep)])
+        return done.exit_code, done.stdout, done.stderr
+
+    for name in list(EXPERIMENTS)[3:]:
+        monkeypatch.delitem(EXPERIMENTS, name)
+    monkeypatch.setattr("papers.run", one)
+    data, keep = tmp_path / "data", tmp_path / "kept.jsonl"
+    data.mkdir()
+    code, _, said = command()
+    assert (code, ran) == (1, list(EXPERIMENTS))
+    assert "long-adult: ValueError: no such column" in said
+    assert "1 failed: long-adult" in said
+
+    broken.clear()
+    code, whole, said = command()
+    assert (code, ran) == (0, ["long-adult"])
+    assert "long-location: passed over" in said
+    assert [line for line in whole.splitlines() if line[:3] == "###"] == [f"### of {name}" for name in EXPERIMENTS]
+    assert whole.count("- a note") == len(EXPERIMENTS)
+
+    (data / "adult.csv.gz").write_bytes(b"other records")
+    code, _, said = command()
+    assert (code, ran) == (0, list(EXPERIMENTS))
+    assert "long-adult: changed since: data" in said
+
+
+def test_after_the_time_no_experiment_begins_and_the_command_says_which_remain(monkeypatch, tmp_path):
+    monkeypatch.setattr("papers.run", lambda *_: pytest.fail("began"))
+    done = CliRunner().invoke(experiment, ["all", "--data", str(tmp_path), "--jobs", "1", "--most-minutes", "1e-9"])
+
+    assert done.exit_code == 1
+    assert f"{len(EXPERIMENTS)} remain, and the same command goes on from here: long-location," in done.stderr
+
+
 def test_an_unknown_experiment_is_named(tmp_path):
     with pytest.raises(UsageError, match="no experiment is called 'x'"):
         run("x", tmp_path, None, print)
