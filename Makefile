@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test test-slow bench reproduce kinds utility docs lint fmt clean
+.PHONY: demo test test-bare test-slow bench reproduce kinds utility docs lint fmt clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -29,6 +29,10 @@ test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in a job of CI
 	rm -f .coverage .coverage.*
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
+
+HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb
+test-bare: $(STAMP) ## the tests that rest on bubblewrap, Chromium or PostgreSQL, as on a machine without them
+	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow and not bench" tests
 
 test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers
 	$(BIN)/pytest -m slow --timeout 3600
