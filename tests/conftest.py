@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 
-
 #: names of programs, joined by commas, that a run does not find, though they may be installed
 HIDE = "PRIVGATE_TESTS_HIDE"
 #: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
 OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.box.bubblewrap"}
+
+#: fixtures that start a server for the whole session; who shares one is an area of its own
+SERVERS = ("guarded_server", "mlflow_server", "postgres")
 
 
 def _hide(config: pytest.Config) -> None:
@@ -56,14 +58,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     fixtures, modules = OUTSIDE
     for item in items:
         area = "privgate"
+        fixed = set(getattr(item, "fixturenames", ()))
         used = {getattr(v, "__name__", "") for v in vars(getattr(item, "module", None) or object).values()}
-        if fixtures & set(getattr(item, "fixturenames", ())) or modules & used:
+        if fixtures & fixed or modules & used:
             item.add_marker("outside")
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
-        served = {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"guard/store", "registry"} else area))
+        # some tests of the registry ask for the plain server by a parameter
+        group = next((name for name in SERVERS if name in fixed), "mlflow_server" if area == "registry" else area)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 # the same examples every time, and none that fails because the machine is busy

@@ -160,6 +160,7 @@ def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, 
     assert reproduces(subject) == 0.0
 
 
+@pytest.mark.slow
 def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(
     registry, data, tmp_path, monkeypatch, reproduces
 ):

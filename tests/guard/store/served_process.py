@@ -92,5 +92,5 @@ def until(holds, *served, seconds=200):
         if ended:
             why = f"privgate serve ended with {ended[0].process.returncode}"
             break
-        time.sleep(0.1)
+        time.sleep(0.3)
     pytest.fail(f"{why}:\n" + "\n".join(s.log.read_text(errors="replace")[-3000:] for s in served))

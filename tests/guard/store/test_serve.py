@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
@@ -35,6 +35,7 @@ def registry(quiet, free_port):
 # requests
 
 
+@settings(max_examples=30)
 @given(
     st.from_regex(r"[a-z0-9.-]{0,20}", fullmatch=True),
     st.from_regex(r"[\w-]{0,20}", fullmatch=True),
@@ -171,7 +172,7 @@ def test_a_loop_comes_back_when_something_is_due():
 def test_who_waits_for_a_server_that_has_ended_waits_no_longer_and_says_why(tmp_path):
     log = tmp_path / "log"
     log.write_text("bubblewrap is not installed\n")
-    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "exit(2)"])
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "raise SystemExit(2)"])
     process.wait()
     with pytest.raises(pytest.fail.Exception, match="serve ended with 2:\nbubblewrap is not installed"):
         until(lambda: False, Served(process, "", log))
@@ -214,7 +215,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
     for one in (approved, blocked):
         registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
     audit = AuditLog(tmp_path / "audit.jsonl")
-    options = ("--every", "600", "--sweep", "2", "--audit-log", str(audit.path), "--", "--jobs", "1")
+    options = ("--every", "600", "--sweep", "4", "--audit-log", str(audit.path), "--", "--jobs", "1")
     with serving(registry, tmp_path / "s", *options) as served:
         until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served, seconds=600)
         assert alias(registry, approved) == "1"
