@@ -27,6 +27,10 @@ OPENER = """
 import os, pickle, sys
 import mlflow.pyfunc, mlflow.sklearn, numpy as np
 import privgate.registry.stored_model, privgate.subject.recipe, privgate.subject.subject, privgate.subject.data
+import privgate.training.worker, scipy.stats, sklearn.compose, sklearn.linear_model, sklearn.naive_bayes
+from privgate.subject.opening_skops import skops_io
+
+skops_io()
 
 for line in sys.stdin:
     if os.fork() == 0:
