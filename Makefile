@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test test-slow bench reproduce kinds utility nightly docs lint fmt clean
+.PHONY: demo test test-bare test-slow bench reproduce kinds utility nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -19,7 +19,7 @@ $(USED): pyproject.toml constraints.txt
 $(STAMP): $(USED)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -q -j 0 .venv/lib || true # a library's own test files may not compile
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # a library's own test files may not compile
 	touch $(STAMP)
 
 demo: $(USED) ## the gate on real data and a real registry, below .demo/
@@ -34,8 +34,12 @@ lint: $(STAMP)
 
 test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
 	rm -f .coverage .coverage.*
-	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 3 --dist loadgroup
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
+
+HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb
+test-bare: $(STAMP) ## the tests that rest on bubblewrap, Chromium or PostgreSQL, as on a machine without them
+	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow and not bench" tests
 
 # Each goes on where it was interrupted, passes over what was made on this very tree, and begins nothing after so many
 # minutes. One that has not come to its end, or in which something failed, ends with an error.

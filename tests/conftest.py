@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -28,18 +29,47 @@ pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 
+#: names of programs, joined by commas, that a run does not find, though they may be installed
+HIDE = "PRIVGATE_TESTS_HIDE"
+#: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
+OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.box.bubblewrap"}
+
+#: fixtures that start a server for the whole session; who shares one is an area of its own
+SERVERS = ("guarded_server", "mlflow_server", "postgres")
+
+
+def _hide(config: pytest.Config) -> None:
+    """Put links to all other programs in the place of each folder on PATH that holds one of those to hide."""
+    names = set(filter(None, os.environ.get(HIDE, "").split(",")))
+    folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
+    for i, folder in enumerate(folders):
+        if any((folder / name).exists() for name in names):
+            folders[i] = Path(tempfile.mkdtemp(prefix="privgate-path-"))
+            config.add_cleanup(functools.partial(shutil.rmtree, folders[i]))
+            for program in folder.iterdir():
+                if program.name not in names:
+                    (folders[i] / program.name).symlink_to(program)
+    os.environ["PATH"] = os.pathsep.join(map(str, folders))
+    assert not [name for name in names if shutil.which(name)]
+
 
 @pytest.hookimpl(tryfirst=True)  # before cases are deselected for being slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
     sampling.mark_the_rest_slow(items)
+    fixtures, modules = OUTSIDE
     for item in items:
         area = "privgate"
+        fixed = set(getattr(item, "fixturenames", ()))
+        used = {getattr(v, "__name__", "") for v in vars(getattr(item, "module", None) or object).values()}
+        if fixtures & fixed or modules & used:
+            item.add_marker("outside")
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
-        served = {"mlflow_server", "running_mlflow"} & set(getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group("servers" if served or area in {"guard/store", "registry"} else area))
+        # some tests of the registry ask for the plain server by a parameter
+        group = next((name for name in SERVERS if name in fixed), "mlflow_server" if area == "registry" else area)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 # the same examples every time, and none that fails because the machine is busy
@@ -76,7 +106,7 @@ sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Begin the table of attacks, once for all workers."""
-    if not hasattr(session.config, "workerinput"):
+    if not hasattr(session.config, "workerinput") and not os.environ.get(HIDE):
         attack_table.begin()
 
 
@@ -132,7 +162,8 @@ class _Kept:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch over the workers' coverage where there are workers and it is measured."""
+    """Hide programs; watch over the workers' coverage where there are workers and it is measured."""
+    _hide(config)
     measured = "coverage" in sys.modules and sys.modules["coverage"].Coverage.current() is not None
     if measured and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Kept(config))
@@ -190,7 +221,7 @@ def _running_mlflow(
     *options: str,
     env: dict[str, str] | None = None,
     python: str = sys.executable,
-    wait: bool = True,
+    port: int | None = None,
     database: Path | None = None,
     politely: bool = True,
 ) -> Iterator[str]:
@@ -198,7 +229,7 @@ def _running_mlflow(
 
     SQLite files that do not exist yet begin as copies of ``database``. Without ``politely`` it ends by kill -9.
     """
-    port = _free_port()
+    port = port or _free_port()
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
     if "--workers" not in options:
         command += ["--workers", "1"]
@@ -217,8 +248,7 @@ def _running_mlflow(
         command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
     )
     try:
-        if wait:
-            _await_health(process, f"http://127.0.0.1:{port}/health", folder / "server.log")
+        _await_health(process, f"http://127.0.0.1:{port}/health", folder / "server.log")
         yield f"http://127.0.0.1:{port}"
     finally:
         # asked first: a process that ends by itself leaves its measured coverage behind
@@ -254,7 +284,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def running_mlflow(empty_database: Path) -> Callable[..., contextlib.AbstractContextManager[str]]:
-    """Return the context manager behind ``mlflow_server``: (folder, *options, env=..., python=..., wait=...)."""
+    """Return the context manager behind ``mlflow_server``: (folder, *options, env=..., python=..., port=...)."""
     return functools.partial(_running_mlflow, database=empty_database)
 
 

@@ -27,6 +27,10 @@ OPENER = """
 import os, pickle, sys
 import mlflow.pyfunc, mlflow.sklearn, numpy as np
 import privgate.registry.stored_model, privgate.subject.recipe, privgate.subject.subject, privgate.subject.data
+import privgate.training.worker, scipy.stats, sklearn.compose, sklearn.linear_model, sklearn.naive_bayes
+from privgate.subject.opening_skops import skops_io
+
+skops_io()
 
 for line in sys.stdin:
     if os.fork() == 0:
@@ -160,6 +164,7 @@ def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, 
     assert reproduces(subject) == 0.0
 
 
+@pytest.mark.slow
 def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(
     registry, data, tmp_path, monkeypatch, reproduces
 ):

@@ -11,6 +11,8 @@ import urllib.request
 
 import pytest
 
+from privgate.training.box import bubblewrap
+
 SECRET = b"a secret of this test alone"
 
 
@@ -53,7 +55,8 @@ def serving(registry, folder, *options, sign=True, wait=True):
     )
     command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]
     command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
-    command += ["--webhook-secret-file", str(secret), *(["--sign-command", signer] if sign else []), *options]
+    command += ["--webhook-secret-file", str(secret), *(["--sign-command", signer] if sign else [])]
+    command += [*([] if bubblewrap.found().version else ["--without-isolation"]), *options]
     environment = {**os.environ, "PRIVGATE_SIGNING_KEY": "must not be passed on", "OMP_NUM_THREADS": "1"}
     log = (folder / f"serve-{port}.log").open("wb")
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
@@ -80,9 +83,14 @@ def _answers(served):
 
 
 def until(holds, *served, seconds=200):
-    deadline = time.monotonic() + seconds
+    """Wait until something holds; fail with the logs when it is late, or a server on which it rests has ended."""
+    deadline, why = time.monotonic() + seconds, "it never came"
     while time.monotonic() < deadline:
+        ended = [s for s in served if s.process.poll() is not None]  # before looking: what ended may have done it
         if holds():
             return
+        if ended:
+            why = f"privgate serve ended with {ended[0].process.returncode}"
+            break
         time.sleep(0.3)
-    pytest.fail("it never came:\n" + "\n".join(s.log.read_text(errors="replace")[-3000:] for s in served))
+    pytest.fail(f"{why}:\n" + "\n".join(s.log.read_text(errors="replace")[-3000:] for s in served))

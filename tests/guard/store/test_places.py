@@ -60,6 +60,7 @@ def test_artifacts_that_lie_elsewhere_are_no_matter(place, monkeypatch, elsewher
     guard._check_places(f"sqlite:///{place}/registry.db", Watch(place / "guard.yaml"))
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.attack("configuration below the artifact destination", "server", "refused")
 def test_such_a_server_answers_no_call_to_the_registry(place, site, running_mlflow, registry_type):

@@ -6,14 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
@@ -24,7 +22,7 @@ from privgate.serve.app import Loop
 from privgate.serve.lease import Lease, read
 from privgate.serve.request import TAG, CheckRequest
 from privgate.serve.webhook import WINDOW, Deliveries
-from tests.guard.store.served_process import SECRET, serving, until
+from tests.guard.store.served_process import SECRET, Served, serving, until
 
 
 @pytest.fixture
@@ -37,6 +35,7 @@ def registry(quiet, free_port):
 # requests
 
 
+@settings(max_examples=30)
 @given(
     st.from_regex(r"[a-z0-9.-]{0,20}", fullmatch=True),
     st.from_regex(r"[\w-]{0,20}", fullmatch=True),
@@ -170,6 +169,15 @@ def test_a_loop_comes_back_when_something_is_due():
     until(lambda: len(looks) >= 2, seconds=100)
 
 
+def test_who_waits_for_a_server_that_has_ended_waits_no_longer_and_says_why(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("bubblewrap is not installed\n")
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "raise SystemExit(2)"])
+    process.wait()
+    with pytest.raises(pytest.fail.Exception, match="serve ended with 2:\nbubblewrap is not installed"):
+        until(lambda: False, Served(process, "", log))
+
+
 # the process
 
 
@@ -195,6 +203,7 @@ def alias(registry, name, called="production"):
     return dict(registry.client.get_registered_model(name).aliases).get(called)
 
 
+@pytest.mark.outside
 @pytest.mark.server
 @pytest.mark.timeout(1200)  # two whole checks as processes of their own, beside whatever else runs
 def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, name, tmp_path):
@@ -206,7 +215,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
     for one in (approved, blocked):
         registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
     audit = AuditLog(tmp_path / "audit.jsonl")
-    options = ("--every", "600", "--sweep", "2", "--audit-log", str(audit.path), "--", "--jobs", "1")
+    options = ("--every", "600", "--sweep", "4", "--audit-log", str(audit.path), "--", "--jobs", "1")
     with serving(registry, tmp_path / "s", *options) as served:
         until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served, seconds=600)
         assert alias(registry, approved) == "1"
@@ -344,21 +353,12 @@ def test_killed_at_any_point_and_the_registry_away_nothing_is_lost(
     port = free_port()
     folder = tmp_path / "server"
     folder.mkdir()
-    where = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db", "--port", str(port))
+    where = ("--registry-store-uri", f"privgate:sqlite:///{folder}/registry.db")
     registry = registry_type(f"http://127.0.0.1:{port}", site)
     registry.free_port = free_port
 
-    @contextlib.contextmanager
     def up():
-        with running_mlflow(folder, *where, env=site.env, wait=False):
-            deadline = time.monotonic() + 120
-            while time.monotonic() < deadline:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
-                    break
-                except OSError:
-                    time.sleep(0.3)
-            yield
+        return running_mlflow(folder, *where, env=site.env, port=port)
 
     good, bad = [f"good-{i}" for i in range(3)], "bad"
     options = ("--every", "0.5", "--settle", "1", "--lease", "12", "--", "--jobs", "1")

@@ -10,8 +10,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from datetime import timedelta
@@ -91,31 +89,27 @@ def test_a_row_that_mixes_the_good_and_the_bad_model_is_not_released(quiet, tmp_
 # every route of the installed server
 
 
-#: prints (method, path) of every route of the installed server that may change something
-ROUTES = """
-import json
-from mlflow.server import app
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
-found = {(m, r.rule) for r in app.url_map.iter_rules() for m in (r.methods or set()) & CHANGING}
-try:
-    from mlflow.server.fastapi_app import app
-    todo = [(route, "") for route in app.routes]
-except ImportError:
-    todo = []
-while todo:
-    route, prefix = todo.pop()
-    inner = getattr(route, "original_router", None)
-    if inner is not None:
-        todo += [(r, prefix + getattr(route.include_context, "prefix", "")) for r in inner.routes]
-    else:
-        found |= {(m, prefix + route.path) for m in (getattr(route, "methods", None) or set()) & CHANGING}
-print("ROUTES " + json.dumps(sorted(found)))
-"""
 
 
 def routes():
-    done = subprocess.run([sys.executable, "-c", ROUTES], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.partition("ROUTES ")[2])
+    """Return (method, path) of every route of the installed server that may change something."""
+    from mlflow.server import app as flask
+
+    found = {(m, r.rule) for r in flask.url_map.iter_rules() for m in (r.methods or set()) & CHANGING}
+    try:
+        from mlflow.server.fastapi_app import app
+    except ImportError:
+        return sorted(found)
+    todo = [(route, "") for route in app.routes]
+    while todo:
+        route, prefix = todo.pop()
+        inner = getattr(route, "original_router", None)
+        if inner is not None:
+            todo += [(r, prefix + getattr(route.include_context, "prefix", "")) for r in inner.routes]
+        else:
+            found |= {(m, prefix + route.path) for m in (getattr(route, "methods", None) or set()) & CHANGING}
+    return sorted(found)
 
 
 def test_no_route_of_the_server_releases_what_is_not_approved(quiet, tmp_path):

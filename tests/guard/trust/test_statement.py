@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
@@ -68,12 +68,14 @@ def test_claims_come_back(world):
     assert Claims.read(world.envelope().statement) == world.claims
 
 
+@settings(max_examples=30)
 @given(st.text() | st.recursive(st.none() | st.text(), lambda v: st.dictionaries(st.text(), v)).map(json.dumps))
 def test_any_other_text_is_no_envelope(text):
     with pytest.raises(StatementError):
         Envelope.parse(text)
 
 
+@settings(max_examples=30)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
