@@ -87,12 +87,15 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.advice.evaluate import evaluate
     from privgate.policy import Policy
     from privgate.registry.attaching import log_to, refuse_unattachable
+    from privgate.registry.report_place import refuse_place
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))
     subject = registry.load_subject(uri)
     if config.get("attach", True):
         refuse_unattachable(subject)
+    client = mlflow.MlflowClient()
+    refuse_place(client, str(client.get_run(run_id).info.artifact_uri))
     given = {k: config.get(k, usual) for k, usual in _FLEET.items()}
     budget = Budget(**{k: config[k] for k in _BUDGET if k in config})
     with (
@@ -104,7 +107,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
         folder = Path(scratch, _PLACE)
         report.write(verdict, folder, hash_key=key, baseline=registry.baseline(subject.name, "production"))
         (folder / "records.parquet").unlink()  # a row a person: it stays with whoever holds the data
-        metrics = log_to(mlflow.MlflowClient(), run_id, subject, verdict)
+        metrics = log_to(client, run_id, subject, verdict)
         mlflow.log_artifacts(str(folder), _PLACE, run_id=run_id)
         if config.get("attach", True):
             registry.attach(subject, folder, verdict)

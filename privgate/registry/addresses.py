@@ -11,6 +11,7 @@ Nothing is written on a stranger's word: whoever makes an experiment says where 
 registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike.
 """
 
+import contextlib
 import ipaddress
 import os
 import re
@@ -97,10 +98,10 @@ def refuse_written(uri: str, *, tracking_uri: str, first: str) -> None:
     RegistryError
         It is neither the registry's own nor listed; nothing was sent.
     """
-    _, plain = _plain(uri)
     root = first.rstrip("/").rpartition("/")[0]
-    if plain and (_is_own(uri, tracking_uri) or (root and _lies_below(root, uri)) or _is_place(uri)):
-        return
+    with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
+        if _plain(uri)[1] and (_is_own(uri, tracking_uri) or (root and _lies_below(root, uri)) or _is_place(uri)):
+            return
     raise RegistryError(
         f"reports on this model would be written to {uri!r:.200}, a place of its experiment and not the registry's "
         f"own; if artifacts are meant to lie there, list it, or what it begins with, in {PLACES}"
@@ -129,8 +130,9 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
 
 
 def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | None]:
+    usual = 443 if scheme == "https" else 80
     try:
-        return parsed.hostname or "", parsed.port or (443 if scheme == "https" else 80)
+        return parsed.hostname or "", usual if parsed.port is None else parsed.port
     except ValueError:  # a port that is none
         return "", None
 
@@ -195,7 +197,9 @@ def _plain(uri: str) -> tuple[str, bool]:
     odd = re.search(r"[\x00-\x20\\]|::", uri) if scheme else re.search(r"[\x00-\x1f]|://", uri)
     if scheme in {"", "file"}:
         path = _folder(uri)
-        return scheme, not odd and path is not None and not any(path.is_relative_to(s) for s in _SPECIAL)
+        # MLflow takes a plain path for an address and decodes it, so "%2e%2e" would be a step up after this look
+        coded = not scheme and urllib.parse.unquote(uri) != uri
+        return scheme, not (odd or coded) and path is not None and not any(path.is_relative_to(s) for s in _SPECIAL)
     inside = urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
     steps = {part.partition(";")[0] for part in inside.split("/")}  # some servers take "..;" for a step up
     fine = rest.startswith("/") and not odd and not {".", ".."} & steps

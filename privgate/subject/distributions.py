@@ -11,10 +11,12 @@ def providing(modules: Iterable[str]) -> list[str]:
     ``metadata.packages_distributions`` says the same after looking for every file of every distribution, which takes
     seconds.
     """
-    tops = re.compile(rf"^(?:{'|'.join(map(re.escape, sorted(set(modules)))) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
+    names = sorted({name for name in modules if name.isidentifier() and name != "__pycache__"})
+    tops = re.compile(rf"^(?:{'|'.join(names) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
     found = []
     for dist in metadata.distributions():
-        listed = dist.read_text("top_level.txt") or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
+        declared = "\n".join((dist.read_text("top_level.txt") or "").split())
+        listed = declared or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
         if tops.search(listed):
             found.append(dist.metadata["Name"])
     return found

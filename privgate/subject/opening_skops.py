@@ -22,5 +22,5 @@ def skops_io() -> Any:
         import skops.io
     finally:
         for name in absent:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
     return skops.io

@@ -46,11 +46,11 @@ def of_worker(environ: Mapping[str, str]) -> dict[str, str]:
     return {**{name: value for name, value in environ.items() if allowed(name)}, **ONE_THREAD}
 
 
-def scrub() -> None:
-    """Delete every variable that is not allowed, in this process, for good."""
-    for name in [n for n in os.environ if not allowed(n)]:
+def scrub(instead: Mapping[str, str] | None = None) -> None:
+    """Delete every variable that is not allowed, in this process, for good; or all that is not ``instead``."""
+    for name in [n for n in os.environ if not allowed(n) or (instead is not None and n not in instead)]:
         del os.environ[name]
-    os.environ.update(ONE_THREAD)
+    os.environ.update({**(instead or {}), **ONE_THREAD})
 
 
 @contextmanager

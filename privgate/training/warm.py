@@ -1,18 +1,19 @@
 """Worker processes that begin with the common libraries imported: forked from a server that never loads a user's code.
 
 Importing MLflow, scikit-learn and skops takes longer than most checks train, and each worker would pay for it anew. The
-server is started with the environment of a worker, so nothing that is secret lies in what its children inherit.
+server is started with the environment of a worker and without the working directory on its path, so what its children
+inherit holds no secret and no file of an author's. Workers of one process share one seed of Python's hashes.
 """
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
 from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
 from typing import Any, TypeVar
 
-from privgate.training import worker
+from privgate.training import environment, worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,12 +21,44 @@ R = TypeVar("R")
 #: imported by the server, in which nothing else happens before it forks
 LIBRARIES = "privgate.training.warm_libraries"
 
+_STARTING = threading.Lock()
 
-@cache
-def _server() -> forkserver.ForkServer:
-    made = forkserver.ForkServer()
-    made.set_forkserver_preload([LIBRARIES])
-    return made
+
+class _Server(forkserver.ForkServer):
+    """The server, apart from the one that the caller's own program may use."""
+
+    def ensure_running(self) -> None:
+        """Start it in an environment of its own if it does not run."""
+        with _STARTING:
+            usual = util.spawnv_passfds
+            util.spawnv_passfds = _spawned  # type: ignore[assignment]  # text or bytes, as the system takes both
+            try:
+                super().ensure_running()
+            finally:
+                util.spawnv_passfds = usual
+
+
+def _spawned(path: str, arguments: Sequence[str], descriptors: Sequence[int]) -> int:
+    """Start a Python process with a worker's environment; ``-P`` keeps the working directory off its path."""
+    for each in descriptors:
+        os.set_inheritable(each, True)  # noqa: FBT003  the system's own order
+    try:
+        return os.posix_spawn(path, [arguments[0], "-P", *arguments[1:]], environment.of_worker(os.environ))
+    finally:
+        for each in descriptors:
+            os.set_inheritable(each, False)  # noqa: FBT003
+
+
+_servers: list[_Server] = []
+os.register_at_fork(after_in_child=_servers.clear)  # the parent's is no child of this process
+
+
+def _server() -> _Server:
+    if not _servers:
+        made = _Server()
+        made.set_forkserver_preload([LIBRARIES])
+        _servers.append(made)
+    return _servers[0]
 
 
 def begin() -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import importlib
-import os
+import signal
 import sys
 
 from privgate.subject.opening_skops import skops_io
@@ -24,10 +24,8 @@ LIBRARIES = (
 
 
 def _begin() -> None:
-    """Import, in an environment without secrets: what a process was started with stays readable in ``/proc``."""
-    wanted = environment.of_worker(os.environ)
-    if dict(os.environ) != wanted:
-        os.execve(sys.executable, sys.orig_argv, wanted)  # noqa: S606  this very process, again
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    environment.scrub()  # of what was set while Python started
     for name in LIBRARIES:
         with contextlib.suppress(Exception):  # a worker that needs it says so
             importlib.import_module(name)

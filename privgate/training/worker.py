@@ -12,9 +12,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +47,24 @@ class WorkerSettings:
         Folder for what the user's code prints; empty to leave it.
     memory : int
         Bytes; 0 for no limit.
+    parent : int
+        The process that made these settings; a worker ends when it is gone.
+    environ : mapping
+        What it may know of that process's environment, as it is now.
     """
 
     logs: str = ""
     memory: int = 0
+    parent: int = field(default_factory=os.getpid)
+    environ: Mapping[str, str] = field(default_factory=lambda: environment.of_worker(os.environ))
 
 
 def start(settings: WorkerSettings) -> None:
     """Set up a worker process that is ours alone, before anything of the user's is loaded."""
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
-    environment.scrub()
+    environment.scrub(settings.environ)
+    time.tzset()
     np.random.seed()  # noqa: NPY002  forked workers begin with one state of the stream that a recipe may draw from
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its workers
     limit_memory(settings.memory)
@@ -67,13 +74,17 @@ def start(settings: WorkerSettings) -> None:
         for standard in (1, 2):
             os.dup2(log, standard)
     if (asking := multiprocessing.parent_process()) is not None:  # a box ends by itself
-        threading.Thread(target=_end_with, args=(asking,), daemon=True).start()
+        threading.Thread(target=_end_with, args=(asking, settings.parent), daemon=True).start()
 
 
-def _end_with(asking: Any) -> None:
+def _end_with(asking: Any, number: int) -> None:
     """End this process when the one that asks is gone, so that a killed run leaves nothing behind."""
-    asking.join()
-    os._exit(1)
+    try:
+        while asking.is_alive():  # by a pipe, of which children of that process may hold an end
+            os.kill(number, 0)
+            asking.join(1.0)
+    finally:
+        os._exit(1)
 
 
 def run_chunk(payload: Payload, fits: Sequence[Call | Part], limits: TaskLimits) -> list[Answer]:

@@ -149,7 +149,19 @@ def test_who_provides_a_module_is_found_without_asking_for_every_file():
     provided = importlib.metadata.packages_distributions()
     for module in ("sklearn", "numpy", "yaml", "pandas", "click"):
         assert set(providing((module,))) == set(provided[module])
-    assert providing(()) == providing(("no_such_module",)) == []
+    assert providing(()) == providing(("no_such_module",)) == providing(("__pycache__", "a.*")) == []
+
+
+def test_a_package_whose_list_of_names_is_empty_or_odd_is_found_by_its_files(tmp_path, monkeypatch):
+    for name, tops in (("empty", "\n"), ("spaced", "spaced \r\n")):
+        place = tmp_path / f"{name}-1.0.dist-info"
+        place.mkdir()
+        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (place / "top_level.txt").write_text(tops)
+        (place / "RECORD").write_text(f"{name}/__init__.py,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert (providing(("empty",)), providing(("spaced",))) == (["empty"], ["spaced"])
 
 
 def test_an_engine_that_draws_everybody_s_answers_from_a_few_forests_is_no_training_for_each():

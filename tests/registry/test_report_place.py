@@ -1,5 +1,6 @@
 """Where reports are written: to the registry's own artifacts, and nowhere that an experiment's maker names."""
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -76,6 +77,16 @@ ELSEWHERE = [
     "hdfs://evil/mlflow/1",
     "runs:/0123/x",
     "",
+    # MLflow decodes a plain path
+    "/srv/registry/artifacts/%2e%2e/%2e%2e/evil",
+    "/srv/root/1/%2E%2E/%2E%2E/%2E%2E/evil",
+    "mlruns/1/%2e%2e/%2e%2e/evil",
+    # no address at all
+    "s3://[",
+    "/srv/registry/a\x00b",
+    "file:///srv/registry/a%00b",
+    "~nobody-of-this-name/x",
+    "mlflow-artifacts://registry:0/1",
 ]
 
 
@@ -85,7 +96,7 @@ ELSEWHERE = [
 def test_no_other_place_is(first):
     assert [uri for uri in ELSEWHERE if written(uri, SERVER, first)] == []
     local = "sqlite:////srv/registry/mlflow.db"
-    assert [uri for uri in ELSEWHERE if written(uri, local, first) and "mlruns" not in uri] == []
+    assert [uri for uri in ELSEWHERE if written(uri, local, first) and not re.search(r"/mlruns/[0-9]+$", uri)] == []
 
 
 def test_an_operator_lists_other_places_exactly(monkeypatch):

@@ -1,9 +1,12 @@
 """Workers that are forked from a warm server: nothing of the caller's is in them, and no two of them draw alike."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +46,69 @@ def test_nothing_secret_is_in_what_workers_or_their_server_were_started_with(tmp
     )
 
     assert done.stdout.split() == ["False", "False", "None"]
+
+
+def test_the_server_starts_once_whatever_sets_its_environment_and_takes_no_file_of_the_working_directory(tmp_path):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "sitecustomize.py").write_text("import os\nos.environ['SET_AT_START'] = 'again and again'\n")
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a file of the working directory was imported')\n")
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "script.py").write_text(
+        "import sys\nfrom privgate.training import warm, worker\n"
+        "made = warm.executor(worker.WorkerSettings())\n"
+        "print(made.submit(eval, \"__import__('yaml').__file__\").result())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "start")}
+    command = [sys.executable, tmp_path / "tool" / "script.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert "site-packages" in done.stdout
+
+
+def test_a_worker_sees_the_environment_of_its_moment(monkeypatch):
+    warm.begin()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    made = warm.executor(worker.WorkerSettings())
+    assert made.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "3"
+    warm.end(made, kill=True)
+
+
+def test_a_forked_process_has_a_server_of_its_own():
+    code = (
+        "import os, sys\nfrom privgate.training import warm, worker\nwarm.begin()\n"
+        "if not os.fork():\n"
+        "    made = warm.executor(worker.WorkerSettings())\n"
+        "    print(made.submit(eval, '1 + 1').result(), flush=True)\n"
+        "    warm.end(made, kill=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == ["2"]
+
+
+def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe(tmp_path):
+    code = (
+        "import os, signal, subprocess, sys, time\nfrom privgate.training import warm, worker\n"
+        "made = warm.executor(worker.WorkerSettings())\n"
+        "print(made.submit(os.getpid).result(), flush=True)\n"
+        "if not os.fork():\n    time.sleep(30)\n    os._exit(0)\n"
+        "print(flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as asking:
+        number = int(asking.stdout.readline())
+        asking.stdout.readline()
+        asking.wait()
+        end = time.monotonic() + 20
+        try:
+            while Path(f"/proc/{number}").exists() and time.monotonic() < end:
+                time.sleep(0.1)
+            assert not Path(f"/proc/{number}").exists()
+        finally:
+            os.killpg(asking.pid, signal.SIGKILL)
 
 
 def test_a_killed_worker_breaks_its_own_executor_alone(two):
