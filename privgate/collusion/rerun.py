@@ -73,6 +73,8 @@ def watched_apart(subject: Subject, limits: TaskLimits, *, isolate: str = "auto"
 
 def watched(shipped: Payload, half: list[int], limits: TaskLimits) -> dict[str, Any]:
     """Return JSON values; runs in the worker."""
+    import sklearn.base  # noqa: F401  it reads style sheets when it is imported, which are nobody's to explain
+
     try:
         with reads.watched() as seen, Clock(limits.seconds) as clock:
             opened = Opened(shipped)
