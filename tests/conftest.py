@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from privgate.training.box import bubblewrap
 from tests import attack_table, sampling
 
 if TYPE_CHECKING:
@@ -70,6 +71,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # some tests of the registry ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed), "mlflow_server" if area == "registry" else area)
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _no_box() -> "bubblewrap.Found":
+    return bubblewrap.Found(why="this test is about something else, and a box imports every library anew")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Train in boxes where a test is about them or marked ``boxed``; commands in processes of their own do anyway."""
+    boxed = any(map(item.get_closest_marker, ("outside", "boxed")))
+    usual = bubblewrap.found
+    if not boxed:
+        bubblewrap.found = _no_box
+    try:
+        return (yield)
+    finally:
+        bubblewrap.found = usual
 
 
 # the same examples every time, and none that fails because the machine is busy

@@ -21,6 +21,7 @@ RECORDED = {
 }
 
 
+@pytest.mark.boxed
 def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "")
     monkeypatch.setenv("DISPLAY", ":0")
