@@ -17,7 +17,8 @@ ALLOWED = {
     # a worker process, which trains one model at a time
     ("training/environment.py", "scrub"): {"del os.environ", "os.environ.update"},
     ("training/environment.py", "scrubbed"): {"del os.environ", "os.environ.update"},
-    ("training/worker.py", "start"): {"signal.signal"},
+    ("training/worker.py", "start"): {"signal.signal", "time.tzset"},
+    ("training/warm_libraries.py", "_begin"): {"signal.signal"},  # the server's own process, before it forks
     ("training/limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}
