@@ -42,7 +42,7 @@ def written(uri, tracking_uri, first=""):
         ("mlflow-artifacts://registry:5000/1", SERVER, ""),
         ("https://registry/api/2.0/mlflow-artifacts/artifacts/1", "https://registry/", ""),
         ("mlflow-artifacts://artifacts:5500/1", SERVER, "mlflow-artifacts://artifacts:5500/0"),
-        ("s3://bucket/root/1/run", SERVER, "s3://bucket/root/0"),
+        ("s3://bucket/base/1/run", SERVER, "s3://bucket/base/0"),
         ("/srv/artifacts/1", SERVER, "file:///srv/artifacts/0"),
         ("file:///srv/artifacts/1", "postgresql://db/mlflow", "/srv/artifacts/0"),
         ("/srv/registry/artifacts/1", "sqlite:////srv/registry/mlflow.db", ""),
@@ -79,7 +79,7 @@ ELSEWHERE = [
     "",
     # MLflow decodes a plain path
     "/srv/registry/artifacts/%2e%2e/%2e%2e/evil",
-    "/srv/root/1/%2E%2E/%2E%2E/%2E%2E/evil",
+    "/srv/base/1/%2E%2E/%2E%2E/%2E%2E/evil",
     "mlruns/1/%2e%2e/%2e%2e/evil",
     # no address at all
     "s3://[",
@@ -91,7 +91,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(
-    "first", ["", "mlflow-artifacts:/0", "s3://bucket/0", "hdfs:///mlflow/0", "file:///srv/root/0"]
+    "first", ["", "mlflow-artifacts:/0", "s3://bucket/0", "hdfs:///mlflow/0", "file:///srv/base/0"]
 )
 def test_no_other_place_is(first):
     assert [uri for uri in ELSEWHERE if written(uri, SERVER, first)] == []
