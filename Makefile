@@ -6,8 +6,10 @@ STAMP := .venv/.installed
 # one BLAS thread a process: two processes with two threads each are slower than one
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
+# compiled modules are kept: a check is several processes, and each would compile the package anew
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-bare test-slow bench reproduce kinds utility nightly docs lint fmt clean
+.PHONY: demo test suite test-bare test-slow bench reproduce kinds utility nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -32,7 +34,10 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/deptry privgate
 
-test: $(STAMP) lint ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
+test: $(STAMP) ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
+	@$(MAKE) --no-print-directory --jobs 2 lint suite # side by side: the type checker is one long task of one core
+
+suite: $(STAMP)
 	rm -f .coverage .coverage.*
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 3 --dist loadgroup
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
