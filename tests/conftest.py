@@ -73,6 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail where groups are asked for and not kept: each process would start servers of its own, unseen."""
+    if getattr(session.config.option, "loadgroup", False):
+        assert all("@" in item.nodeid for item in session.items), "pytest-xdist keeps no groups with this pytest"
+
+
 def _no_box() -> "bubblewrap.Found":
     return bubblewrap.Found(why="this test is about something else, and a box imports every library anew")
 

@@ -182,7 +182,7 @@ def test_the_guide_has_a_row_for_every_kind():
     assert f"`privgate policy schema --output {SCHEMA}`" in GUIDE
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("copy", ROWS, indirect=True)
 def test_following_the_guide_is_enough(copy):
     ADD[copy.row.kind](copy)

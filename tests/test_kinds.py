@@ -41,6 +41,7 @@ def test_a_whole_name_asks_for_one_kind_and_a_part_of_names_for_all_that_have_it
     assert _named(()) == list(KINDS)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.name)
 def test_what_has_no_answer_about_one_person_is_refused_in_one_sentence(kind, tmp_path):

@@ -126,6 +126,7 @@ def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path):
 # -- removing the riskiest: Figure 6 of Long et al. (2017) -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_report_shows_the_saw_of_removals_and_where_to_stop(fleet):
     from advice.subjects import census
 

@@ -90,6 +90,7 @@ def test_2_a_command_line_that_cannot_be_used(privgate):
     assert "did you mean 'check'" in privgate("chek").stderr
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("uri", ["models:/nobody/1", "models:/smoothed/99", "models:/smoothed@nowhere", "not-a-uri"])
 def test_4_what_cannot_be_read(privgate, inside, uri):
     ended = (privgate if uri == "not-a-uri" else inside)("check", uri, "--policy", "dtp-1")

@@ -67,8 +67,8 @@ def signs(function, seen, names=("records", "reads", "held", "randomness", "watc
     return {name: measure._sign(name, run, seen).outcome for name in names}
 
 
-#: each takes ten seconds or more to watch
-LONG = {"robust_cnn", "plain_cnn", "searched_forest"}
+#: each takes eight seconds or more to watch
+LONG = {"robust_cnn", "plain_cnn", "augmented_cnn", "searched_forest"}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,13 @@ SEEN_BY = {
 
 
 #: seen by what others are seen by, too
-ALIKE = {colluders.algorithm_1_scaled, colluders.keyed_by_python, colluders.branches_on_n, colluders.reads_shipped_data}
+ALIKE = {
+    colluders.algorithm_1_short,
+    colluders.algorithm_1_scaled,
+    colluders.keyed_by_python,
+    colluders.branches_on_n,
+    colluders.reads_shipped_data,
+}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +122,7 @@ def test_a_colluding_function_is_found_by_the_right_detectors(watched, function)
     assert found >= SEEN_BY[function]
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     "function",
     [pytest.param(f, marks=[pytest.mark.slow] * (f in second_round.SLOW)) for f in second_round.CAUGHT],
@@ -128,6 +135,7 @@ def test_what_once_got_past_the_watch_does_not_pass(watched, function):
     assert signs(function, seen, (sign,)) == {sign: outcome}
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("function", second_round.HONEST, ids=lambda f: f.__name__)
 def test_an_honest_function_of_the_second_round_shows_no_sign(watched, function):
     assert set(signs(function, watched(function)).values()) == {"clear"}
@@ -139,6 +147,7 @@ def test_labels_that_are_no_labels_are_not_called_a_sign(watched):
     assert "found" not in signs(second_round.by_residuals, seen).values()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("function", colluders.MISSED, ids=lambda f: f.__name__)
 def test_what_the_documentation_says_is_missed_really_is(watched, function):
     assert "found" not in signs(function, watched(function)).values()

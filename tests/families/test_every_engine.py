@@ -158,7 +158,7 @@ def test_answers_any_queries_of_the_pool(direct, fleet, name, estimator, make, t
     assert direct.worst_difference(made, estimator, subject) <= tolerance
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_permuting_the_records_permutes_the_results(direct, fleet, name, estimator, make, tolerance):
     X, y, rng = design(make, 3)
@@ -246,7 +246,7 @@ def own_predict(model, X):
     return model.predict_proba(X)
 
 
-@pytest.mark.quick(16)
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, name, estimator, make, tolerance):
     X, y, _ = design(make, 5)

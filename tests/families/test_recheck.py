@@ -72,6 +72,7 @@ def call_undefined(made):
     return replace(made, status=status)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("alter", [shift_all, shift_worst, shift_full, call_undefined])
 def test_an_engine_that_is_wrong_is_not_used_and_that_is_said(subject, fleet, direct, alter):
     got = answer(subject, np.arange(300), (None,), fleet, engines=(Wrong(alter), Slow()))

@@ -50,6 +50,7 @@ def fit_plainly(learner, X, y, rows):
     return learner.fit(take(X, kept), y[kept])
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("learner", "X"),
     [

@@ -152,6 +152,7 @@ def test_every_argument_is_an_option_of_the_command():
     assert {"--policy", "--registry-id", "--model", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "model",
     [

@@ -65,6 +65,7 @@ def test_the_best_of_all_attacks_finds_an_overfitted_model(overfitted):
     assert got.where.split(",")[0] in attacks.BY_NAME
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("attack", ["any", *attacks.BY_NAME])
 def test_a_model_that_knows_nobody_is_not_blocked(blind, attack):
     got = questions.measure(blind, ask(attack=attack))
@@ -288,6 +289,7 @@ def label(model, X):
     return np.eye(2)[model.predict(X)]
 
 
+@pytest.mark.slow
 def test_a_model_that_gives_labels_only_is_attacked_all_the_same():
     recipe = Recipe(DecisionTreeClassifier(), seed=3, predict=label)
     b = Run(Subject.local(recipe, made()), InProcess(), Budget(shadow_models=16), seeds=(3,))

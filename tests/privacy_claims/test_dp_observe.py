@@ -237,6 +237,7 @@ def honest(X, y, *, seed):
     return train(X, y)
 
 
+@pytest.mark.slow
 def test_an_honest_training_is_never_called_broken(tmp_path):
     for k in range(15):
         found = seen(honest, tmp_path / str(k), small())

@@ -79,6 +79,7 @@ def test_a_broken_training_is_refused_or_charged(process, tmp_path, fit):
     assert refused(found), found
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("fit", marked(recipes.HONEST))
 def test_an_honest_training_passes(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)

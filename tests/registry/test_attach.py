@@ -179,6 +179,7 @@ def test_a_local_subject_has_nothing_to_attach_to(recipe, data, out):
         attach(Subject.local(recipe, data), out, verdict())
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("call", ["log_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"])
 def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch, call):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")

@@ -148,6 +148,7 @@ def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, da
     np.testing.assert_array_equal(subject.data.candidates[0], data.candidates[0])
 
 
+@pytest.mark.slow
 def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, data, reproduces):
     module, _ = trained
     log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
@@ -465,6 +466,7 @@ def test_a_consistently_forged_recipe_reaches_no_other_file(registry, trained, d
             Subject.load("models:/credit/1")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "estimator",
     [

@@ -50,7 +50,7 @@ def text_of(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_the_same_json_gives_the_same_bytes(documents, rendered, kind, format_):
@@ -59,6 +59,7 @@ def test_the_same_json_gives_the_same_bytes(documents, rendered, kind, format_):
     assert rendered(kind, format_) == report.render(stored, format_)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_finding_is_told_with_its_message(documents, rendered, kind):
     html = rendered(kind)
@@ -79,6 +80,7 @@ def _rank(finding):
     return ("failed", "inconclusive", "warned", "passed").index(finding["outcome"])
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format_", ["html", "markdown"])
 def test_no_report_calls_a_model_what_it_cannot_show(documents, rendered, kind, format_):
@@ -87,6 +89,7 @@ def test_no_report_calls_a_model_what_it_cannot_show(documents, rendered, kind, 
     assert not re.search(BANNED, text, flags=re.IGNORECASE)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_fetches_nothing_and_runs_nothing(documents, rendered, kind):
     html = rendered(kind)
@@ -108,6 +111,7 @@ def test_every_chart_has_title_description_reading_and_numbers(documents, render
         assert "<caption>" in figure
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_are_unique_and_links_lead_somewhere(documents, rendered, kind):
     html = rendered(kind)
@@ -190,6 +194,7 @@ def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, re
     html.encode("utf-8")
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_hostile_text_never_commands_a_log_or_a_terminal(documents, rendered, kind, format_):

@@ -82,6 +82,7 @@ def test_the_published_schema_is_generated_from_the_models(published):
     assert published == made
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_real_verdict_of_every_kind_fits_the_published_schema(runs, published, kind):
     jsonschema.validate(runs.document(kind), published)

@@ -41,6 +41,7 @@ def test_what_page_one_leaves_out_is_told_in_full_below(runs):
     assert long[:60].lower() in page.lower()
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_that_verifies_is_one_that_runs(runs, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

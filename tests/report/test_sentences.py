@@ -46,6 +46,7 @@ def words_of(text):
     return set(re.findall(r"[A-Za-z]{2,}", text))
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("format_", ["html", "markdown"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_ours_on_page_one_can_be_translated(runs, elsewhere, kind, format_):
@@ -86,6 +87,7 @@ def test_a_sentence_takes_the_values_that_it_names():
         assert "{" not in sentences.say(key, **values)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_page_one_holds_no_ellipsis_in_any_format(runs, kind):
     doc = runs.document(kind)

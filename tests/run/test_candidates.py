@@ -122,6 +122,7 @@ def data(X, candidates, rng, **options):
     return TrainingData(X, rng.integers(0, 2, N), candidates=(candidates, rng.integers(0, 2, N)), **options)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("disguise", [single, rounded, noisy, changed], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_members_in_disguise_are_found_in_every_container(kind, disguise):
@@ -138,6 +139,7 @@ def test_members_in_disguise_are_found_in_every_container(kind, disguise):
     assert near_overlap(found).outcome == "warned"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_honest_candidates_are_left_alone(kind):
     for k in range(2):

@@ -249,6 +249,7 @@ DECEIVERS = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("how", DECEIVERS)
 def test_a_recipe_that_answers_from_a_store_is_caught(fleet, how):
     subject = local(deceiving, how=how, n=N)
@@ -266,6 +267,7 @@ def test_a_store_for_trainings_without_one_person_is_caught_for_people_with_seve
     assert found.message.startswith("with one person left out, the recipe does not depend on the data that is left")
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "learner",
     [

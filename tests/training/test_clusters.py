@@ -164,6 +164,7 @@ def test_a_unit_that_kills_dask_workers_is_named_and_costs_no_other(cluster, tmp
     assert [bool(a.problem) for a in answers] == [False, False, True, False, False]
 
 
+@pytest.mark.slow
 def test_an_existing_client_is_used_and_left_open(tmp_path, table):
     from distributed import Client, LocalCluster
 

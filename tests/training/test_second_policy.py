@@ -14,6 +14,7 @@ X = RNG.uniform(-1, 1, size=(N, 2))
 Y = (X[:, 0] + RNG.logistic(size=N) > 0).astype(int)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("network", [False, True], ids=["refits", "network"])
 def test_a_policy_about_all_questions_after_one_about_own_records_trains_nothing(tmp_path, network):
     made = calibrated

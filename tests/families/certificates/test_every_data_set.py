@@ -30,6 +30,7 @@ def log_p(estimator, X, y, asked):
     return np.log(model.predict_proba(asked))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", CASES)
 def test_no_small_data_set_breaks_it_and_nobody_left_is_a_model_too(name):
     estimator = CASES[name]

@@ -509,6 +509,7 @@ def verdict_of(policy, groups=None, **params):
     return evaluate(policy, Subject.local(Recipe(made, seed=1), TrainingData(X, y, groups=groups)))
 
 
+@pytest.mark.slow
 def test_a_model_over_the_limit_is_blocked_and_no_bug():
     """It computes an ``alpha`` that nobody can set: more smoothing is no next step."""
     verdict = verdict_of(Policy.load("dtp-1"), dtp=4.0)

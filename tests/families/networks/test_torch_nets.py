@@ -49,7 +49,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("settings", "grouped"),
     [(settings, False) for settings in RECIPES.values()] + [(RECIPES["momentum"], True), (RECIPES["dropout"], True)],

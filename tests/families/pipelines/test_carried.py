@@ -102,7 +102,7 @@ def worst(subject, made):
     return found
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_equals_refits_of_the_whole_pipeline(name, fleet):
     X, y = frame()

@@ -49,6 +49,7 @@ def made_of(estimator, n=120, d=4, seed=0, groups=None, task=None):
     return Subject.local(recipe, TrainingData(X, y, groups=groups))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -211,6 +212,7 @@ def test_people_with_a_rare_number_of_records_are_handed_on():
     assert np.isfinite(made.log_without).all()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", [RandomForestRegressor, BaggingRegressor])
 def test_regressors_are_answered_in_deviations_of_their_targets(kind):
     size = SMALL if kind is RandomForestRegressor else {"n_estimators": 8}

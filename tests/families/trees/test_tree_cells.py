@@ -295,6 +295,7 @@ def enumerate_cells(name, seed):
     return close
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
     close = [c for seed in range(5) for c in enumerate_cells(name, seed)]
@@ -303,7 +304,7 @@ def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
     assert max(close) < 2e-3
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_settings_that_few_people_touch_change_nothing(name):
     close = [c for seed in range(1000, 1012) for c in enumerate_cells(name, seed)]

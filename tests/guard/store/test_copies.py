@@ -108,6 +108,7 @@ WAYS = (
 _REFUSED_BY_THE_WAY = {copy_made_before_the_refusal_was_taken, refusal_taken_from_a_copy, copy_that_was_refused_itself}
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_an_old_approval_counts_on_no_copy_of_what_was_refused(quiet, tmp_path, way):
     kept = Kept(quiet, tmp_path)

@@ -163,6 +163,7 @@ def test_a_source_with_a_fragment_is_not_taken_for_another_model(company):
 # 2: a source that is a name, which means another version later
 
 
+@pytest.mark.slow
 @pytest.mark.attack("2 a source that is a name", "check", "refused")
 def test_a_source_that_names_another_version_by_now_is_refused(company):
     company.log("stage", company.bad)
@@ -286,6 +287,7 @@ def test_the_doctor_asks_about_versions_that_mlflow_hides_too(company):
 # 5: files that no digest covered
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "served",
     [

@@ -227,6 +227,7 @@ FOUND = (
 )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("way", FOUND, ids=lambda way: way.__name__)
 def test_what_is_done_to_files_is_found(quiet, tmp_path, way):
     a = Attacker(quiet, tmp_path)

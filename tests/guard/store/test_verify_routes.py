@@ -105,6 +105,7 @@ def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     assert "evidence behind the statement" in both(f"models:/{name}/{version}", target="production")[1]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.server
 @pytest.mark.parametrize("file", ["a%41.txt", "q?x=1", "same/same", "tab\there", " leading", "a;b", "~$x&y='z'"])
 def test_a_name_that_clients_read_differently_is_left_to_mlflow(registry, guard, name, tmp_path, file, monkeypatch):
@@ -224,6 +225,7 @@ def test_a_listing_that_is_odd_is_left_to_mlflow_or_refused(serving, listed, say
     assert bool(asked) is (says is None)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [

@@ -19,6 +19,7 @@ def policy(folder, isolation):
     return Policy.load(path)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("cluster", ["registered", None])
 def test_workers_of_a_cluster_and_of_this_user_are_no_isolation(tmp_path, monkeypatch, cluster):
     """One kind of run is judged by both policies: the numbers are the same, and one of them may not approve."""
