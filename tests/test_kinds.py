@@ -53,6 +53,7 @@ def test_what_has_no_answer_about_one_person_is_refused_in_one_sentence(kind, tm
     assert row.get("trainings", 0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("kind", DECIDED_HERE)
 def test_what_is_decided_is_not_contradicted_by_refits(kind, tmp_path):

@@ -28,6 +28,7 @@ def server(mlflow_server, models, tmp_path_factory):
     return mlflow_server, MlflowClient(tracking_uri=mlflow_server), tmp_path_factory.mktemp("http")
 
 
+@pytest.mark.slow
 def test_approved_is_promoted_blocked_is_not_and_both_are_compared(server, capsys, monkeypatch):
     address, client, folder = server
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))

@@ -3,6 +3,8 @@
 import csv
 import json
 
+import pytest
+
 
 def test_it_names_whom_to_leave_out_and_draws_the_curve(privgate, tmp_path):
     start = privgate("remove-risky", "models:/smoothed/1", "--limit", "0", "--budget", "4", "--quiet", "--out", "out")
@@ -15,6 +17,7 @@ def test_it_names_whom_to_leave_out_and_draws_the_curve(privgate, tmp_path):
     assert (tmp_path / "out" / "curve.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.slow
 def test_nobody_needs_to_go_where_the_limit_is_kept(privgate):
     ended = privgate("remove-risky", "models:/smoothed/1", "--limit", "5", "--quiet")
     assert ended.returncode == 0, ended.stderr

@@ -157,6 +157,7 @@ def test_arithmetic_of_its_own_is_no_pass(watched):
     assert signs(colluders.arithmetic_of_its_own, watched(colluders.arithmetic_of_its_own))["records"] == "unknown"
 
 
+@pytest.mark.slow
 def test_another_model_where_nobody_watches_is_a_sign(watched):
     seen = watched(colluders.plain_cnn)
     run = Run(Subject.local(Recipe(colluders.plain_cnn, seed=0), digits()), Plain(seen))

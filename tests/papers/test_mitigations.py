@@ -74,6 +74,7 @@ def test_what_was_trained_is_remembered_with_its_penalty(small, monkeypatch, tmp
     assert np.abs(made[1] - made[0]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_the_table_has_a_line_for_every_mitigation(small, monkeypatch, tmp_path):
     monkeypatch.setattr(mitigations, "RECORDS", 40)
     monkeypatch.setattr(mitigations.datasets, "purchase_like", lambda *_, **__: small)

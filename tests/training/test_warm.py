@@ -125,6 +125,7 @@ def test_importing_what_the_server_imports_does_nothing_elsewhere():
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_skops_is_imported_without_the_array_libraries_and_knows_the_same_estimators():
     code = (
         "import sys\nfrom privgate.subject.opening_skops import skops_io\nskops_io()\n"

@@ -52,6 +52,7 @@ def test_a_recreated_row_on_postgresql_inherits_nothing(on_postgres, name, tmp_p
         registry.client.set_registered_model_alias(name, "production", version)
 
 
+@pytest.mark.slow
 def test_no_rename_on_postgresql_carries_a_promotion_to_another_name(on_postgres, name, tmp_path):
     """Two workers, where there are two, know of each other only by the database."""
     registry, client, carried = on_postgres, on_postgres.client, []
