@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ import hypothesis
 import pytest
 
 from privgate.training.box import bubblewrap
-from tests import attack_table, sampling
+from tests import attack_table, rewriting, sampling
 
 if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
@@ -101,6 +102,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         bubblewrap.found = usual
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> None:
+    """Let SQLite return before the disk has it: no test pulls the plug, and each commit waited for 20 ms."""
+    from sqlalchemy import Engine, event
+
+    @event.listens_for(Engine, "connect")
+    def _connected(connection: object, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous = OFF")
+
+
 # the same examples every time, and none that fails because the machine is busy
 hypothesis.settings.register_profile(
     "gate", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -134,9 +146,10 @@ sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever 
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin the table of attacks, once for all workers."""
+    """Begin the table of attacks, once for all workers, and rewrite a share of all assertions."""
     if not hasattr(session.config, "workerinput") and not os.environ.get(HIDE):
         attack_table.begin()
+    rewriting.share(session.config)
 
 
 @pytest.hookimpl(wrapper=True)
