@@ -106,7 +106,9 @@ def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
         if sizes and all(b >= drawn.records for b in drawn.sizes) and together == 1:
             return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number)
         if drawn.kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
-            rate = max(sizes, default=1) / max(1, drawn.records)
+            begun = sum(start < len(drawn.batches) for start in drawn.passes)
+            # a pass that leaves records out may use one of them each time, however few its batches are
+            rate = max(max(sizes, default=1) / max(1, drawn.records), begun / max(1, len(sizes)))
             return Used(drawn.kind, min(1.0, rate), len(sizes), 1, entries, drawn.number)
         steps = max(len(sizes), len(drawn.sizes))
         if drawn.kind == "poisson" and not (_is_binomial(drawn, steps) and _is_independent(drawn)):

@@ -176,6 +176,15 @@ def test_a_model_folder_holds_plain_files_with_plain_names(tmp_path):
     with pytest.raises(DocumentError, match="no regular file"):
         digest.of_file(tmp_path / "pipe")
     (tmp_path / "pipe").unlink()
+    for target in ("good", ".", "nowhere"):  # a file, a folder, nothing
+        (tmp_path / "link").symlink_to(target)
+        with pytest.raises(DocumentError, match="is a link"):
+            digest.of_files(tmp_path)
+        (tmp_path / "link").unlink()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "link").symlink_to("good")
+    assert list(digest.of_files(tmp_path, exclude=["cache"])) == ["good"]
+    (tmp_path / "cache" / "link").unlink()
     try:
         (tmp_path / os.fsdecode(b"\xff\xfe")).touch()
     except OSError:

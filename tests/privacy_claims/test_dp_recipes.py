@@ -9,6 +9,7 @@ from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.privacy_claims import watch_noise
+from privgate.privacy_claims.accountant import Mechanism
 from privgate.privacy_claims.contradictions import contradictions
 from privgate.privacy_claims.observe import units_of, watched
 from privgate.privacy_claims.standing import GuaranteeBasis
@@ -203,3 +204,16 @@ def test_there_are_enough_of_both():
     assert len(recipes.BROKEN) >= 20
     assert len(recipes.HONEST) >= 10
     assert {f.__name__ for f in (*recipes.BROKEN, *recipes.HONEST)} >= set(QUICK)
+
+
+@pytest.mark.parametrize(("batch", "a_pass", "releases"), [(51, 1, 20), (30, 3, 20), (10, 2, 20), (25, 4, 20)])
+def test_a_pass_that_leaves_records_out_counts_as_a_whole_one(batch, a_pass, releases):
+    """The last batch dropped, or a pass broken off: without shuffling, the same record is in every pass."""
+    rows = np.arange(100)
+    batches = [rows[k * batch : (k + 1) * batch] for _ in range(20) for k in range(a_pass)]
+    drawn = Draws(None, "shuffled", 100, float("nan"), 0, batches, list(range(0, 20 * a_pass, a_pass)))
+    found = used([batch] * len(batches), [drawn], 100)
+    mechanism = Mechanism(4.0, found.rate, found.steps, found.kind, "replace_one")
+
+    assert max(np.bincount(np.concatenate(batches))) == releases
+    assert mechanism.releases == releases

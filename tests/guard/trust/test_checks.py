@@ -223,3 +223,14 @@ def test_a_copy_is_released_again_only_on_a_later_check_signed_later(world, deci
         return
     with pytest.raises(StatementError, match="was refused since"):
         check_original(claims, copy, original, world.trust, world.now)
+
+
+@pytest.mark.parametrize("now", [None, {"created": 1701}, {"storage": "s3://bucket/m-2"}], ids=str)
+def test_a_copy_counts_for_nothing_where_the_row_that_was_signed_is_gone_or_another(world, now):
+    """Nobody can tell then whether it was refused since, whatever the present row carries."""
+    copy = dataclasses.replace(world.row, name="prod.credit", version="1")
+    passed = world.envelope(decided=world.now, signed=world.now).text()
+    original = None if now is None else (dataclasses.replace(world.row, **now), passed)
+    check_original(world.claims, copy, (world.row, passed), world.trust, world.now)
+    with pytest.raises(StatementError, match="is gone"):
+        check_original(world.claims, copy, original, world.trust, world.now)
