@@ -27,8 +27,8 @@ from privgate.training.payload import Opened, Payload
 
 #: one rerun shows the parameters, a second one shows noise that repeats
 RUNS = 2
-#: reruns to the end in all; those on other records show what else the records reach, the last what follows their number
-RERUNS = RUNS + watch_replay.REPLAYS + 1
+#: reruns to the end in all; those on other records show what else they reach, the last what follows their number
+RERUNS = RUNS + watch_replay.REPLAYS + watch_replay.SIZES
 #: records at which two reruns are compared
 COMPARED = 64
 
@@ -60,7 +60,7 @@ def observe(subject: Subject, limits: TaskLimits, *, runs: int = RUNS, isolate: 
             limits,
             units_of(subject),
             limits=limits,
-            runs=runs + watch_replay.REPLAYS + 1,
+            runs=runs + watch_replay.REPLAYS + watch_replay.SIZES,
             way=isolate,
             logs=Path(folder),
         )
@@ -81,7 +81,7 @@ def remembered(subject: Subject, fleet: Fleet) -> Observation:
         fleet.freshness.recalled += 1
         return Observation.from_payload(json.loads(bytes(known)))
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
-    fleet.calls += seen.runs + seen.replays + (seen.replays == watch_replay.REPLAYS)
+    fleet.calls += seen.runs + seen.replays + watch_replay.SIZES * (seen.replays == watch_replay.REPLAYS)
     if not seen.problem and known is None:
         fleet.ledger.write([(key, json.dumps(seen.payload()).encode())])
         fleet.ledger.flush()

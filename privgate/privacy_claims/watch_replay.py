@@ -4,7 +4,8 @@ DP-SGD promises two things, and each is compared, not believed. (1) What is rele
 gradients: with these fixed, nothing in the object that training returns may depend on the records. (2) A gradient that
 is clipped is that of one person: replacing others may not change it, and one person has as many as are accounted for.
 Whatever fails here by the training's own randomness is no proof of a leak, and ends inconclusive.
-A last rerun has half of the people: what it does otherwise tells how many there are (docs/mathematics.md, section 7.5).
+The last reruns have half of the people, one fewer and one more: what they do otherwise tells how many there are
+(docs/mathematics.md, section 7.5).
 """
 
 import traceback
@@ -23,8 +24,8 @@ from privgate.privacy_claims.watch_sampling import Used
 from privgate.privacy_claims.watch_transcript import DivergedError, Transcript
 from privgate.subject.containers import take
 
-#: reruns to the end on as many records; one more has half of the people
-REPLAYS = 4
+#: reruns to the end on as many records, and on other numbers of them
+REPLAYS, SIZES = 4, 3
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
 MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 
@@ -116,7 +117,7 @@ class Replays:
             if fault or differing:
                 self._attribute(fault, differing, used, owner)
         if not self.settled():
-            self.follows = self._following(watch_people.half(self.units, self.y, rng))
+            self.follows = next(filter(None, map(self._following, self._sizes(rng))), "")
 
     def _rerun(self, X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
         self.runs += not options.get("stop", False)
@@ -129,25 +130,34 @@ class Replays:
             self.doubts.append(f"training fails on other records ({type(exc).__name__})")
         return None
 
-    def _following(self, kept: Bools) -> str:
-        """Return what follows how many records there are, by a rerun on some people only; empty if nothing does."""
+    def _sizes(self, rng: Generator) -> Iterator[NDArray[np.int64]]:
+        """Yield the rows of half of the people, of all but one, and of all with one of them twice: the neighbours."""
+        yield np.flatnonzero(watch_people.half(self.units, self.y, rng))
+        labels, codes = np.unique(self.y, return_inverse=True)
+        commonest = np.flatnonzero(codes == np.bincount(codes, minlength=len(labels)).argmax())
+        one = self.units == self.units[rng.choice(commonest)]
+        yield np.flatnonzero(~one)
+        yield np.concatenate([np.arange(len(self.y)), np.flatnonzero(one)])
+
+    def _following(self, rows: NDArray[np.int64]) -> str:
+        """Return what follows how many records there are, by a rerun on these rows; empty if nothing does."""
         first = self.first.watch
         try:
-            watch, leaves = self.train(
-                take(self.X, np.flatnonzero(kept)), self.y[kept], replay=self.first.transcript, fewer=True
-            )
+            watch, leaves = self.train(take(self.X, rows), self.y[rows], replay=self.first.transcript, fewer=True)
         except DivergedError:
             return "the number of steps, or the shape of the model"
         except Exception as exc:  # noqa: BLE001  the user's code
             traceback.print_exception(exc)
-            return f"something that cannot be seen, as training fails on half of the people ({type(exc).__name__})"
+            return (
+                f"something that cannot be seen, as training fails on {len(rows)} of the records ({type(exc).__name__})"
+            )
         for name, were, are in (
             ("the divisor of the noised sums", first.divisors, watch.divisors),
             ("the rate at which records are drawn", first.rates, watch.rates),
         ):
             if were != are:
                 a, b = next(((a, b) for a, b in zip(were, are, strict=False) if a != b), (len(were), len(are)))
-                return f"{name} ({a:.4g}, and {b:.4g} with {kept.sum()} of {len(kept)} records)"
+                return f"{name} ({a:.4g}, and {b:.4g} with {len(rows)} records instead of {len(self.y)})"
         if watch.constants != first.constants:
             return "the clipping norm or the noise"
         if [s.parameters for s in watch.steps] != [s.parameters for s in first.steps] or watch.plain != first.plain:

@@ -92,10 +92,11 @@ def test_an_honest_training_passes(process, tmp_path, fit):
 @pytest.mark.parametrize(
     ("fit", "words"),
     [
-        (recipes.divided_by_the_library, "the divisor of the noised sums (20, and 10 with 50 of 100 records)"),
+        (recipes.divided_by_the_library, "the divisor of the noised sums (20, and 10 with 50 records instead of 100)"),
         pytest.param(recipes.plain, "the number of steps", marks=pytest.mark.slow),
         pytest.param(recipes.number_kept, "the object that training returns", marks=pytest.mark.slow),
         (recipes.divided_by_the_learning_rate, "what an update makes of the noised sums"),
+        (recipes.a_constant_divisor, "the number of steps"),  # or the rate: as with half of them, not with one more
     ],
 )
 def test_what_follows_the_number_of_records_leaves_no_epsilon_for_one_more_or_less(process, tmp_path, fit, words):
