@@ -48,6 +48,7 @@ def _hide(config: pytest.Config) -> None:
     for i, folder in enumerate(folders):
         if any((folder / name).exists() for name in names):
             folders[i] = Path(tempfile.mkdtemp(prefix="privgate-path-"))
+            folders[i].chmod(0o755)  # some tests become other users
             config.add_cleanup(functools.partial(shutil.rmtree, folders[i]))
             for program in folder.iterdir():
                 if program.name not in names:
