@@ -109,7 +109,8 @@ def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
             begun = sum(start < len(drawn.batches) for start in drawn.passes)
             # a pass that leaves records out may use one of them each time, however few its batches are
             rate = max(max(sizes, default=1) / max(1, drawn.records), begun / max(1, len(sizes)))
-            return Used(drawn.kind, min(1.0, rate), len(sizes), 1, entries, drawn.number)
+            below = math.nextafter(1.0, 0.0)  # at 1 the sampling would not matter, and nobody would say that it differs
+            return Used(drawn.kind, min(below, rate), len(sizes), 1, entries, drawn.number)
         steps = max(len(sizes), len(drawn.sizes))
         if drawn.kind == "poisson" and not (_is_binomial(drawn, steps) and _is_independent(drawn)):
             continue

@@ -96,7 +96,7 @@ def test_an_honest_training_passes(process, tmp_path, fit):
         pytest.param(recipes.plain, "the number of steps", marks=pytest.mark.slow),
         pytest.param(recipes.number_kept, "the object that training returns", marks=pytest.mark.slow),
         (recipes.divided_by_the_learning_rate, "what an update makes of the noised sums"),
-        (recipes.a_constant_divisor, "the number of steps"),  # or the rate: as with half of them, not with one more
+        (recipes.a_constant_divisor, "the number of steps"),  # of half of the records it is the same
     ],
 )
 def test_what_follows_the_number_of_records_leaves_no_epsilon_for_one_more_or_less(process, tmp_path, fit, words):
@@ -218,3 +218,4 @@ def test_a_pass_that_leaves_records_out_counts_as_a_whole_one(batch, a_pass, rel
 
     assert max(np.bincount(np.concatenate(batches))) == releases
     assert mechanism.releases == releases
+    assert found.rate < 1, "a claim of Poisson batches is told that they were not"
