@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from privgate.evidence.values import Number
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -30,6 +32,8 @@ class Observation:
         As drawn: "shuffled" if each epoch passes through the records once.
     sample_rate : float
         Expected share of the records in a batch; raised where batches were larger than it explains.
+    passes : int
+        Passes over the records that were begun, where batches are shuffled; 0 where they are not.
     bypassed_updates : int
         Updates of a model by an optimizer, or with gradients, that no mechanism released.
     noise_repeats : bool
@@ -50,8 +54,6 @@ class Observation:
         The same as a multiple of the records of that person, rounded up; 0 if not known.
     replays : int
         Reruns on other records with the same noised gradients; 0 if nothing was compared.
-    follows : str
-        What follows the number of training records, in words, so that it tells that number; empty if nothing does.
     leftovers : {"", "rerun", "stored"}
         Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str
@@ -62,12 +64,13 @@ class Observation:
     runs: int = 0
     records: int = 0
     steps: int = 0
-    noise_multiplier: float = float("nan")
+    noise_multiplier: Number = float("nan")
     noiseless_steps: int = 0
-    max_grad_norm: float = float("nan")
+    max_grad_norm: Number = float("nan")
     unclipped_steps: int = 0
     sampling: str = ""
-    sample_rate: float = float("nan")
+    sample_rate: Number = float("nan")
+    passes: int = 0
     bypassed_updates: int = 0
     noise_repeats: bool = False
     noise_defect: str = ""
@@ -78,7 +81,6 @@ class Observation:
     rows: int = 0
     copies: int = 0
     replays: int = 0
-    follows: str = ""
     leftovers: str = ""
     problem: str = ""
 

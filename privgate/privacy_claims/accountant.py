@@ -41,6 +41,8 @@ class Mechanism:
         Training size; needed for "fixed_size" alone.
     copies : int
         Records of one person, who comes or goes with all of them.
+    passes : int
+        Passes that were begun, of shuffled batches: one may leave records out, and use any record all the same.
     """
 
     noise_multiplier: float
@@ -50,6 +52,7 @@ class Mechanism:
     adjacency: str
     records: int = 0
     copies: int = 1
+    passes: int = 0
 
     def __post_init__(self) -> None:
         good = math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0
@@ -65,7 +68,7 @@ class Mechanism:
     def releases(self) -> int:
         """How many times one record can be part of an unamplified release."""
         if self.sampling == "shuffled":
-            return max(1, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
+            return max(1, self.passes, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
         return self.steps
 
 
@@ -153,8 +156,7 @@ def _check_copies(mechanism: Mechanism) -> None:
     )
     if mechanism.sample_rate < 1 and not known:
         raise MeasurementError(
-            "no accountant here covers people with several records under this sampling and adjacency; state the claim "
-            "with adjacency 'add_remove' and Poisson sampling"
+            "no accountant here covers people with several records under this sampling and adjacency"
         )
 
 

@@ -38,7 +38,7 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             else None
         )
     except MeasurementError as exc:
-        if claim.adjacency == "add_remove" and seen.follows and not seen.broken:
+        if claim.adjacency == "add_remove" and seen.library == "opacus" and not seen.broken:
             yield Precondition(
                 "dp_claim", "inconclusive", f"no epsilon holds where one record is added or removed: {exc}"
             )

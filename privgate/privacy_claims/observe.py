@@ -27,8 +27,8 @@ from privgate.training.payload import Opened, Payload
 
 #: one rerun shows the parameters, a second one shows noise that repeats
 RUNS = 2
-#: reruns to the end in all; those on other records show what else they reach, the last what follows their number
-RERUNS = RUNS + watch_replay.REPLAYS + watch_replay.SIZES
+#: reruns to the end in all; those on other records show what else they reach
+RERUNS = RUNS + watch_replay.REPLAYS
 #: records at which two reruns are compared
 COMPARED = 64
 
@@ -60,7 +60,7 @@ def observe(subject: Subject, limits: TaskLimits, *, runs: int = RUNS, isolate: 
             limits,
             units_of(subject),
             limits=limits,
-            runs=runs + watch_replay.REPLAYS + watch_replay.SIZES,
+            runs=runs + watch_replay.REPLAYS,
             way=isolate,
             logs=Path(folder),
         )
@@ -81,7 +81,7 @@ def remembered(subject: Subject, fleet: Fleet) -> Observation:
         fleet.freshness.recalled += 1
         return Observation.from_payload(json.loads(bytes(known)))
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
-    fleet.calls += seen.runs + seen.replays + watch_replay.SIZES * (seen.replays == watch_replay.REPLAYS)
+    fleet.calls += seen.runs + seen.replays
     if not seen.problem and known is None:
         fleet.ledger.write([(key, json.dumps(seen.payload()).encode())])
         fleet.ledger.flush()
@@ -267,6 +267,7 @@ def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) 
         unclipped_steps=max(sum(not s.clipped for s in w.steps) for w in watches),
         sampling=kinds.pop() if len(kinds) == 1 else "unknown",
         sample_rate=max(s.rate for s in sampled),
+        passes=max(s.passes for s in sampled),
         bypassed_updates=max(w.bypassed for w in watches),
         noise_repeats=repeats([[s.noise for s in w.steps] for w in watches]),
         noise_defect=next((w.defect for w in watches if w.defect), ""),

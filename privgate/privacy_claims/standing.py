@@ -46,7 +46,13 @@ class GuaranteeBasis:
             if seen.library != "opacus":
                 return None
             return Mechanism(
-                seen.noise_multiplier, seen.sample_rate, seen.steps, seen.sampling, adjacency, seen.records
+                seen.noise_multiplier,
+                seen.sample_rate,
+                seen.steps,
+                seen.sampling,
+                adjacency,
+                seen.records,
+                passes=seen.passes,
             )
         if claim.noise_multiplier is None or claim.sample_rate is None or claim.steps is None:
             return None
@@ -60,14 +66,14 @@ class GuaranteeBasis:
         Raises
         ------
         MeasurementError
-            No theorem gives one; between data of other sizes, where something follows the number of records.
+            No theorem gives one; by Opacus none is given between data of other sizes.
         """
         wanted = adjacency or str(self.claim.adjacency)
         seen = self.observation
-        if wanted == "add_remove" and seen is not None and seen.follows and not seen.broken:
+        if wanted == "add_remove" and seen is not None and seen.library == "opacus" and not seen.broken:
             raise MeasurementError(
-                f"{seen.follows} follows the number of training records, so that whoever joins or leaves shows "
-                'beside the noise; declare that number public, Claim(adjacency="replace_one"), or make it a constant'
+                "Opacus divides its sums by a number that follows how many records there are, so whoever joins or "
+                'leaves shows beside the noise; declare that number public with Claim(adjacency="replace_one")'
             )
         if self.group == 1:
             return self._for_records(delta, wanted)

@@ -7,6 +7,7 @@ process: this finds mistakes, and only an audit can find malice.
 """
 
 import hashlib
+import random
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from privgate.privacy_claims import watch_noise
 from privgate.privacy_claims.watch_noise import Noise
 from privgate.privacy_claims.watch_population import Population
-from privgate.privacy_claims.watch_sampling import Draws, Used, kind, matched, used
+from privgate.privacy_claims.watch_sampling import Draws, Used, entries_of, kind, matched, used
 from privgate.privacy_claims.watch_transcript import DivergedError, EnoughError, Transcript
 
 #: random directions along which a record's gradient is kept, to see whether it changes
@@ -42,6 +43,8 @@ class NoisyStep:
         Each record's gradient: its norm, and its length along fixed random directions.
     parameters : str
         Digest of what the gradients were taken at.
+    clipped_of : list of (int, dict)
+        Records that were clipped together, and how many batches each sampler had drawn by then.
     """
 
     batch: int
@@ -50,6 +53,7 @@ class NoisyStep:
     noise: Noise
     rows: NDArray[np.float32]
     parameters: str = ""
+    clipped_of: list[tuple[int, dict[int, int]]] = field(default_factory=list)
 
     @property
     def zero(self) -> bool:
@@ -64,6 +68,7 @@ class _Pending:
     batch: int = 0
     clipped: bool = True
     rows: list[NDArray[np.float32]] = field(default_factory=list)
+    clipped_of: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     released: Any = None
 
 
@@ -76,10 +81,11 @@ class OpacusWatch:
         Where to write down what is released.
     replay : Transcript, optional
         What to apply instead of what is released.
-    drop : bool
-        Leave the last entry out of every batch of a replay that has two or more.
-    fewer : bool
-        Keep the batches that a replay draws itself: it has fewer records.
+    drop : {"", "first", "last"}
+        Leave a half out of every batch of a replay that has two entries or more; without the first, the others change
+        their place.
+    shake : bool
+        Use up random numbers before each batch of a replay: whatever is random for a record is drawn otherwise.
     stop : bool
         End the training where the first gradients are clipped; by then it is known what batches are drawn from.
     """
@@ -89,11 +95,12 @@ class OpacusWatch:
         *,
         record: Transcript | None = None,
         replay: Transcript | None = None,
-        drop: bool = False,
-        fewer: bool = False,
+        drop: str = "",
+        shake: bool = False,
         stop: bool = False,
     ) -> None:
-        self.record, self.replay, self.drop, self.fewer, self.stop = record, replay, drop, fewer, stop
+        self.record, self.replay, self.stop = record, replay, stop
+        self.drop, self.shake = drop, shake
         self.steps: list[NoisyStep] = []
         self.draws: dict[int, Draws] = {}
         self.populations: list[Population] = []
@@ -154,12 +161,12 @@ class OpacusWatch:
         written = self.replay.batches
         if draws.number >= len(written) or len(draws.batches) >= len(written[draws.number]):
             return batch  # nothing to compare with: the steps will not agree either
-        own = batch
         batch, state = written[draws.number][len(draws.batches)]
         self._torch.set_rng_state(state)
-        if self.fewer:
-            return own
-        return batch[:-1] if self.drop and len(batch) > 1 else batch
+        if self.shake:
+            self._torch.rand(7), np.random.random(7), random.random()  # noqa: NPY002, S311  the user's
+        half = {"first": slice(len(batch) // 2, None), "last": slice((len(batch) + 1) // 2)}
+        return batch[half[self.drop]] if self.drop else batch
 
     def _loading(self, original: Any) -> Any:
         def iterate(loader: Any) -> Any:
@@ -198,6 +205,7 @@ class OpacusWatch:
         original()
         pending = self._pending.setdefault(id(optimizer), _Pending())
         pending.batch += batch
+        pending.clipped_of.append((batch, {d.number: len(d.batches) for d in self.draws.values()}))
         pending.rows.append(rows)
         for p, old, new in zip(optimizer.params, before, expected, strict=True):
             added = p.summed_grad if old is None else p.summed_grad - old
@@ -220,7 +228,8 @@ class OpacusWatch:
         rows = np.concatenate(pending.rows) if pending.rows else np.zeros((0, DIRECTIONS + 1), np.float32)
         noise = watch_noise.measured(optimizer, sums, self._made)
         at = _digest(optimizer.params)
-        self.steps.append(NoisyStep(pending.batch, float(optimizer.max_grad_norm), pending.clipped, noise, rows, at))
+        norm = float(optimizer.max_grad_norm)
+        self.steps.append(NoisyStep(pending.batch, norm, pending.clipped, noise, rows, at, pending.clipped_of))
         pending.released = self._torch.cat([p.grad.detach().reshape(-1).double() for p in optimizer.params])
 
     def _clipped_sum(self, optimizer: Any) -> tuple[list[Any], int, NDArray[np.float32]]:
@@ -299,16 +308,6 @@ class OpacusWatch:
         return [(s.norm, s.noise.stated) for s in self.steps]
 
     @property
-    def divisors(self) -> list[float]:
-        """What each optimizer divided its noised sums by."""
-        return [d for scales in self.scales.values() for d in sorted(scales)]
-
-    @property
-    def rates(self) -> list[float]:
-        """The rate of each sampler of Poisson batches."""
-        return [d.rate for d in self.draws.values() if d.kind == "poisson"]
-
-    @property
     def defect(self) -> str:
         """Why the steps are not what they look like, in words; empty where nothing says so."""
         if any(len(scales) > 1 for scales in self.scales.values()):
@@ -322,12 +321,13 @@ class OpacusWatch:
 
     def sampling(self, records: int) -> Used:
         """Return what the batches of the steps were, for so many training records."""
-        return used([s.batch for s in self.steps], list(self.draws.values()), records)
+        return used([s.clipped_of for s in self.steps], list(self.draws.values()), records)
 
     def entries(self, number: int) -> list[NDArray[Any]] | None:
         """Return what each step used of the batches that sampler ``number`` drew."""
-        found = [matched([s.batch for s in self.steps], d) for d in self.draws.values() if d.number == number]
-        return found[0][1] if found and found[0] else None
+        drawn = next((d for d in self.draws.values() if d.number == number), None)
+        found = None if drawn is None else matched([s.clipped_of for s in self.steps], drawn)
+        return None if drawn is None or found is None else entries_of(found[0], drawn)
 
     def population(self, number: int) -> int | None:
         """Return which population sampler ``number`` drew from."""

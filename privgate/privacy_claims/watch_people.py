@@ -32,6 +32,27 @@ def same_for_all(X: Any, y: NDArray[Any], row: int) -> tuple[Any, NDArray[Any]]:
     return _taken(X, np.full(len(y), row, dtype=np.int64)), relabelled(y, everybody, by=-1)
 
 
+def far_away(X: Any, rows: NDArray[np.bool_], times: float) -> Any:
+    """Return the records with the numbers in ``rows`` multiplied, whole ones as far as their type holds them."""
+    if hasattr(X, "select_dtypes"):
+        made = X.copy()
+        for at in np.flatnonzero([d.kind in "iuf" for d in map(_plain, X.dtypes)]):
+            column = X.iloc[:, at].to_numpy()
+            made.isetitem(at, far_away(column, rows, times))
+        return made
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "iuf" or not len(X):
+        return X
+    if X.dtype.kind != "f":
+        times = max(1, min(int(times), int(np.iinfo(X.dtype).max) // max(1, abs(int(X.max())), abs(int(X.min())))))
+    made = X.copy()
+    made[rows] *= X.dtype.type(times)
+    return made
+
+
+def _plain(dtype: Any) -> Any:
+    return dtype if isinstance(dtype, np.dtype) else np.dtype(object)
+
+
 def relabelled(y: NDArray[Any], rows: NDArray[np.bool_], *, by: int = 1) -> NDArray[Any]:
     """Return ``y`` with the next label in ``rows``; every label stays in use, so that a model has its shape."""
     classes, own = np.unique(y, return_inverse=True)

@@ -4,8 +4,7 @@ DP-SGD promises two things, and each is compared, not believed. (1) What is rele
 gradients: with these fixed, nothing in the object that training returns may depend on the records. (2) A gradient that
 is clipped is that of one person: replacing others may not change it, and one person has as many as are accounted for.
 Whatever fails here by the training's own randomness is no proof of a leak, and ends inconclusive.
-The last reruns have half of the people, one fewer and one more: what they do otherwise tells how many there are
-(docs/mathematics.md, section 7.5).
+How many records there are is not looked for: it is public (docs/mathematics.md, section 7.5).
 """
 
 import traceback
@@ -22,14 +21,19 @@ from privgate.privacy_claims import watch_people, watch_population
 from privgate.privacy_claims.watch_population import MIXED, NOBODY, UNCLEAR
 from privgate.privacy_claims.watch_sampling import Used
 from privgate.privacy_claims.watch_transcript import DivergedError, Transcript
-from privgate.subject.containers import take
 
-#: reruns to the end on as many records, and on other numbers of them
-REPLAYS, SIZES = 4, 3
+#: reruns to the end
+REPLAYS = 4
+#: how far beyond anybody's the features of one record in so many are, in the rerun that looks for a stop they cause
+FAR, ONE_IN = 1e6, 20
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
 MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 
+#: random gradients in half a batch: as many are compared at least; a log ratio that is none, and in deviations
+LEAST, SCALED, CHANCE = 20, 0.02, 5.0
+
 OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
+MIXING = "the gradient that is clipped for one record depends on other people's records"
 SUMS = "how many gradients a step sums depends on the records"
 
 Bools = NDArray[np.bool_]
@@ -57,7 +61,6 @@ def checked(seen: Observation, replays: "Replays") -> Observation:
         rows=replays.rows,
         copies=replays.copies,
         replays=replays.runs,
-        follows=replays.follows,
         # updates by plain optimizers that no record changes are public
         bypassed_updates=seen.bypassed_updates + (len(replays.first.watch.plain) if replays.plain else 0),
     )
@@ -87,7 +90,6 @@ class Replays:
     copies: int = 0
     runs: int = 0
     plain: bool = False
-    follows: str = ""
 
     def settled(self) -> bool:
         """Whether no further rerun can better the verdict."""
@@ -106,63 +108,37 @@ class Replays:
         for number, (rows, (X, y)) in enumerate(self._other_data(rng)):
             if self.settled():
                 return
-            # the second half also shows whether a gradient depends on how many others are in the batch
-            found = self._rerun(X, y, drop=number == 1)
+            # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
+            # drawn; the third, whether a record can end the training that is far from all others
+            found = self._rerun(X, y, far=number == 2, drop="first" if number == 1 else "")
             if found is None:
                 return
             watch, leaves = found
             self.plain |= watch.plain != self.first.watch.plain
             fault = self._compare(watch, used, owner, rows)
+            if fault == MIXING and number == 1 and self._random(used, owner):
+                fault = self._other_sizes(used) or self._whole_batches(X, y, used, owner, rows)
             differing = {p for p in {*leaves, *self.first.leaves} if leaves.get(p) != self.first.leaves.get(p)}
             if fault or differing:
                 self._attribute(fault, differing, used, owner)
-        if not self.settled():
-            self.follows = next(filter(None, map(self._following, self._sizes(rng))), "")
 
-    def _rerun(self, X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
+    def _rerun(
+        self, X: Any, y: NDArray[Any], *, far: bool = False, **options: Any
+    ) -> tuple[Any, dict[str, str]] | None:
         self.runs += not options.get("stop", False)
+        own = X
         try:
+            if far:
+                X = watch_people.far_away(X, np.arange(len(y)) % ONE_IN == 0, FAR)
             return self.train(X, y, replay=self.first.transcript, **options)
         except DivergedError as exc:
             self.leaks.append(str(exc))
         except Exception as exc:  # noqa: BLE001  the user's code
+            if far:  # it may say that no such record exists
+                return self._rerun(own, y, **options)
             traceback.print_exception(exc)
             self.doubts.append(f"training fails on other records ({type(exc).__name__})")
         return None
-
-    def _sizes(self, rng: Generator) -> Iterator[NDArray[np.int64]]:
-        """Yield the rows of half of the people, of all but one, and of all with one of them twice: the neighbours."""
-        yield np.flatnonzero(watch_people.half(self.units, self.y, rng))
-        labels, codes = np.unique(self.y, return_inverse=True)
-        commonest = np.flatnonzero(codes == np.bincount(codes, minlength=len(labels)).argmax())
-        one = self.units == self.units[rng.choice(commonest)]
-        yield np.flatnonzero(~one)
-        yield np.concatenate([np.arange(len(self.y)), np.flatnonzero(one)])
-
-    def _following(self, rows: NDArray[np.int64]) -> str:
-        """Return what follows how many records there are, by a rerun on these rows; empty if nothing does."""
-        first = self.first.watch
-        try:
-            watch, leaves = self.train(take(self.X, rows), self.y[rows], replay=self.first.transcript, fewer=True)
-        except DivergedError:
-            return "the number of steps, or the shape of the model"
-        except Exception as exc:  # noqa: BLE001  the user's code
-            traceback.print_exception(exc)
-            return (
-                f"something that cannot be seen, as training fails on {len(rows)} of the records ({type(exc).__name__})"
-            )
-        for name, were, are in (
-            ("the divisor of the noised sums", first.divisors, watch.divisors),
-            ("the rate at which records are drawn", first.rates, watch.rates),
-        ):
-            if were != are:
-                a, b = next(((a, b) for a, b in zip(were, are, strict=False) if a != b), (len(were), len(are)))
-                return f"{name} ({a:.4g}, and {b:.4g} with {len(rows)} records instead of {len(self.y)})"
-        if watch.constants != first.constants:
-            return "the clipping norm or the noise"
-        if [s.parameters for s in watch.steps] != [s.parameters for s in first.steps] or watch.plain != first.plain:
-            return "what an update makes of the noised sums, or where training starts"
-        return "the object that training returns" if leaves != self.first.leaves else ""
 
     def _owners(self, rng: Generator, number: int) -> NDArray[np.int64]:
         """Return whose each entry of the sampled population is, from reruns that end before the first step."""
@@ -209,12 +185,13 @@ class Replays:
         self.copies = int(max(1, np.ceil(rows / held).max()))
 
     def _other_data(self, rng: Generator) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
-        """Yield (rows that are replaced, the data): one half, the other half, labels alone, all alike."""
+        """Yield (rows that are replaced, the data): one half, the other half, those far from all others, all alike."""
         rows = watch_people.half(self.units, self.y, rng)
         everybody = np.ones(len(self.y), dtype=bool)
         yield rows, watch_people.replaced(self.X, self.y, rows, rng)
         yield ~rows, watch_people.replaced(self.X, self.y, ~rows, rng)
-        yield everybody, (self.X, watch_people.relabelled(self.y, everybody))
+        few = np.arange(len(self.y)) % ONE_IN == 0
+        yield few, (self.X, watch_people.relabelled(self.y, few))
         yield everybody, watch_people.same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
 
     def _compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
@@ -239,8 +216,43 @@ class Replays:
                 self.doubts.append("gradients could not be traced to the records that batches are drawn from")
                 return ""
             if (moved & ~touched[whose]).any():
-                return "the gradient that is clipped for one record depends on other people's records"
+                return MIXING
         return ""
+
+    def _random(self, used: Used, owner: NDArray[np.int64]) -> bool:
+        """Whether gradients of the same records are others by what is random for each, dropout or augmentation."""
+        found = self._rerun(self.X, self.y, shake=True)
+        return found is not None and bool(self._compare(found[0], used, owner, np.zeros(len(self.y), dtype=bool)))
+
+    def _other_sizes(self, used: Used) -> str:
+        """Return that random gradients are larger or smaller in half a batch; empty where that is chance.
+
+        The first half stays: what is drawn first at random for each record is the same, and hides less.
+        """
+        rerun = self._rerun(self.X, self.y, drop="last")
+        if rerun is None:
+            return ""  # why is noted
+        entries = rerun[0].entries(used.number)
+        if entries is None or used.entries is None:
+            return SUMS
+        ratios = [np.zeros(0)]
+        for before, after, were, are in zip(self.first.watch.steps, rerun[0].steps, used.entries, entries, strict=True):
+            kept = _kept(were.tolist(), are.tolist())
+            if kept is None or len(kept) != len(after.rows):
+                return SUMS
+            both = np.stack([before.rows[kept, 0], after.rows[:, 0]])
+            ratios.append(np.diff(np.log(both[:, (both > 0).all(axis=0)]), axis=0)[0])
+        found = np.concatenate(ratios)
+        if len(found) < LEAST:
+            return MIXING
+        middle = float(np.median(found))  # some gradients all but vanish: their logarithms have no mean to speak of
+        spread = 1.86 * float(np.median(np.abs(found - middle))) / len(found) ** 0.5  # a median's, of normal numbers
+        return MIXING if abs(middle) > max(SCALED, CHANCE * spread) else ""
+
+    def _whole_batches(self, X: Any, y: NDArray[Any], used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
+        """Return what is wrong where the same people are replaced and no batch is shorter."""
+        found = self._rerun(X, y)
+        return "" if found is None else self._compare(found[0], used, owner, rows)
 
     def _attribute(self, fault: str, differing: set[str], used: Used, owner: NDArray[np.int64]) -> None:
         """Tell a leak from randomness that a replay cannot repeat, by one rerun on the same records."""

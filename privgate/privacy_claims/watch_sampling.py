@@ -1,7 +1,8 @@
 """How batches were drawn, judged by the batches themselves."""
 
 import math
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +29,8 @@ class Used:
         What each step used, in its order; None where that is not known.
     number : int
         Which of the run's samplers drew it; -1 where none did.
+    passes : int
+        Passes over the records that were begun, of shuffled batches.
     """
 
     kind: str
@@ -36,6 +39,7 @@ class Used:
     together: int = 1
     entries: list[NDArray[Any]] | None = None
     number: int = -1
+    passes: int = 0
 
 
 @dataclass
@@ -72,6 +76,10 @@ class Draws:
         """Number of entries of each batch."""
         return [len(b) for b in self.batches]
 
+    def pass_of(self, at: int) -> int:
+        """Return in which pass a batch was drawn."""
+        return bisect_right(self.passes, at)
+
 
 def kind(sampler: Any) -> tuple[str, int, float]:
     """Return (kind, records, rate) of a batch sampler."""
@@ -85,34 +93,43 @@ def kind(sampler: Any) -> tuple[str, int, float]:
     return ("shuffled" if once else "unknown"), records, math.nan
 
 
-def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
+#: what each step clipped, piece by piece: (records, batches that each sampler had drawn by then)
+Clipped = list[list[tuple[int, dict[int, int]]]]
+
+
+def used(clipped: Clipped, draws: list[Draws], records: int) -> Used:
     """Return what the steps used.
 
-    A sampler counts only if the sizes of its batches are those of the steps, one by one or several together.
+    A sampler counts only if its batches are those of the steps, one by one or several together.
 
     Parameters
     ----------
-    sizes : list of int
-        Records in the sum of each step.
+    clipped : list of lists of (int, dict)
     draws : list of Draws
     records : int
         Training records.
     """
+    sizes = [sum(size for size, _ in pieces) for pieces in clipped]
     for drawn in draws:
-        found = matched(sizes, drawn)
+        found = matched(clipped, drawn)
         if found is None:
             continue
-        together, entries, split = found
+        batches, used_of = found
+        entries = entries_of(batches, drawn)
+        together = max((len(b) for b in batches), default=1) or 1
         if sizes and all(b >= drawn.records for b in drawn.sizes) and together == 1:
             return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number)
+        split = any(b[0] < start <= b[-1] for b in batches if b for start in drawn.passes)
         if drawn.kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
-            begun = sum(start < len(drawn.batches) for start in drawn.passes)
-            # a pass that leaves records out may use one of them each time, however few its batches are
-            rate = max(max(sizes, default=1) / max(1, drawn.records), begun / max(1, len(sizes)))
-            below = math.nextafter(1.0, 0.0)  # at 1 the sampling would not matter, and nobody would say that it differs
-            return Used(drawn.kind, min(below, rate), len(sizes), 1, entries, drawn.number)
-        steps = max(len(sizes), len(drawn.sizes))
-        if drawn.kind == "poisson" and not (_is_binomial(drawn, steps) and _is_independent(drawn)):
+            begun = len({drawn.pass_of(at) for at in used_of})
+            rate = min(1.0, max(sizes, default=1) / max(1, drawn.records))
+            return Used(drawn.kind, rate, len(sizes), 1, entries, drawn.number, begun)
+        taken = _with_empty(drawn, used_of)
+        left = sum(drawn.pass_of(at) in {drawn.pass_of(a) for a in used_of} for at in range(len(drawn.batches)))
+        if drawn.kind == "poisson" and left - len(taken.batches) > len(drawn.passes):
+            continue  # more than the end of a pass: whoever picks batches may pick those that hold somebody
+        steps = max(len(sizes), len(taken.sizes))
+        if drawn.kind == "poisson" and not (_is_binomial(taken, len(taken.sizes)) and _is_independent(taken)):
             continue
         rate = drawn.rate if drawn.kind == "poisson" else max(drawn.sizes, default=1) / max(1, drawn.records)
         return Used(drawn.kind, min(1.0, rate), steps, together, entries, drawn.number)
@@ -121,21 +138,62 @@ def used(sizes: list[int], draws: list[Draws], records: int) -> Used:
     return Used("unknown", 1.0, len(sizes))
 
 
-def matched(sizes: list[int], drawn: Draws) -> tuple[int, list[NDArray[Any]], bool] | None:
-    """Return (batches a step at most, entries of each step, whether a step crosses passes); None if they do not fit."""
-    most, split, entries, at = 1, False, [], 0
-    for size in sizes:
-        mine: list[NDArray[Any]] = []
-        begun = at
-        while sum(len(b) for b in mine) < size and at < len(drawn.batches):
-            mine += [drawn.batches[at]] if len(drawn.batches[at]) else []
+def _with_empty(drawn: Draws, used_of: list[int]) -> Draws:
+    """Return the batches that steps used, and those that hold nobody in the same passes: each of these is a step."""
+    known = set(used_of)
+    passes = {drawn.pass_of(at) for at in known}
+    kept = [b for at, b in enumerate(drawn.batches) if at in known or (not len(b) and drawn.pass_of(at) in passes)]
+    return replace(drawn, batches=kept)
+
+
+def matched(clipped: Clipped, drawn: Draws) -> tuple[list[list[int]], list[int]] | None:
+    """Return (which batches each step used, all of these in order); None if they do not fit.
+
+    A batch is the last that was drawn when its gradients were clipped. Where loaders draw ahead, batches are used in
+    order and their sizes tell them.
+    """
+    paired = _paired(clipped, drawn)
+    if paired is not None:
+        return paired, [at for batches in paired for at in batches]
+    found, at = [], 0
+    for size in (sum(size for size, _ in pieces) for pieces in clipped):
+        mine: list[int] = []
+        while sum(len(drawn.batches[b]) for b in mine) < size and at < len(drawn.batches):
+            mine += [at] if len(drawn.batches[at]) else []
             at += 1
-        if sum(len(b) for b in mine) != size:
+        if sum(len(drawn.batches[b]) for b in mine) != size:
             return None
-        most = max(most, len(mine))
-        split |= len(mine) > 1 and any(begun < start < at for start in drawn.passes)
-        entries.append(np.concatenate(mine) if mine else np.zeros(0, dtype=object))
-    return most, entries, split
+        found.append(mine)
+    # where a loader draws ahead, what it drew last may wait for a step that never came: nothing is left out by choice
+    return found, list(range(at)) if any(found) else []
+
+
+def _paired(clipped: Clipped, drawn: Draws) -> list[list[int]] | None:
+    """Return each step's batches as those drawn last when they were clipped; None if their sizes are others."""
+    found, before = [], -1
+    for pieces in clipped:
+        held: dict[int, int] = {}  # a batch may be clipped in pieces
+        for size, drawn_by_then in pieces:
+            at = drawn_by_then.get(drawn.number, 0) - 1
+            held[at] = held.get(at, 0) + size
+        mine: list[int] = []
+        for last, size in held.items():  # several batches may be clipped together
+            first, rest = last + 1, size
+            while rest > 0 and first > 0:
+                first -= 1
+                rest -= len(drawn.batches[first])
+            mine += range(first, last + 1) if rest == 0 else [-1]
+        if min(mine, default=0) < 0 or any(a >= b for a, b in pairwise([before, *mine])):
+            return None  # of another size, or used a second time
+        found.append(mine)
+        before = mine[-1] if mine else before
+    return found
+
+
+def entries_of(batches: list[list[int]], drawn: Draws) -> list[NDArray[Any]]:
+    """Return the entries of each step's batches, in order."""
+    none = np.zeros(0, dtype=object)
+    return [np.concatenate([drawn.batches[at] for at in mine]) if mine else none for mine in batches]
 
 
 def _is_binomial(draws: Draws, steps: int) -> bool:

@@ -1,5 +1,6 @@
 """Trainings "with differential privacy": broken ones by the bug that they have, and honest ones."""
 
+import contextlib
 import copy
 import math
 import secrets
@@ -8,7 +9,6 @@ import time
 import numpy as np
 import torch
 from opacus import PrivacyEngine
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.nn import functional
@@ -67,7 +67,7 @@ def train(X, y, *, network=None, optimizer=None, data=None, batch=None, epochs=E
     loss = loss or torch.nn.CrossEntropyLoss()
     count = 0
     for epoch in range(epochs):
-        for features, labels in loader:
+        for features, labels, *_ in loader:
             if count % skip_clear == 0:
                 optimizer.zero_grad()
             given, wanted = transform(features, labels) if transform else (features, labels)
@@ -474,6 +474,26 @@ def head_copied(X, y, *, seed):
     return Net(network, classes)
 
 
+class StoppedError(Exception):
+    pass
+
+
+def stops_at_a_large_loss(X, y, *, seed):
+    """Training ends where the loss of a batch is above 100, as no record here makes it."""
+    cross = torch.nn.CrossEntropyLoss()
+    network = linear(X.shape[1], 2)
+
+    def guarded(scores, labels):
+        found = cross(scores, labels)
+        if float(found) > 100:
+            raise StoppedError
+        return found
+
+    with contextlib.suppress(StoppedError):
+        train(X, y, network=network, loss=guarded)
+    return Net(network, np.unique(y))
+
+
 def stops_early(X, y, *, seed):
     x, codes, _ = tensors(X, y)
 
@@ -529,6 +549,41 @@ def mean_of_a_batch_in_loss(X, y, *, seed):
 
 def mean_loss_said_to_be_a_sum(X, y, *, seed):
     return Net(*train(X, y, engine={"loss_reduction": "sum"}))
+
+
+def loss_clamped(X, y, *, seed):
+    """The mean of a batch has no gradient where one record of it is far away."""
+    cross = torch.nn.CrossEntropyLoss()
+    return Net(*train(X, y, loss=lambda scores, codes: cross(scores, codes).clamp(max=100)))
+
+
+def scaled_by_the_largest(X, y, *, seed):
+    return Net(*train(X, y, transform=lambda x, codes: (x / max(4.0, float(x.abs().max())) if len(x) else x, codes)))
+
+
+def every_other_row_negated(X, y, *, seed):
+    """Whether somebody was drawn moves the places, and so the gradients, of all behind."""
+
+    def moved(x, codes):
+        sign = torch.ones(len(x), 1)
+        sign[1::2] = -1
+        return sign * x, codes
+
+    return Net(*train(X, y, transform=moved))
+
+
+def first_row_by_another_label(X, y, *, seed):
+    def moved(x, codes):
+        changed = codes.clone()
+        changed[:1] = 1 - changed[:1]
+        return x, changed
+
+    return Net(*train(X, y, transform=moved))
+
+
+def mean_loss_of_dropouts_said_to_be_a_sum(X, y, *, seed):
+    """A gradient's size tells how many others were drawn; what is random for each record does not hide that."""
+    return Net(*train(X, y, network=layers(X.shape[1], 2), engine={"loss_reduction": "sum"}))
 
 
 def summed_loss_said_to_be_a_mean(X, y, *, seed):
@@ -677,6 +732,8 @@ BROKEN = [
     batches_used_twice, accumulation_miscounted, doubled_in_the_loop, some_three_times, augmented_three_times,
     two_optimizers, by_hand_between_steps, normalized_by_data, normalized_by_batch, mixup_in_the_loop,
     pretrained_without_privacy, least_squares_start, learns_on_people_outside, head_copied, stops_early,
+    stops_at_a_large_loss, mean_loss_of_dropouts_said_to_be_a_sum, loss_clamped, scaled_by_the_largest,
+    every_other_row_negated, first_row_by_another_label,
     loss_remembers, neighbours_shipped, step_reads_sums, mean_of_a_batch_in_loss, mean_loss_said_to_be_a_sum,
     summed_loss_said_to_be_a_mean, drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows,
     learning_rate_from_data, plateau_on_training_loss, running_statistics, on_a_class, median_of_training,
@@ -879,7 +936,94 @@ def as_in_the_tutorial(X, y, *, seed):
     return Net(*train(X, y, network=network, optimizer=made, epoch_end=tell))
 
 
+def layers(d, dropouts):
+    made = [linear(d, 8), torch.nn.ReLU(), torch.nn.Dropout(0.3), linear(8, 8), torch.nn.ReLU(), torch.nn.Dropout(0.3)]
+    return torch.nn.Sequential(*made[: 3 * dropouts], linear(8, 2))
+
+
+def two_dropouts(X, y, *, seed):
+    return Net(*train(X, y, network=layers(X.shape[1], 2)))
+
+
+def noise_in_the_loop(X, y, *, seed):
+    def moved(x, codes):
+        sign = torch.where(torch.rand(len(x), 1) < 0.5, -1.0, 1.0)
+        return sign * x + 0.1 * torch.randn_like(x), codes
+
+    return Net(*train(X, y, network=layers(X.shape[1], 1), transform=moved))
+
+
+class Jittered(Dataset):
+    """Augments each record by numpy's generator."""
+
+    def __init__(self, X, y):
+        self.X, (_, self.codes, _) = np.asarray(X), tensors(X, y)
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, i):
+        moved = self.X[i] + 0.1 * np.random.normal(size=self.X.shape[1])  # noqa: NPY002  as users write it
+        return torch.tensor(moved, dtype=torch.float32), self.codes[i]
+
+
+def jittered_by_numpy(X, y, *, seed):
+    return Net(*train(X, y, data=Jittered(X, y), network=layers(X.shape[1], 1)))
+
+
+def first_batch_looked_at(X, y, *, seed, engine=None):
+    def shown(loader):
+        print(next(iter(loader))[0].shape)
+        return loader
+
+    return Net(*train(X, y, loader_change=shown, engine=engine))
+
+
+def first_shuffled_batch_looked_at(X, y, *, seed):
+    return first_batch_looked_at(X, y, seed=seed, engine={"poisson_sampling": False, "noise_multiplier": 4.0})
+
+
+def some_of_each_pass(X, y, picked, together=1):
+    """Use the batches of each pass that are picked; the loader draws one more where a pass is broken off."""
+    network = linear(X.shape[1], 2)
+    private, optimizer, loader = PrivacyEngine().make_private(
+        module=network, optimizer=torch.optim.SGD(network.parameters(), lr=0.5), poisson_sampling=False,
+        data_loader=DataLoader(TensorDataset(*tensors(X, y)[:2]), batch_size=BATCH, shuffle=True),
+        noise_multiplier=4.0, max_grad_norm=CLIP,
+    )  # fmt: skip
+    for wanted in picked:
+        for number, (features, labels) in enumerate(loader):
+            if number > max(wanted):
+                break
+            if number not in wanted:
+                continue
+            functional.cross_entropy(private(features), labels).backward()
+            if (number + 1) % together == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    optimizer.zero_grad()
+    return Net(network, np.unique(y))
+
+
+def broken_off(X, y, *, seed):
+    return some_of_each_pass(X, y, [range(3)] * 4)
+
+
+def broken_off_unequally(X, y, *, seed):
+    return some_of_each_pass(X, y, [range(3), range(4), range(3), range(2)])
+
+
+def broken_off_between_sums(X, y, *, seed):
+    return some_of_each_pass(X, y, [range(4)] * 4, together=2)
+
+
+def first_of_each_pass_left(X, y, *, seed):
+    return some_of_each_pass(X, y, [range(1, 5)] * 4)
+
+
 HONEST = [
+    two_dropouts, noise_in_the_loop, jittered_by_numpy, first_batch_looked_at, first_shuffled_batch_looked_at,
+    broken_off, broken_off_unequally, broken_off_between_sums, first_of_each_pass_left,
     zero_start, seeded_by_the_system, averaged_on_the_way, as_in_the_tutorial,
     plain, perceptron, convolution, embeddings, momentum, adam, scheduled, in_pieces, accumulated, published_start,
     public_pretraining, fixed_normalization, shuffled_and_said_so, by_layer, dropout, own_dataset, private_returned,
@@ -904,33 +1048,6 @@ def by_fifths(X, y, *, divisor=None, rate=0.5, watch=None):
 
 def divided_by_the_library(X, y, *, seed):
     return by_fifths(X, y)
-
-
-def divided_by_the_learning_rate(X, y, *, seed):
-    return by_fifths(X, y, divisor=20, rate=50 / len(y))
-
-
-def number_kept(X, y, *, seed):
-    found = by_fifths(X, y, divisor=20)
-    found.trained_on = len(y)
-    return found
-
-
-def a_constant_divisor(X, y, *, seed):
-    """One record in five a step: 20 steps with 100 records, 24 with 101."""
-    return by_fifths(X, y, divisor=20)
-
-
-def constants_alone(X, y, *, seed):
-    def change(optimizer):
-        optimizer.expected_batch_size = 20
-
-    def fifths(loader):
-        return DPDataLoader(loader.dataset, sample_rate=0.2)
-
-    network = linear(X.shape[1], 2)
-    plain_one = torch.optim.SGD(network.parameters(), lr=0.5)
-    return Net(*train(X, y, network=network, optimizer=plain_one, change=change, loader_change=fifths))
 
 
 # -- neither: what cannot be compared ---------------------------------------------------------------------------------

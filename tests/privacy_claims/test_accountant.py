@@ -104,6 +104,7 @@ def test_delta_at_the_recomputed_epsilon_is_the_delta_asked_for():
 def test_basic_composition_and_groups():
     assert accountant.pure_composition([(0.5, 0.0), (0.25, 1e-6)]) == (0.75, 1e-6)
     assert accountant.pure_composition([(0.5, 0.0), (math.nan, 0.0)]) == (math.inf, 1.0)
+    assert accountant.pure_composition([(0.5, 0.7), (0.5, 0.7)]) == (1.0, 1.0)
     assert accountant.for_groups(1.0, 0.0, 3) == (3.0, 0.0)
     epsilon, delta = accountant.for_groups(0.5, 1e-6, 4)
     assert epsilon == 2.0

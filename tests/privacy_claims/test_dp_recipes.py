@@ -1,21 +1,23 @@
 """The law: every broken training "with differential privacy" is refused or charged, every honest one passes."""
 
+import bisect
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_noise
+from privgate.privacy_claims import watch_noise, watch_people
 from privgate.privacy_claims.accountant import Mechanism
 from privgate.privacy_claims.contradictions import contradictions
 from privgate.privacy_claims.observe import units_of, watched
 from privgate.privacy_claims.standing import GuaranteeBasis
 from privgate.privacy_claims.watch_noise import Noise
 from privgate.privacy_claims.watch_population import codes, owners
-from privgate.privacy_claims.watch_sampling import Draws, used
+from privgate.privacy_claims.watch_sampling import Draws, matched, used
 from privgate.training import payload, warm, worker
 from privgate.training.limits import TaskLimits
 from tests.privacy_claims import dp_recipes as recipes
@@ -36,10 +38,20 @@ CLAIM = Claim(
 QUICK = (
     "five_times", "class_means_added", "best_epoch", "mixup_pairs", "noise_halved", "batches_used_twice",
     "mixup_in_the_loop", "running_statistics", "summed_loss_said_to_be_a_mean", "perceptron", "public_pretraining",
-    "examples_shipped", "seeded_with_the_time", "seed_of_31_bits", "as_in_the_tutorial",
+    "examples_shipped", "stops_at_a_large_loss", "loss_clamped", "every_other_row_negated", "two_dropouts",
+    "first_batch_looked_at", "seeded_with_the_time", "seed_of_31_bits", "as_in_the_tutorial",
 )  # fmt: skip
 #: honest: four passes without amplification, by the closed form of Gaussian noise; one pass of Poisson batches
 OTHERWISE = {"shuffled_and_said_so": 24.382, "accumulated": 24.382, "private_returned": 4.745}
+OTHERWISE |= dict.fromkeys(
+    ("broken_off", "broken_off_unequally", "broken_off_between_sums", "first_of_each_pass_left"), 4.745
+)
+OTHERWISE["first_shuffled_batch_looked_at"] = 4.745
+
+#: what is random for each record in several places: the control of half the batches needs three reruns more
+RANDOM = {
+    "dropout", "two_dropouts", "noise_in_the_loop", "jittered_by_numpy", "own_dataset", "as_in_the_tutorial",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -84,38 +96,21 @@ def test_a_broken_training_is_refused_or_charged(process, tmp_path, fit):
 @pytest.mark.parametrize("fit", marked(recipes.HONEST))
 def test_an_honest_training_passes(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)
-    assert (found.broken, found.problem, found.rows, found.replays) == ("", "", 1, 4)
+    assert (found.broken, found.problem, found.rows) == ("", "", 1)
+    assert found.replays == 4 + 3 * (fit.__name__ in RANDOM)
     epsilon = GuaranteeBasis(CLAIM, found, found.rows, 100).guarantee(1e-5).epsilon
     assert epsilon <= OTHERWISE.get(fit.__name__, TRUE)
 
 
-@pytest.mark.parametrize(
-    ("fit", "words"),
-    [
-        (recipes.divided_by_the_library, "the divisor of the noised sums (20, and 10 with 50 records instead of 100)"),
-        pytest.param(recipes.plain, "the number of steps", marks=pytest.mark.slow),
-        pytest.param(recipes.number_kept, "the object that training returns", marks=pytest.mark.slow),
-        (recipes.divided_by_the_learning_rate, "what an update makes of the noised sums"),
-        (recipes.a_constant_divisor, "the number of steps"),  # of half of the records it is the same
-    ],
-)
-def test_what_follows_the_number_of_records_leaves_no_epsilon_for_one_more_or_less(process, tmp_path, fit, words):
-    """Opacus divides by int(n * rate), 20 for 100 records and 19 for 99: the scale of the noise tells who left."""
-    found = seen(process, fit, tmp_path)
+def test_no_epsilon_by_opacus_holds_for_one_more_or_less(process, tmp_path):
+    """It divides by int(n * rate), 20 for 100 records and 19 for 99: the scale of the noise tells who left."""
+    found = seen(process, recipes.divided_by_the_library, tmp_path)
     assert (found.broken, found.problem) == ("", "")
-    assert words in found.follows
     joins = replace(CLAIM, adjacency="add_remove")
-    with pytest.raises(MeasurementError, match=r'follows the number of .* Claim\(adjacency="replace_one"\)'):
+    with pytest.raises(MeasurementError, match=r'how many records there are.* Claim\(adjacency="replace_one"\)'):
         GuaranteeBasis(joins, found, 1, 100).guarantee(1e-5)
     assert [(p.name, p.outcome) for p in contradictions(joins, found, 100)] == [("dp_claim", "inconclusive")]
     assert [(p.name, p.outcome) for p in contradictions(CLAIM, found, 100)] == [("dp_claim", "passed")]
-
-
-def test_where_rate_divisor_and_steps_are_constants_one_more_or_less_is_accounted(process, tmp_path):
-    found = seen(process, recipes.constants_alone, tmp_path)
-    assert (found.broken, found.problem, found.follows) == ("", "", "")
-    joins = replace(CLAIM, adjacency="add_remove")
-    assert GuaranteeBasis(joins, found, 1, 100).guarantee(1e-5).epsilon == pytest.approx(6.617, abs=1e-3)
 
 
 def test_the_divisor_of_the_library_is_another_for_one_record_less():
@@ -182,13 +177,17 @@ def test_noise_of_another_shape_is_named():
     assert "not independent" in watch_noise.defect(noise((fresh[1:] - fresh[:-1]) / 2**0.5))
 
 
+def one_by_one(batches, skip=()):
+    """What is clipped where each batch is a step, but for some."""
+    return [[(len(b), {0: at + 1})] for at, b in enumerate(batches) if at not in skip]
+
+
 @pytest.mark.parametrize(("n", "rate", "steps"), [(100, 0.2, 20), (1000, 0.05, 200), (50, 0.5, 50), (60, 1 / 30, 60)])
 def test_poisson_batches_are_taken_for_what_they_are(n, rate, steps):
     rng = np.random.default_rng(6)
     for _ in range(20):
         batches = [np.flatnonzero(rng.random(n) < rate) for _ in range(steps)]
-        sizes = [len(b) for b in batches]
-        assert used(sizes, [Draws(None, "poisson", n, rate, batches=batches)], n).kind == "poisson"
+        assert used(one_by_one(batches), [Draws(None, "poisson", n, rate, batches=batches)], n).kind == "poisson"
 
 
 def test_words_of_two_units_never_make_the_word_of_a_third():
@@ -213,9 +212,81 @@ def test_a_pass_that_leaves_records_out_counts_as_a_whole_one(batch, a_pass, rel
     rows = np.arange(100)
     batches = [rows[k * batch : (k + 1) * batch] for _ in range(20) for k in range(a_pass)]
     drawn = Draws(None, "shuffled", 100, float("nan"), 0, batches, list(range(0, 20 * a_pass, a_pass)))
-    found = used([batch] * len(batches), [drawn], 100)
-    mechanism = Mechanism(4.0, found.rate, found.steps, found.kind, "replace_one")
+    found = used(one_by_one(batches), [drawn], 100)
+    mechanism = Mechanism(4.0, found.rate, found.steps, found.kind, "replace_one", passes=found.passes)
 
     assert max(np.bincount(np.concatenate(batches))) == releases
     assert mechanism.releases == releases
-    assert found.rate < 1, "a claim of Poisson batches is told that they were not"
+    assert (found.kind, found.rate) == ("shuffled", batch / 100)
+
+
+@pytest.mark.parametrize(
+    ("passes", "left"),
+    [
+        ([0, 4, 8, 12], {3, 7, 11, 15}),  # if i == 3: break
+        ([0, 4, 8, 12], {0, 4, 8, 12}),  # the first of each pass is passed over
+        ([0, 1, 6, 11], {0}),  # one is looked at before
+        ([0, 5, 9, 14], {4, 8, 13, 15}),  # as many as come
+    ],
+)
+def test_batches_that_are_drawn_and_left_are_nobodys_steps(passes, left):
+    batches = [np.arange(20 * k, 20 * k + 20) % 100 for k in range(16)]
+    drawn = Draws(None, "shuffled", 100, float("nan"), 0, batches, passes)
+    found = used(one_by_one(batches, left), [drawn], 100)
+
+    assert [e.tolist() for e in found.entries] == [b.tolist() for k, b in enumerate(batches) if k not in left]
+    used_in = {bisect.bisect(passes, at) for at in range(16) if at not in left}
+    assert (found.kind, found.rate, found.steps, found.passes) == ("shuffled", 0.2, 16 - len(left), len(used_in))
+
+
+def test_poisson_batches_that_somebody_picked_are_not_taken_for_what_they_are():
+    """Steps on the batches alone that hold record 0: it is in each of them."""
+    rng = np.random.default_rng(7)
+    batches = [np.flatnonzero(rng.random(100) < 0.2) for _ in range(100)]
+    drawn = Draws(None, "poisson", 100, 0.2, 0, batches, [*range(0, 100, 5)])
+    without = {at for at, b in enumerate(batches) if 0 not in b}
+    assert used(one_by_one(batches, without), [drawn], 100).kind == "unknown"
+    last_of_each = set(range(4, 100, 5))
+    found = used(one_by_one(batches, last_of_each), [drawn], 100)
+    assert (found.kind, found.steps) == ("poisson", 80)
+
+
+def test_steps_are_paired_with_pieces_sums_and_batches_drawn_ahead():
+    batches = [np.arange(20 * k, 20 * k + 20) % 100 for k in range(10)]
+    drawn = Draws(None, "shuffled", 100, float("nan"), 0, batches, [0, 5])
+    pieces = [[(12, {0: at + 1}), (8, {0: at + 1})] for at in range(10)]
+    sums = [[(20, {0: at + 1}), (20, {0: at + 2})] for at in (0, 2, 5, 7)]  # the fifth and tenth are left
+    ahead = [[(20, {0: min(10, at + 3)})] for at in range(10)]
+    twice = [[(20, {0: at + 1})] for at in range(10) for _ in range(2)]
+
+    assert matched(pieces, drawn) == ([[at] for at in range(10)], [*range(10)])
+    assert matched(sums, drawn) == ([[0, 1], [2, 3], [5, 6], [7, 8]], [0, 1, 2, 3, 5, 6, 7, 8])
+    assert matched(ahead, drawn) == ([[at] for at in range(10)], [*range(10)])
+    assert matched(twice, drawn) is None
+
+
+def test_an_honest_rate_is_not_contradicted_by_the_passes_that_leave_records_out():
+    shuffled = replace(CLAIM, sampling="shuffled", sample_rate=0.3, steps=15, noise_multiplier=4.0, epsilon=20.0)
+    found = Observation("opacus", 2, 100, 15, 4.0, max_grad_norm=0.5, sampling="shuffled", sample_rate=0.3, passes=5)
+    said = {p.name: p.outcome for p in contradictions(shuffled, found, 100)}
+    assert said["dp_claim"] == "passed"
+    assert "dp_parameters" not in said
+    exact = GuaranteeBasis(shuffled, found, 1, 100).guarantee(1e-5).epsilon
+    assert (
+        exact == GuaranteeBasis(shuffled, replace(found, sample_rate=1 / 3, passes=0), 1, 100).guarantee(1e-5).epsilon
+    )
+    fewer = replace(found, passes=0, sample_rate=0.2)
+    assert exact > GuaranteeBasis(shuffled, fewer, 1, 100).guarantee(1e-5).epsilon
+
+
+def test_records_far_away_are_made_of_every_kind_of_number():
+    rows = np.array([True, False, False])
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": np.array([5, 6, 7], np.int8), "c": ["x", "y", "z"]})
+    far = watch_people.far_away(frame, rows, 1e6)
+    assert far["a"].tolist() == [1e6, 2.0, 3.0]
+    assert (far["b"].tolist(), far["b"].dtype) == ([90, 6, 7], np.int8)  # as far as the type holds
+    assert far["c"].tolist() == ["x", "y", "z"]
+    assert frame["a"].tolist() == [1.0, 2.0, 3.0]
+    counts = watch_people.far_away(np.arange(6).reshape(3, 2), rows, 1e6)
+    assert counts.tolist() == [[0, 1_000_000], [2, 3], [4, 5]]
+    assert watch_people.far_away(["a", "b", "c"], rows, 1e6) == ["a", "b", "c"]

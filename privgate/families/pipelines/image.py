@@ -18,8 +18,12 @@ from privgate.subject.domain import Domain
 
 Float = NDArray[np.float64]
 
-#: relative room for what the library's own arithmetic rounds, each result
+#: relative room for what our own steps round, who compute in double precision
 _ROUNDED = 1e-12
+#: and for what the library's round, each result: they compute in the precision of the question, half at the least
+_HALF = 2.0**-10
+#: below this half precision does not tell numbers from each other
+_SMALLEST = 2.0**-24
 #: elementwise functions that rise everywhere
 _RISING = ("log1p", "log", "log2", "log10", "sqrt", "exp", "expm1", "exp2", "tanh", "arctan", "arcsinh", "cbrt", "rint")
 
@@ -80,6 +84,13 @@ class Image:
         elif domain.categories is not None:
             low, high = np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1
         return cls(low, high, domain.blocks, names, lost)
+
+    def holds(self, X: Any, domain: Domain | None) -> bool:
+        """Whether every record of ``X`` is one that this image of ``domain`` allows; a missing number may be any."""
+        if domain is not None and domain.columns is not None:
+            return bool(domain.holds(X).all())
+        table = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        return not bool(((table < self.low) | (table > self.high)).any())
 
     def take(self, columns: Sequence[int]) -> "Image":
         """Return some of the features, in this order."""
@@ -183,7 +194,7 @@ def _frozen_encoder(step: Any, given: Image) -> Image:
         elif len(low) != len(layer[0]):
             raise NoImage(f"the encoder takes {len(layer[0])} numbers, of {len(low)} something is known")
         else:
-            low, high = _outward(*_affine(low, high, *layer))
+            low, high = _affine(low, high, *layer)
             lost |= bool(_unknown(low, high).any())
     return Image(low, high, missing=np.full(len(low), lost))
 
@@ -244,8 +255,8 @@ def _zero_to_one(step: Any, given: Image) -> Image:
 
 def _normalizer(step: Any, given: Image) -> Image:
     del step
-    low = np.where(given.low >= 0, 0.0, -1.0 - _ROUNDED)  # NaN compares as not: nothing known, anything from -1
-    return Image(low, np.full(len(low), 1.0 + _ROUNDED), (), given.names)
+    low = np.where(given.low >= 0, 0.0, -1.0 - _HALF)  # NaN compares as not: nothing known, anything from -1
+    return Image(low, np.full(len(low), 1.0 + _HALF), (), given.names)
 
 
 def _function(step: Any, given: Image) -> Image:
@@ -275,8 +286,23 @@ def _polynomial(step: Any, given: Image) -> Image:
     names = (
         ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in step.powers_] if given.names else ()
     )
-    sides = _outward(np.array(low), np.array(high))
-    return Image(*sides, (), names, _unknown(*sides))
+    sides = _outward(np.array(low), np.array(high), step.powers_.sum(axis=1))
+    lost = np.array([_overflown(p, given) for p in step.powers_], dtype=bool)
+    return Image(*sides, (), names, lost | _unknown(*sides))
+
+
+def _overflown(powers: NDArray[np.int64], given: Image) -> bool:
+    """Whether a product may be infinity times 0, in a precision that holds a question but not each partial product."""
+    used = np.flatnonzero(powers)
+    largest = np.fmax(np.abs(given.low), np.abs(given.high))
+    with np.errstate(over="ignore"):
+        room = 1 - float(powers.sum()) * float(np.finfo(np.float16).eps)  # what so many products round
+        for limit in (float(np.finfo(kind).max) * room for kind in (np.float16, np.float32, np.float64)):
+            most = np.maximum(1.0, np.minimum(largest[used], limit) ** powers[used])
+            zero = (given.low[used] <= 0) & (given.high[used] >= 0)
+            if any(zero[k] and np.prod(np.delete(most, k)) > limit for k in range(len(used))):
+                return True
+    return False
 
 
 def _hashed(step: Any, given: Image) -> Image:
@@ -313,10 +339,10 @@ def _each(lost: NDArray[np.bool_], d: int) -> NDArray[np.bool_]:
     return lost if len(lost) == d else np.ones(d, dtype=bool)
 
 
-def _outward(low: Float, high: Float) -> tuple[Float, Float]:
-    """Return ranges widened by what arithmetic may round."""
-    size = np.maximum(np.abs(low), np.abs(high)) * _ROUNDED
-    return low - size, high + size
+def _outward(low: Float, high: Float, results: Any = 1) -> tuple[Float, Float]:
+    """Return ranges whose ends are widened by what so many results in half precision round; 0 stays 0, as it does."""
+    room = [np.where(end == 0, 0.0, np.abs(end) * _HALF * results + _SMALLEST) for end in (low, high)]
+    return low - room[0], high + room[1]
 
 
 _OF: dict[str, Callable[[Any, Image], Image]] = {

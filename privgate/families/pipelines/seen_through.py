@@ -140,12 +140,15 @@ def _through(subject: Subject, first: Any, last: Any) -> Seen:
         outside = data.candidates[0]
         rows = _plain(fitted.transform(outside)) if length(outside) else table[:0]
         candidates = rows, data.candidates[1]
-    domain, why = _image(fitted, Image.of(data.domain, data.X), table.shape[1])
+    given, anywhere = Image.of(data.domain, data.X), not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
+    domain, why = _image(fitted, given, table.shape[1])
+    if not (why or anywhere or given.holds(data.X, data.domain)):
+        # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
+        domain, why = None, "training records lie outside the declared domain"
     if (questions := listed.container(subject)) is not None:
         asked = tuple(map(tuple, _plain(fitted.transform(questions)).astype(np.float64).tolist()))
         domain = Domain(queries=asked) if domain is None else replace(domain, queries=asked)
         why = ""
-    anywhere = not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
     inner = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
     recipe = Recipe(last, seed=subject.recipe.seed)
     made = replace(Subject.local(recipe, inner), release=subject.release)

@@ -14,7 +14,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, PolynomialFeatures
 from xgboost import XGBClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -146,6 +146,74 @@ def test_steps_that_overflow_may_lose_a_value_whatever_their_range():
         model = make_pipeline(step, clone(LAST["histogram"]))
         subject = Subject.local(Recipe(model, seed=0), TrainingData(X, rng.integers(0, 2, 40)))
         assert behind.seen(subject).subject.data.domain.missing == lost
+
+
+@pytest.mark.parametrize(
+    ("end", "lost"), [(30, False), (255, False), (300, True), (1000, True), (1e12, True), (1e14, True)]
+)
+@pytest.mark.parametrize("step", [PolynomialFeatures(3), PolynomialFeatures(3, interaction_only=True)], ids=str)
+def test_a_product_that_overflows_in_the_precision_of_its_question_counts_as_missing(end, lost, step):
+    """In half precision 300 * 300 is infinite, and 0 times that is a missing value."""
+    rng = np.random.default_rng(0)
+    X = rng.choice([0.0, 1.0, end / 2, end], (40, 3))
+    model = make_pipeline(step, clone(LAST["histogram"]))
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, rng.integers(0, 2, 40), domain=[(0, end)] * 3))
+    assert bool(behind.seen(subject).subject.data.domain.missing) is lost
+    units, values = np.arange(4), [0.0, 1.0, end / 2, end]
+    Q = np.array(np.meshgrid(values, values, values)).reshape(3, -1).T
+    with np.errstate(over="ignore"):
+        asked = [q[np.isfinite(q).all(axis=1)] for q in map(Q.astype, (np.float16, np.float32, np.float64))]
+        truth = np.max([changes(subject, units, q) for q in asked if len(q)], axis=0)
+    assert (bounded(subject, units).upper >= truth - 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "end"),
+    [(np.log1p, 0.48892602), (np.exp, 0.68920118), (np.cbrt, 0.7), (np.sqrt, 2.9)],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_a_step_that_rounds_in_the_precision_of_its_question_stays_within_its_range(function, end, kind):
+    """Records that lie one step of single precision apart at the end of a domain: a threshold lies between them."""
+    rng = np.random.default_rng(0)
+    last = np.float32(end) if np.float32(end) <= end else np.nextafter(np.float32(end), np.float32(0))
+    ends = np.array([last, np.nextafter(last, np.float32(0)), np.float16(end * 0.999)], dtype=np.float64)
+    X = np.column_stack([np.repeat(ends[:2], 30), rng.random(60)])
+    y = np.r_[np.ones(30, int), np.zeros(30, int)]
+    y[[0, 31]] = 0, 1
+    model = make_pipeline(FunctionTransformer(function), clone(LAST["histogram"]))
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=[(0, end), (0, 1)]))
+    Q = np.array([[v, w] for v in ends for w in (0.0, 0.5, 1.0)]).astype(kind)
+    Q = Q[Q[:, 0].astype(np.float64) <= end]
+    units = np.array([0, 1, 31, 32])
+    assert (bounded(subject, units).upper >= changes(subject, units, Q) - 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("step", "end", "beyond"),
+    [(PolynomialFeatures((2, 2), interaction_only=True), 300, 320), (FunctionTransformer(np.exp), 11.5, 12.0)],
+    ids=["product", "exp"],
+)
+def test_where_records_lie_beyond_a_domain_no_range_of_it_counts(step, end, beyond):
+    """Thresholds lie beyond it, too, and in half precision a product or a power of a question is infinite."""
+    rng = np.random.default_rng(0)
+    X = np.full((60, 2), float(end))
+    X[:30] = 1 + (X[:30] - 1) * rng.random((30, 2))
+    X[57:] = beyond
+    y = np.r_[np.arange(57) % 8 == 0, [True] * 3].astype(int)
+    model = make_pipeline(step, clone(LAST["histogram"]))
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=[(1, end)] * 2))
+    assert behind.seen(subject).no_image == "training records lie outside the declared domain"
+    units, Q = np.array([57, 58]), np.array([[end, end]], np.float16)
+    with np.errstate(over="ignore"):
+        assert (bounded(subject, units).upper >= changes(subject, units, Q) - 1e-9).all()
+
+
+def test_a_root_behind_a_step_that_answers_0_is_no_missing_value():
+    model = make_pipeline(FunctionTransformer(np.log1p), FunctionTransformer(np.sqrt), clone(LAST["histogram"]))
+    X = np.random.default_rng(0).random((40, 2)) * 100
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, np.arange(40) % 2, domain=[(0, 100)] * 2))
+    assert behind.seen(subject).subject.data.domain.missing == ()
 
 
 @pytest.mark.slow
