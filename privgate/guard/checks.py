@@ -185,7 +185,7 @@ def check_original(
             "sign this version itself"
         )
     held = counting(original[1], trust, now)
-    if held is not None and not held.passed and (held.signed >= claims.signed or held.decided > claims.decided):
+    if held is not None and not held.passed and (held.signed >= claims.signed or held.decided >= claims.decided):
         raise StatementError(f"{signed}, which was signed, was refused since, on {times.stamp(held.signed)}")
 
 

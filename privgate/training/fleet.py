@@ -116,6 +116,10 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def begin_run(self) -> None:
+        """Count and doubt as a fleet does that has just been made, and keep the workers."""
+        self.calls, self.freshness = 0, Freshness()
+
     # -- the map ------------------------------------------------------------------------------------------------------
 
     def keys(self, subject: Subject, fits: Sequence[Call]) -> list[bytes]:

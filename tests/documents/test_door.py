@@ -1,12 +1,15 @@
 """The one door for documents: what is built to be slow, large or endless is refused, quickly and in little room."""
 
+import hashlib
 import json
 import os
 import resource
 import sys
 import time
 from itertools import product
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from privgate import digest
@@ -201,3 +204,29 @@ def test_what_mlflow_reads_is_what_the_structure_says():
     for wrong in ("flavors: {a: 1, a: 2}", "a: !!python/name:os.system x", "b: {<<: {a: 1}}", "a: " + "9" * 200):
         with pytest.raises(DocumentError):
             strict_yaml.as_mlflow_reads(wrong)
+
+
+def test_the_key_that_is_there_twice_is_named():
+    with pytest.raises(DocumentError, match="holds the key 'b' twice"):
+        strict_json.loads('{"a": 1, "b": 2, "c": 3, "b": 4}')
+
+
+def test_a_digest_is_of_all_that_is_there(tmp_path):
+    content = b"x" * (1 << 20) + b"y"
+    (tmp_path / "b").write_bytes(content)
+    (tmp_path / "a").write_bytes(b"")
+    files = digest.of_files(tmp_path)
+
+    assert list(files.values()) == [f"sha256:{hashlib.sha256(c).hexdigest()}" for c in (b"", content)]
+    assert digest.of_manifest(files) == digest.of_manifest(dict(reversed(files.items()))) == digest.of_json(files)
+    assert digest.of_array(np.arange(3)) == digest.of_bytes(b"<i8(3,)", np.arange(3).tobytes())
+    assert digest.of_array(np.array(["a", 1], object)) == digest.of_json(["a", "1"])
+
+
+@pytest.mark.parametrize(("name", "make"), [("pipe", os.mkfifo), ("a\udcff", Path.touch)], ids=["a pipe", "no UTF-8"])
+def test_what_is_no_plain_file_with_a_plain_name_has_no_digest(tmp_path, name, make):
+    make(tmp_path / name)
+    with pytest.raises(
+        DocumentError, match=f"is no {'regular file' if name == 'pipe' else 'UTF-8 name'}; model folders"
+    ):
+        digest.of_files(tmp_path)

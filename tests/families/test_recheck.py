@@ -1,5 +1,6 @@
 """The re-check catches an engine that is wrong, and says so."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,10 @@ from privgate.families import ALL, answer
 from privgate.families.recheck import choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
+from privgate.training import kept
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
+from privgate.training.freshness import Freshness
 from privgate.training.ledger import Ledger
 
 BY_NAME = {engine.name: engine for engine in ALL}
@@ -133,3 +136,27 @@ def test_nobody_can_know_for_whom_it_is_trained_again(subject, fleet, recipe, si
         chosen = choose(about, made, fleet=one)
         assert chosen.tolist() == choose(about, made, fleet=one).tolist()
         assert chosen.tolist() != choose(about, made, fleet=other).tolist()
+
+
+def test_a_difference_as_large_as_the_tolerance_is_no_disagreement(subject, fleet):
+    engine = Wrong(shift_all)
+    made = shift_all(BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)[0])
+    worst = recheck(engine, subject, made, fleet).detail["worst_difference"]
+
+    for tolerance, outcome in ((worst, "passed"), (np.nextafter(worst, 0), "warned")):
+        engine.tolerance = tolerance
+        assert recheck(engine, subject, made, fleet).outcome == outcome
+
+
+def test_a_signed_run_asks_about_others_than_those_whose_models_are_kept(subject, fleet):
+    engine, fleet.freshness = BY_NAME["bernoulli_nb"], Freshness(recalled=1)
+    made, _ = engine.leave_out(subject, np.arange(300), (None,), fleet)
+
+    for fleet.signable in (False, True):
+        chosen = choose(subject, made, fleet=fleet)
+        six = [Fit(None, np.arange(0), left_out=subject.data.units[k]) for k in chosen[:6]]
+        names = [name for own in kept.names(fleet._about(subject), six) for name in own]
+        fleet.ledger.write([(name, b"a model") for name in names])
+        fleet.freshness.models = dict.fromkeys(names, hashlib.sha256(b"a model").digest())  # made by this process
+        checked = recheck(engine, subject, made, fleet, elsewhere=True)
+        assert checked.detail["units_checked"] == (len(chosen) if fleet.signable else 6)

@@ -94,3 +94,11 @@ def test_errors_of_a_sample_and_of_seeds_add_up():
     assert _confidence(None, None) is None
     assert _confidence(0.95, None) == _confidence(None, 0.95) == 0.95
     assert _confidence(0.95, 0.95) == 0.9
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "where"), [([1, 1], [0.5, 1], 1), ([1, 2], [1, 0.5], 1), ([2, 1], [0.5, 1], 0)]
+)
+def test_the_worst_unit_is_the_one_that_is_surely_so_large(value, low, where):
+    value, low = np.array(value, float), np.array(low, float)
+    assert aggregate.maximum(value, low, value, 2).where == where

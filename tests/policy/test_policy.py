@@ -24,7 +24,7 @@ from privgate.evidence import BehindMembership, Evidence, Measurement, Precondit
 from privgate.policy import policy as policies
 from privgate.policy import schema, strict_yaml
 from privgate.policy.document import Audit, Document
-from privgate.policy.judge import shortfall
+from privgate.policy.judge import judge, shortfall
 from privgate.policy.rules.table import Table
 from privgate.verdict import Outcome, Verdict
 
@@ -191,6 +191,26 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
     assert [f.line for f in findings[1:]] == list(policy.lines.values())
 
 
+def test_a_rule_that_stands_nowhere_has_no_line():
+    policy = Policy.load("dtp-1")
+
+    assert judge(policy, evidence(policy), facts=policy.facts(9), lines={}, today=DAY).findings[0].line == 0
+
+
+def test_effort_is_asked_of_what_was_measured_alone(load):
+    policy = load(
+        "audit: {min_units: 2000}\nrules:\n  - metric: dtp\n    max: 1.0\n    mode: warn\n"
+        "  - metric: pdtp\n    max: 1.0\n    required: false\n"
+        "  - metric: attack_accuracy\n    max: 0.6\n"
+    )
+    told = {"problem": "it has no sense"}
+
+    for options in (told, {"applicable": False}, {"applicable": False, **told}):
+        findings = policy.judge(evidence(policy, n=0, **options), today=DAY).findings
+        assert not [f.message for f in findings if "the policy wants" in f.message]
+        assert findings[0].outcome is (Outcome.WARNED if "problem" in options else Outcome.PASSED)
+
+
 def test_a_request_without_a_measurement_is_inconclusive():
     policy = Policy.load("dtp-1")
 
@@ -220,6 +240,7 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_coverage: 1.0", {"population": 2000}, "50.0% of the units"),
         ("min_coverage: 0.1", {"population": 0}, "0.0% of the units"),
         ("min_seeds: 5", {}, "0 paired seeds"),
+        ("min_seeds: 2", {"told": RunPart(trace=RunTrace(seeds=(1,)))}, "1 paired seeds were used, the policy wants 2"),
         ("min_shadow_models: 65", {}, "64 shadow models"),
         ("min_shadow_models: 2", {"behind": None}, "0 shadow models"),
         ("min_candidates: 1001", {}, "1000 candidates"),

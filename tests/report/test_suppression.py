@@ -339,3 +339,33 @@ def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_sto
 
     assert part["engines"][0]["answered"] is None
     assert set(part["engines"][0]["why"].values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "shown"),
+    [([1, 20], 500, [None, 20]), ([0, 5], 5, [0, 5]), ([500, 499, 0], 500, [500, None, 0])],
+)
+def test_nobody_and_everybody_are_told_and_one_person_is_not(counts, total, shown):
+    assert nested(counts, total) == shown
+
+
+def test_a_group_that_leaves_a_few_is_told_as_a_range_with_the_part_of_it():
+    assert sentence("40 of 996 people are above", [1000]) == "40 of 991 to 999 people are above"
+    assert sentence("4 of 10 people are above", [15]) == "1 to 9 of 6 to 14 people are above"
+    assert sentence("4 of 8 people are above", [8]) == "1 to 9 of 8 people are above"
+
+
+@pytest.mark.parametrize(
+    ("limits", "interval"),
+    [
+        ([0.002, 0.003], (np.nextafter(0.003, 1), 0.009)),
+        ([0.006, 0.005], (0.001, 0.005)),
+        ([0.002, 0.02], (np.nextafter(0.002, 1), 0.009)),
+    ],
+)
+def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(limits, interval):
+    assert suppression.share(0.004, 0.004, 1000, limits) == interval
+
+
+def test_a_share_that_is_no_count_stays():
+    assert suppression.share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)

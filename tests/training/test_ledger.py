@@ -209,3 +209,23 @@ def test_two_processes_writing_and_merging_at_once_lose_nothing(tmp_path):
         process.join()
 
     assert all(holds(Ledger(tmp_path), range(800)))
+
+
+def test_a_merge_takes_the_file_that_is_no_segment_away_and_no_other(tmp_path):
+    (tmp_path / "00000-foreign.seg").write_bytes(b"nonsense")
+    ledger = Ledger(tmp_path)
+    fill(ledger, range(ledgers.MANY_SEGMENTS + 10))
+    ledger.settle()
+
+    assert len(segments(tmp_path)) == 1
+    assert len(ledger) == ledgers.MANY_SEGMENTS + 10
+    assert all(holds(Ledger(tmp_path), range(ledgers.MANY_SEGMENTS + 10)))
+
+
+def test_keys_that_begin_alike_are_told_apart(tmp_path):
+    keys = [b"the same" + bytes([i]) * 24 for i in range(4)]
+    Ledger(tmp_path).write([(keys[1], b"one"), (keys[2], b"two")])
+    ledger = Ledger(tmp_path)
+
+    assert ledger.find(keys).tolist() == [False, True, True, False]
+    assert [b and bytes(b) for b in ledger.read(keys)] == [None, b"one", b"two", None]

@@ -80,8 +80,10 @@ def test_time_decides(world):
     ahead = world.envelope(signed=world.now + timedelta(minutes=10)).text()
     with pytest.raises(StatementError, match="future"):
         world.check(ahead)
-    with pytest.raises(StatementError, match="before its verdict"):
-        world.check(world.envelope(decided=world.now + timedelta(hours=1)).text())
+    assert world.check(world.envelope(decided=world.now + timedelta(minutes=5)).text())
+    for late in (timedelta(minutes=5, seconds=1), timedelta(hours=1)):
+        with pytest.raises(StatementError, match="before its verdict"):
+            world.check(world.envelope(decided=world.now + late).text())
 
 
 def test_a_key_counts_within_its_window_and_role_until_revoked(world):
@@ -210,7 +212,9 @@ def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
         trust.signer_from(environment={})
 
 
-@pytest.mark.parametrize(("decided", "signed", "counts"), [(-60, 10, False), (5, 10, True), (5, -60, False)])
+@pytest.mark.parametrize(
+    ("decided", "signed", "counts"), [(-60, 10, False), (0, 10, False), (1, 10, True), (5, -60, False), (5, 0, False)]
+)
 def test_a_copy_is_released_again_only_on_a_later_check_signed_later(world, decided, signed, counts):
     """A refusal is lifted by what was found out since; an older report that is signed once more is not that."""
     refusal = world.envelope(passed=False, outcome="failed", decided=world.now, signed=world.now).text()

@@ -132,3 +132,29 @@ def test_a_statement_of_version_1_says_so(world):
     said["predicate"]["urn:privgate:verdict:v1"] = said["predicate"].pop(statement.EXTENSION)
     with pytest.raises(StatementError, match="is of version 1, which does not name every served file; check and sign"):
         Claims.read(said)
+
+
+@pytest.mark.parametrize(
+    "other", [{"predicateType": "https://slsa.dev/provenance/v1"}, {"verifier": {"id": "x"}}], ids=str
+)
+def test_a_verdict_of_another_kind_or_another_gate_is_none_of_ours(world, other):
+    said = world.envelope().statement
+    (said if "predicateType" in other else said["predicate"]).update(other)
+    with pytest.raises(StatementError, match="no verdict of a privgate gate"):
+        Claims.read(said)
+
+
+def test_only_a_statement_that_says_nothing_newer_is_of_version_1(world):
+    said = world.envelope().statement
+    said["predicate"]["urn:privgate:verdict:v1"] = {}
+    assert Claims.read(said) == world.claims
+    for version in ("v1", "v2"):
+        del said["predicate"][f"urn:privgate:verdict:{version}"]
+    with pytest.raises(StatementError, match="lacks or garbles something"):
+        Claims.read(said)
+
+
+@pytest.mark.parametrize("files", ["md5:" + "f" * 64, "sha256:" + "f" * 63, "f" * 64])
+def test_what_is_no_sha256_is_not_signed(world, files):
+    with pytest.raises(StatementError, match="no sha256 digest"):
+        world.envelope(files=files)
