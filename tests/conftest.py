@@ -28,6 +28,7 @@ from tests import attack_table, rewriting, sampling
 if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
 
+gc.disable()  # until everything is collected: of what is imported, nothing is garbage
 pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
@@ -39,6 +40,9 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
+#: groups that take longest, which begin first: one that began last would run alone at the end
+LONGEST = ("check", "guarded_server", "training", "mlflow_server", "influence", "privacy_claims", "postgres", "browser",
+           "families/pipelines", "families", "families/certificates")  # fmt: skip
 
 
 def _hide(config: pytest.Config) -> None:
@@ -62,6 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
     sampling.mark_the_rest_slow(items)
     fixtures, modules = OUTSIDE
+    place: dict[pytest.Item, int] = {}
     for item in items:
         area = "privgate"
         fixed = set(getattr(item, "fixturenames", ()))
@@ -74,6 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # some tests of the registry ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed), "mlflow_server" if area == "registry" else area)
         item.add_marker(pytest.mark.xdist_group(group))
+        place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
+    items.sort(key=place.__getitem__)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -83,6 +90,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # what was imported and collected stays to the end: looking through it again and again took a tenth of the time
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 10, 10)
 
 

@@ -1,4 +1,4 @@
-"""Assertions are rewritten once a checkout, not once a process: each of the three would do all 400 files.
+"""Assertions are rewritten once a checkout, not once a process: each worker would do all 400 files.
 
 pytest offers no way to do this ahead, so its own functions are called; it is held back in ``constraints.txt``.
 """

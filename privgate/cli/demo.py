@@ -63,35 +63,36 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
 
     folder = outputs.folder(folder, "--folder").resolve()
     started = time.perf_counter()
+    warm.begin()  # imports beside this process; boxes or not, trees are trained again by workers of its own
     if why := isolation.missing():
-        warm.begin()  # imports beside this process
         click.echo(f"Training code runs without a box: {why}.")
     from privgate import registry
     from privgate.demo import adult
     from privgate.demo.recipes import recipes
+    from privgate.training.fleet import Fleet
 
     store, data = registry.local_registry(folder), adult.load(800)
     click.echo(f"UCI Adult: {data.n} people to train on, {len(data.candidates[1])} others; registry {store}")
-    verdicts = {name: _judged(name, shown, data, folder, store) for name, shown in recipes().items()}
+    with Fleet(ledger=folder / "ledger") as fleet:  # one, because starting its workers takes longer than all trainings
+        verdicts = {name: _judged(name, shown, data, folder, store, fleet=fleet) for name, shown in recipes().items()}
     click.echo(f"\nDone in {time.perf_counter() - started:.0f} s. MLflow's page: mlflow ui --backend-store-uri {store}")
     return verdicts
 
 
-def _judged(name: str, shown: Any, data: Any, folder: Path, store: str) -> Verdict:
+def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet: Any) -> Verdict:
     """Register one model, check it, print the decision, and promote it if it is approved."""
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
     from privgate.evaluation.context import with_context
     from privgate.policy import Policy
-    from privgate.training.fleet import Fleet
 
     click.echo(f"\n{name}: {shown.what}")
     info = registry.log_model(shown.recipe, data, registered_model_name=name, tracking_uri=store, store=folder / "data")
     uri, place = f"models:/{name}/{info.registered_model_version}", folder / "reports" / name
     subject = registry.load_subject(uri, tracking_uri=store)
-    with Fleet(ledger=folder / "ledger") as fleet:
-        verdict = evaluate(Policy.load(shown.policy), subject, fleet=fleet)
-        verdict = with_context(verdict, subject, fleet, STATED)
+    fleet.begin_run()
+    verdict = evaluate(Policy.load(shown.policy), subject, fleet=fleet)
+    verdict = with_context(verdict, subject, fleet, STATED)
     report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
     console.print_decision(json.loads((place / "report.json").read_text(encoding="utf-8")), place / "report.html")
     registry.attach(subject, place, verdict, tracking_uri=store)

@@ -21,8 +21,11 @@ RECORDED = {
 }
 
 
-@pytest.mark.boxed
-def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys):
+# in boxes too, in which `test_exit_codes.py` runs a whole check by default
+@pytest.mark.parametrize(
+    "_isolation", ["as it is here", pytest.param("boxed", marks=[pytest.mark.boxed, pytest.mark.slow])]
+)
+def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys, _isolation):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "")
     monkeypatch.setenv("DISPLAY", ":0")
     opened = []

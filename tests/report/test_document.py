@@ -110,9 +110,8 @@ def test_the_evidence_can_be_read_back(runs):
         "dp_epsilon_lower_bound",
         "dp_attack_accuracy_bound",
         "attack_accuracy",
-        "deletion_capacity",
     ]
-    assert [Finding.from_payload(f) for f in doc["findings"]][-1].metric == "deletion_capacity"
+    assert [Finding.from_payload(f) for f in doc["findings"]][-1].metric == "attack_accuracy"
 
 
 def test_curves_are_cut_to_what_a_chart_shows_and_keep_their_ends(runs):

@@ -14,7 +14,7 @@ from privgate.report.text import markdown, plain
 from privgate.verdict import Finding
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
-         "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
+         "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
 #: of these, the runs that together fill every section: those whose texts are made hostile
 WRITTEN = ("refuted", "screened", "stopped", "attacked", "private", "waived")
 FORMATS = ("html", "markdown", "junit")

@@ -22,7 +22,9 @@ PASSING = re.compile(
     r"sha256:[0-9a-f]+…?|\bm-[0-9a-f]{32}\b|\d{4}-\d\d-\d\d(T[0-9:+.]+)?|\d+\.\d+\.\d+"
     r"|about [\d.]+ (s|min|h)\b|models:/\S+"
 )
-UNEQUAL = {"seconds", "system", "cost", "path", "packages", "versions"}
+UNEQUAL = {"seconds", "system", "isolation", "cost", "path", "packages", "versions"}
+#: a file that names times and digests holds some of 60 people's three small numbers by chance
+UNEQUAL |= {"carried", "least", "most"}
 
 
 def test_every_kind_of_run_has_a_golden(runs):
@@ -99,7 +101,7 @@ def test_a_key_that_nobody_declared_does_not_fit(runs, published):
 
 
 def test_the_runs_fill_every_section(runs):
-    docs = [runs.compared(), *(runs.document(k) for k in ("private", "attacked"))]
+    docs = [runs.compared(), *(runs.document(k) for k in ("private", "declared", "attacked"))]
 
     filled = {s.name for d in docs for s in sections(schema.read(d))}
     assert filled <= set(CATALOGUE)

@@ -16,7 +16,7 @@ from privgate.report.schema import read
 from privgate.report.text import plain
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
-         "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
+         "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,7 +13,7 @@ from privgate.report.sections import deletion
 
 @pytest.mark.parametrize(("failure", "exception"), [(0.0, False), (0.001, True)])
 def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, exception):
-    doc = runs.document("private")
+    doc = runs.document("declared")
     for row in doc["evidence"]["claims"]["deletion"]:
         row |= {"prior": 0.001, "failure": failure}
     section = deletion.section(read(doc))
