@@ -15,7 +15,7 @@ from privgate.check import beside, probe
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.run.needs import Need
-from privgate.run.run import Budget, Run
+from privgate.run.run import Budget
 from privgate.subject.distributions import providing
 from privgate.training.fleet import Fleet
 from tests.in_process import InProcess
