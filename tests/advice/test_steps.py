@@ -110,8 +110,9 @@ def test_where_a_control_stops_the_run_no_other_parameters_are_advised(fleet):
 
 
 def test_a_plan_says_what_a_search_would_take(fleet):
+    untimed = lambda lines: [re.sub(r"[\d.]+ (m?s|min|h)\b", "a while", line) for line in lines]  # each is timed anew
     said = plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
-    assert said[:-1] == costs(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget()).said
+    assert untimed(said[:-1]) == untimed(costs(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget()).said)
     assert said[-1].startswith("if it blocks: search for the cheapest change that passes")
     assert PLANNED.search(said[-1])
 
