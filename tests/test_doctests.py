@@ -1,4 +1,4 @@
-"""Every example in a docstring is run: here, because pytest would import each module of the package to look for some."""
+"""Every example in a docstring is run: here, because pytest would import every module of the package to find them."""
 
 import ast
 import doctest
@@ -20,10 +20,8 @@ def examples(path):
     if ">>> " not in text:
         return []
     tree = ast.parse(text)
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
-    found = [
-        (getattr(n, "name", path.stem), ast.get_docstring(n) or "") for n in ast.walk(tree) if isinstance(n, kinds)
-    ]
+    nodes = (n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
+    found = [(getattr(n, "name", path.stem), ast.get_docstring(n) or "") for n in nodes]
     return [(name, said) for name, said in found if ">>> " in said]
 
 
