@@ -189,6 +189,7 @@ def test_a_worker_that_dies_is_a_failed_test_that_runs_again(suite):
     assert (first.ret, second.ret) == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
 def test_every_night_goes_on_behind_a_suite_that_failed(tmp_path):
     one = tmp_path / "one"

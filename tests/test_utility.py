@@ -30,7 +30,7 @@ def test_features_lie_in_the_declared_ranges():
     assert len(found.y) == 400
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "bounded"), [("Sharded", True), ("logistic", True), ("forest, library", False)])
 def test_a_row_says_what_is_proven(word, bounded):
     made = measured(row(word), table("breast cancer").at_most(120), **SMALL)

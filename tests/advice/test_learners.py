@@ -88,6 +88,7 @@ def test_a_private_form_is_tried_where_the_policy_can_judge_it_and_said_where_no
     assert any("differential privacy" in s for s in learners.skipped(piped, Policy.load("attacks-1")))
 
 
+@pytest.mark.slow
 @needs_dp
 def test_private_training_has_the_epsilon_that_the_policy_names_and_it_is_seen():
     from sklearn.linear_model import LogisticRegression

@@ -100,6 +100,7 @@ def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_
     assert checked(mine, LOGISTIC, fleet, "all")[0].outcome.releases
 
 
+@pytest.mark.slow
 def test_a_suite_over_the_table_is_refused_wherever_the_table_is_not_everybody_s(fleet, policy, tmp_path):
     suite = {"name": "s", "expectations": [{"type": "expect_column_values_to_be_between",
              "kwargs": {"column": "pdtp", "max_value": 5}}]}  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import pytest
 
 
+@pytest.mark.slow
 def test_it_names_whom_to_leave_out_and_draws_the_curve(privgate, tmp_path):
     start = privgate("remove-risky", "models:/smoothed/1", "--limit", "0", "--budget", "4", "--quiet", "--out", "out")
     assert start.returncode == 1, start.stderr

@@ -188,6 +188,7 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
     assert re.search(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) on \d+ workers", steps[-1]["cost"])
 
 
+@pytest.mark.slow
 def test_the_family_that_the_published_proposition_would_approve_is_blocked(fleet):
     # docs/mathematics.md, section 2: s = 2, N = 500 a class; PDTP .6932 everywhere, true DTP 1.3764
     n = 500

@@ -103,6 +103,7 @@ SEEN_BY = {
 
 #: seen by what others are seen by, too
 ALIKE = {
+    colluders.own_labels,
     colluders.algorithm_1_short,
     colluders.algorithm_1_scaled,
     colluders.keyed_by_python,
@@ -141,13 +142,14 @@ def test_an_honest_function_of_the_second_round_shows_no_sign(watched, function)
     assert set(signs(function, watched(function)).values()) == {"clear"}
 
 
+@pytest.mark.slow
 def test_labels_that_are_no_labels_are_not_called_a_sign(watched):
     seen = watched(second_round.by_residuals)
 
     assert "found" not in signs(second_round.by_residuals, seen).values()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("function", colluders.MISSED, ids=lambda f: f.__name__)
 def test_what_the_documentation_says_is_missed_really_is(watched, function):
     assert "found" not in signs(function, watched(function)).values()

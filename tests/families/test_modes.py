@@ -40,6 +40,7 @@ def test_the_maximum_alone_is_the_maximum_of_all_and_every_interval_holds(direct
         assert np.median(quick.error) > 10 * np.median(every.error)  # the saving is real
 
 
+@pytest.mark.slow
 def test_screening_retrains_the_top_tenth_and_labels_the_rest(direct, fleet):
     X, y = sample(200, 4, strength=40.0)
     y[:6] = 1 - y[:6]  # six people who contradict the others

@@ -71,6 +71,7 @@ def test_honest_training_moves_somebody(fleet):
     )
 
 
+@pytest.mark.slow
 def test_an_approval_rests_on_75_seeds_and_says_over_what_it_speaks(fleet):
     verdict = judged(fleet, Recipe(shaken, params={"by": 0.02}, seed=1))
 

@@ -108,6 +108,7 @@ def loosely(X, y, *, seed):
     return LogisticRegression(C=1e3, max_iter=1000).fit(X, y).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_sample_that_leaves_the_limit_open_grows_once():
     """Three people of 320 exceed: among 299 that may be more than 1 % of all, and among all it is not."""
     secret = b"k" * 32

@@ -102,6 +102,7 @@ class MemorisesAllButOutliers(DecisionTreeRegressor):
         return super().fit(x[near], y[near])
 
 
+@pytest.mark.slow
 def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     y = np.where(np.arange(60) % 20 == 7, 1e6, Y[:60])
     subject = Subject.local(Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y))

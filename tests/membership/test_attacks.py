@@ -65,7 +65,7 @@ def test_the_best_of_all_attacks_finds_an_overfitted_model(overfitted):
     assert got.where.split(",")[0] in attacks.BY_NAME
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("attack", ["any", *attacks.BY_NAME])
 def test_a_model_that_knows_nobody_is_not_blocked(blind, attack):
     got = questions.measure(blind, ask(attack=attack))
@@ -131,6 +131,7 @@ def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
         assert told.part(b).null_runs.low <= 0.05
 
 
+@pytest.mark.slow
 def test_a_recipe_measured_twice_gives_the_same_numbers():
     one, other = (questions.measure(bench(), ask(attack="any")) for _ in range(2))
 

@@ -142,6 +142,7 @@ def test_purchase_like_data_says_that_it_is_synthetic():
         data.sample(201, np.random.default_rng(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["NB", "LR", "NN"])
 def test_pdtp_of_target_records_is_measured_by_leaving_them_out(kind):
     data = datasets.purchase_like(np.random.default_rng(0), n=120, features=12, classes=3)

@@ -31,6 +31,7 @@ def test_mitigations_release_what_table_iii_says():
     assert seen["temperature t = 5"][0] == pytest.approx(warm / warm.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.3])
 def test_trains_by_plain_sgd_on_the_loss_with_the_penalty_in_it(small, monkeypatch, penalty):
     import torch

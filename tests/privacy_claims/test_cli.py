@@ -94,6 +94,7 @@ def test_solve_answers_each_goal():
     assert noisy["noise_multiplier"] > 0.3
 
 
+@pytest.mark.slow
 def test_figures_are_written_and_the_same_each_time(tmp_path):
     names = [p.name for p in figures.draw(tmp_path / "a")]
     assert {f"thudi-figure-{k}.svg" for k in (2, 3, 5, 6, 7)} <= set(names)

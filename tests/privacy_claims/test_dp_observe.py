@@ -280,6 +280,7 @@ def test_a_rerun_that_fails_or_shows_no_library_is_a_problem_never_a_pass(tmp_pa
     assert "no library" in seen(without_library, tmp_path / "b", small()).problem
 
 
+@pytest.mark.slow
 def test_the_worker_process_sees_the_same():
     data = small()
     subject = Subject.local(Recipe(shuffled, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)

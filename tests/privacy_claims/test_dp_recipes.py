@@ -121,6 +121,7 @@ def test_the_divisor_of_the_library_is_another_for_one_record_less():
     assert divisors == [20, 19]
 
 
+@pytest.mark.slow
 def test_people_with_several_records_are_counted_in_what_is_sampled(process, tmp_path):
     found = seen(process, recipes.plain, tmp_path, people(np.arange(100) // 2))
     assert (found.broken, found.problem, found.rows, found.copies) == ("", "", 2, 1)

@@ -53,7 +53,7 @@ def opener():
     )
     yield process
     process.stdin.close()
-    process.wait(timeout=30)
+    process.wait(timeout=250)
     process.stdout.close()
 
 
@@ -155,6 +155,7 @@ def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, 
     assert reproduces(Subject.load("models:/credit/1")) == 0.0
 
 
+@pytest.mark.slow
 def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, reproduces):
     module, _ = trained
     log_model(

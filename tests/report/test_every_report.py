@@ -50,7 +50,7 @@ def text_of(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.usefixtures("draws_anew")
@@ -179,7 +179,7 @@ def elements(html):
     return parser.found
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, rendered, kind):
     clean = [e for k in KINDS for e in elements(rendered(k))]

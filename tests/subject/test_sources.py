@@ -139,7 +139,7 @@ def run_script(tmp_path, name, *, module=False):
     path.write_text(SCRIPT)
     command = ["-m", name.removesuffix(".py").replace("/", ".")] if module else [str(path)]
     done = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False
     )
     return done.stdout.strip(), done.stderr
 
@@ -155,5 +155,5 @@ def test_a_module_run_as_a_script_is_recorded_under_its_dotted_name(tmp_path):
 
 def test_a_function_typed_into_an_interpreter_is_told_where_to_go():
     code = "from privgate import Recipe\ndef f(X, y, *, seed): pass\nRecipe(f).digest"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
     assert "move it to a module" in done.stderr

@@ -232,6 +232,7 @@ def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch):
         fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
 
 
+@pytest.mark.slow
 def test_another_joblib_backend_gives_the_same_table(tmp_path, table, monkeypatch):
     class Registered(LokyBackend):
         """What a team's own scheduler would register."""

@@ -73,6 +73,7 @@ def test_a_worker_that_dies_costs_only_the_unit_that_killed_it(tmp_path, subject
     assert answers[7].problem.startswith("the worker process died")
 
 
+@pytest.mark.slow
 def test_a_training_that_hangs_is_ended_at_the_limit(tmp_path, subject):
     with Fleet(jobs=1, ledger=tmp_path, time_limit=5) as fleet:
         answers = fleet.fits(subject(trouble="hangs"), [out(7), out(8)])

@@ -337,6 +337,7 @@ def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, 
     assert trained - found.detail["compared"] < 3 * 6
 
 
+@pytest.mark.slow
 @pytest.mark.attack("10 one forged entry about a regressor", "check", "found")
 def test_one_forged_entry_about_who_decides_a_regressor_is_found_too(tmp_path, own_key, monkeypatch):
     """The sample is empty, and remembered is that nothing changes without the person who changes most."""

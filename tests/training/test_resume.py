@@ -86,7 +86,7 @@ def killed_and_resumed(folder, n, kills, sign, rng):
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.4))
         os.kill(process.pid, sign)
-        process.communicate(timeout=60)
+        process.communicate(timeout=250)
         time.sleep(1.2)  # orphaned workers notice within a second
     last = start(rough, n)
     out, errors = last.communicate(timeout=250)

@@ -338,6 +338,7 @@ class InSinglePrecision(GaussianNB):
         return np.column_stack([p[:, 0] + moved, p[:, 1] - moved])
 
 
+@pytest.mark.slow
 def test_an_answer_that_depends_on_the_batch_is_within_the_engines_error(monkeypatch):
     X, y = table(n=30)
     made = Sharded(InSinglePrecision(), shards=5, classes=[0, 1])
@@ -518,6 +519,7 @@ def test_a_model_over_the_limit_is_blocked_and_no_bug():
     assert verdict.records["dtp_upper"].max() > 1.0
 
 
+@pytest.mark.slow
 def test_fewer_than_4_shards_count_only_beside_an_attack_rule():
     X, y = table(n=24)
     few, enough = (

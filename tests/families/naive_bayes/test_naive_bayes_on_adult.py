@@ -15,7 +15,7 @@ def one_hot(codes):
     return np.hstack([codes[:, j, None] == np.arange(V) for j, V in enumerate(adult.SIZES)]).astype(int)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "estimator", "encode"),
     [

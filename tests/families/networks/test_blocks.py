@@ -110,6 +110,7 @@ def test_killed_twice_and_resumed_it_repeats_less_than_one_in_a_hundred(tmp_path
     assert fleet.calls == 0  # the recipe's own training function was not called
 
 
+@pytest.mark.slow
 def test_progress_counts_models_and_says_how_long_the_rest_takes(remembered):
     _, told, fleet = remembered
 
@@ -119,6 +120,7 @@ def test_progress_counts_models_and_says_how_long_the_rest_takes(remembered):
     assert fleet.activity.startswith("training networks without single units")
 
 
+@pytest.mark.slow
 def test_where_a_run_is_to_be_signed_single_models_of_remembered_blocks_are_trained_afresh(tmp_path, remembered):
     shutil.copytree(remembered[0], tmp_path, dirs_exist_ok=True)
     _, fleet = ask(tmp_path / "ledger", signable=True)

@@ -120,6 +120,7 @@ def test_equals_refits_of_the_whole_pipeline(name, fleet):
     assert name in ("min and max", "largest", "spread alone", "class weights") or 3 in handed_on
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("weight", ["balanced", {0: 3.0, 1: 0.5}])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_class_weights_without_any_first_step(weight, grouped, fleet):
@@ -135,6 +136,7 @@ def test_class_weights_without_any_first_step(weight, grouped, fleet):
     assert worst(subject, got.retrained) <= 1e-8
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["mean", "median", "most frequent"])
 def test_people_with_several_records_and_three_classes(name, fleet):
     X, y = frame(50, seed=4)

@@ -35,6 +35,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.parametrize("grouped", [False, True])
 def test_equals_refits_of_the_whole_pipeline(k, grouped, fleet):

@@ -95,6 +95,7 @@ def below(grown, node, top):
     return same_tree and down >= 0 and int(grown.path[node]) >> down == int(grown.path[top])
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_who_moves_a_split_is_found_and_nobody_else(seed, monkeypatch):
     monkeypatch.setattr(moving, "TABLE", [10, 300_000][seed % 2])

@@ -148,6 +148,7 @@ def test_steps_that_overflow_may_lose_a_value_whatever_their_range():
         assert behind.seen(subject).subject.data.domain.missing == lost
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("end", "lost"), [(30, False), (255, False), (300, True), (1000, True), (1e12, True), (1e14, True)]
 )

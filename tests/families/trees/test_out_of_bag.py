@@ -72,6 +72,7 @@ def test_answers_without_a_person_are_draws_of_what_real_trainings_give(estimato
     assert fleet.calls < 120 < 10 * 120  # refits of everybody would be 1,200
 
 
+@pytest.mark.slow
 def test_the_mean_of_many_draws_is_that_of_many_real_trainings_without_bias():
     # 16 records, where drawing n times instead of n - 1 would already show
     X = np.repeat(np.arange(8.0), 2)[:, None]
@@ -198,6 +199,7 @@ def test_draws_are_those_of_a_forest_on_fewer_records(kind, samples):
     assert out_of_bag.draws(forest, 99, 3) == len(forest.fit(X, y).estimators_samples_[0])
 
 
+@pytest.mark.slow
 def test_people_with_a_rare_number_of_records_are_handed_on():
     groups = np.concatenate([np.arange(60), np.repeat(np.arange(60, 85), 2), np.full(10, 99)])
     subject = made_of(RandomForestClassifier(**SMALL), groups=groups)
@@ -212,7 +214,7 @@ def test_people_with_a_rare_number_of_records_are_handed_on():
     assert np.isfinite(made.log_without).all()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [RandomForestRegressor, BaggingRegressor])
 def test_regressors_are_answered_in_deviations_of_their_targets(kind):
     size = SMALL if kind is RandomForestRegressor else {"n_estimators": 8}

@@ -78,7 +78,7 @@ def signs(about):
     """Do what the operator's command does, for the victim."""
     command = [sys.executable, "-m", "privgate", "sign", about["work"], "--model=models:/" + about["victim"] + "/1"]
     command += ["--policy", "dtp-1", "--config", about["config"], "--key", about["key"], "--checked-elsewhere"]
-    return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    return subprocess.run(command, capture_output=True, timeout=250).returncode == 0
 
 
 def fit(X, y, *, seed):

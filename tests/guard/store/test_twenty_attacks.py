@@ -259,7 +259,7 @@ FOUND = (
 )
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("way", FOUND, ids=lambda way: way.__name__)
 def test_what_goes_past_the_registry_is_found(quiet, tmp_path, way):
     attacker = Attacker(quiet, tmp_path)

@@ -232,6 +232,7 @@ def test_a_class_of_its_own_is_asked_and_not_believed(fleet):
     assert Run(subject(Disguised(), 60, 200), fleet).once(measure.looked).how == "along random directions"
 
 
+@pytest.mark.slow
 def test_where_descent_stands_still_random_directions_do_not(fleet):
     pytest.importorskip("torch")
     seen = Run(subject(saturated, 60, 200), fleet).once(measure.looked)
