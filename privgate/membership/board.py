@@ -235,6 +235,13 @@ def residuals(run: Run, rows: Index, answers: Float) -> Float:
 
 def _attempt(board: Board, attack: Attack) -> Attempt:
     """Run one attack: its self-test, its scores on the target, and its two thresholds."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # on tables this small, threads wait for each other longer than they work
+        return _attempted(board, attack)
+
+
+def _attempted(board: Board, attack: Attack) -> Attempt:
     started = time.perf_counter()
     nothing = np.zeros(0)
     test = tested(attack.base.name if isinstance(attack, OnRelease) else attack.name)
