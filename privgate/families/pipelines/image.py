@@ -111,6 +111,10 @@ class Image:
         bad = np.flatnonzero(~(np.isfinite(self.low) & np.isfinite(self.high)))
         if len(bad):
             name = self.names[bad[0]] if len(self.names) == len(self.low) else int(bad[0])
+            if np.isinf([self.low[bad[0]], self.high[bad[0]]]).any():
+                raise NoImage(
+                    f"{name!r} may be infinite where it reaches the last step; declare a narrower range of it"
+                )
             raise NoImage(
                 f"no range is declared of {name!r}, which reaches the last step; declare it, for example "
                 f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"

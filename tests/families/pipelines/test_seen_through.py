@@ -211,6 +211,14 @@ def test_what_passes_through_undeclared_has_no_theorem_and_the_reason_names_it()
     assert "outside the declared domain" in why
 
 
+def test_a_declared_range_that_a_step_makes_infinite_is_not_called_undeclared():
+    X = pd.DataFrame({"age": np.arange(1.0, 21.0)})
+    behind = make_pipeline(FunctionTransformer(np.log), LogisticRegression())
+    data = TrainingData(X, np.arange(20) % 2, domain={"age": (0, 30)})
+    (why,) = facts(Subject.local(Recipe(behind, seed=0), data))["why_no_certificate"]
+    assert why.startswith("'age' may be infinite where it reaches the last step")
+
+
 def test_parts_that_are_weighed_have_an_engine_and_no_theorem(fleet):
     X, y = frame()
     parts = [("a", FixedScaler(DOMAIN), NUMBERS)]
