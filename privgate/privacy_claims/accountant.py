@@ -19,7 +19,7 @@ SAMPLING_WORDS = {
     "fixed_size": "every batch is a fresh random set of fixed size, drawn without replacement",
     "shuffled": "each epoch passes through the records once in shuffled batches: no amplification by sampling is "
     "proved for this, so each epoch counts as one full release of every record",
-    "unknown": "how batches are drawn is not known, so every step counts as if every record were in it",
+    "unknown": "that batches are drawn in secret is not known, so every step counts as if every record were in it",
 }
 
 

@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from contextlib import ExitStack, suppress
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.evidence import Observation
 from privgate.privacy_claims import watch_replay
+from privgate.privacy_claims.watch_noise import RARE
 from privgate.subject.subject import Subject
 from privgate.training import context, payload
 from privgate.training.apart import apart
@@ -248,11 +250,18 @@ def summary(seen: list[dict[str, Any]], records: int) -> Observation:
     return _of_opacus(opacus, records, same=same, leftovers=leftovers)
 
 
+def _same_batches(sampled: list[Any]) -> bool:
+    """Whether two runs drew the same Poisson batches, by more than accident: who is in which is known."""
+    drawn = [[e.tolist() for e in s.entries or ()] for s in sampled if s.kind == "poisson" and s.rate < 1]
+    same = [sum(map(len, one)) for one, other in combinations(drawn, 2) if one == other]
+    return max(same, default=0) * -math.log(max(s.rate for s in sampled)) > -math.log(RARE)
+
+
 def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) -> Observation:
     from privgate.privacy_claims.watch_noise import repeats
 
     sampled = [w.sampling(records) for w in watches]
-    kinds = {s.kind for s in sampled}
+    kinds = {"unknown" if _same_batches(sampled) else s.kind for s in sampled}
     unknown = tuple(dict.fromkeys(text for w in watches for text in (*w.unknown, w.doubt) if text))
     return Observation(
         library="opacus",

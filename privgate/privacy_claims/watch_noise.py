@@ -96,6 +96,14 @@ def measured(optimizer: Any, sums: list[Any], made: list[Any]) -> Noise:
     )
 
 
+def predictable(generator: Any) -> bool:
+    """Whether a generator's seed can be guessed: few bits, the time, or the one that torch gives to all."""
+    import torch
+
+    seed = int(generator.initial_seed())
+    return seed < GUESSABLE or seed == torch.Generator().initial_seed() or _is_clock(seed, time.time())
+
+
 def _is_clock(seed: int, now: float) -> bool:
     """Whether a seed is a time about ``now``; seeds of 53 random bits are with probability 1e-6."""
     return any(abs(seed - now * part) < HOUR * part for part in PARTS)

@@ -61,6 +61,10 @@ class Draws:
         What was drawn, in the sampler's order.
     passes : list of int
         Before which of these batches the sampler began anew.
+    whole : set of int
+        Passes that were drawn to the end, counted from 1.
+    predictable : bool
+        Whether a batch was drawn from a seed that can be guessed.
     """
 
     sampler: Any
@@ -70,6 +74,8 @@ class Draws:
     number: int = 0
     batches: list[NDArray[Any]] = field(default_factory=list)
     passes: list[int] = field(default_factory=list)
+    whole: set[int] = field(default_factory=set)
+    predictable: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -83,17 +89,17 @@ class Draws:
 
 def kind(sampler: Any) -> tuple[str, int, float]:
     """Return (kind, records, rate) of a batch sampler."""
-    from torch.utils.data import RandomSampler, SequentialSampler
+    from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler
 
     if hasattr(sampler, "sample_rate"):
         return "poisson", int(sampler.num_samples), float(sampler.sample_rate)
     inner = getattr(sampler, "sampler", None)
     records = len(inner) if inner is not None and hasattr(inner, "__len__") else 0
-    once = isinstance(inner, SequentialSampler) or (isinstance(inner, RandomSampler) and not inner.replacement)
-    return ("shuffled" if once else "unknown"), records, math.nan
+    known = type(inner) in (SequentialSampler, RandomSampler, SubsetRandomSampler)
+    return ("shuffled" if known else "unknown"), records, math.nan
 
 
-#: what each step clipped, piece by piece: (records, batches that each sampler had drawn by then)
+#: what each step clipped, piece by piece: (records, batches that each sampler had drawn by then, the latest last)
 Clipped = list[list[tuple[int, dict[int, int]]]]
 
 
@@ -110,7 +116,8 @@ def used(clipped: Clipped, draws: list[Draws], records: int) -> Used:
         Training records.
     """
     sizes = [sum(size for size, _ in pieces) for pieces in clipped]
-    for drawn in draws:
+    latest = [next(reversed(drawn_by_then), -1) for pieces in clipped for _, drawn_by_then in pieces]
+    for drawn in sorted(draws, key=lambda d: -latest.count(d.number)):  # others may have as many batches of this size
         found = matched(clipped, drawn)
         if found is None:
             continue
@@ -119,23 +126,73 @@ def used(clipped: Clipped, draws: list[Draws], records: int) -> Used:
         together = max((len(b) for b in batches), default=1) or 1
         if sizes and all(b >= drawn.records for b in drawn.sizes) and together == 1:
             return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number)
+        taken = _with_empty(drawn, used_of)
+        kind = _kind(drawn, taken, used_of)
         split = any(b[0] < start <= b[-1] for b in batches if b for start in drawn.passes)
-        if drawn.kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
+        if kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
             begun = len({drawn.pass_of(at) for at in used_of})
             rate = min(1.0, max(sizes, default=1) / max(1, drawn.records))
-            return Used(drawn.kind, rate, len(sizes), 1, entries, drawn.number, begun)
-        taken = _with_empty(drawn, used_of)
-        left = sum(drawn.pass_of(at) in {drawn.pass_of(a) for a in used_of} for at in range(len(drawn.batches)))
-        if drawn.kind == "poisson" and left - len(taken.batches) > len(drawn.passes):
-            continue  # more than the end of a pass: whoever picks batches may pick those that hold somebody
-        steps = max(len(sizes), len(taken.sizes))
-        if drawn.kind == "poisson" and not (_is_binomial(taken, len(taken.sizes)) and _is_independent(taken)):
+            return Used(kind, rate, len(sizes), 1, entries, drawn.number, begun)
+        if not kind:
             continue
+        steps = max(len(sizes), len(taken.sizes))
         rate = drawn.rate if drawn.kind == "poisson" else max(drawn.sizes, default=1) / max(1, drawn.records)
-        return Used(drawn.kind, min(1.0, rate), steps, together, entries, drawn.number)
+        return Used(kind, min(1.0, rate), steps, together, entries, drawn.number)
     if sizes and not draws and all(b == records for b in sizes):
         return Used("poisson", 1.0, len(sizes), 1, [np.arange(records)] * len(sizes))
     return Used("unknown", 1.0, len(sizes))
+
+
+def _kind(drawn: Draws, taken: Draws, used_of: list[int]) -> str:
+    """Return how batches were drawn, by what they are; empty where they are not what their sampler says."""
+    if drawn.kind != "poisson":
+        return "shuffled" if _is_once_a_pass(drawn) else "unknown"
+    if drawn.predictable:  # who is in which batch is known: nothing is amplified
+        return "unknown"
+    fair = _is_binomial(taken, len(taken.sizes)) and _is_independent(taken)
+    return "poisson" if fair and not _is_picked(drawn, used_of) else ""
+
+
+def _is_once_a_pass(drawn: Draws) -> bool:
+    """Whether no entry comes twice in a pass, by more than accident where the sampler is not one of torch's."""
+    if getattr(getattr(drawn.sampler, "sampler", None), "replacement", False):
+        return False
+    ends = [*drawn.passes[1:], len(drawn.batches)]
+    try:
+        passes = [[int(i) for b in drawn.batches[a:e] for i in b] for a, e in zip(drawn.passes, ends, strict=True)]
+    except (TypeError, ValueError):  # no numbers: entries by name
+        return False
+    if any(len(set(p)) != len(p) for p in passes):
+        return False
+    if drawn.kind == "shuffled":
+        return True
+    # with replacement, each pair in a pass is equal with at least this chance
+    pairs = sum(len(p) * (len(p) - 1) / 2 for p in passes)
+    return pairs / (1 + max((i for p in passes for i in p), default=0)) > -math.log(RARE)
+
+
+def _is_picked(drawn: Draws, used_of: list[int]) -> bool:
+    """Whether batches may have been left because of whom they hold.
+
+    Honest trainings look at batches before the first step, break passes off, and pass to the end without a step.
+    """
+    known, last = set(used_of), {drawn.pass_of(at): at for at in used_of}
+    ends, others, whole = 0, 0, set()
+    for at, batch in enumerate(drawn.batches):
+        number = drawn.pass_of(at)
+        if at in known or not len(batch):
+            continue
+        if number in last:
+            ends += 1
+        elif number in drawn.whole:
+            whole.add(number)
+        else:
+            others += 1
+        if at < last.get(number, -1) or (
+            number not in last and number not in drawn.whole and at > min(known, default=0)
+        ):
+            return True
+    return max(ends, others, len(whole) - 1) > len(last)
 
 
 def _with_empty(drawn: Draws, used_of: list[int]) -> Draws:
@@ -213,7 +270,7 @@ def _is_binomial(draws: Draws, steps: int) -> bool:
 
 def _is_independent(draws: Draws) -> bool:
     """Whether entries come as often, and again as soon, as independent inclusion makes them, but for rare accidents."""
-    from scipy.stats import chi2
+    from scipy.stats import binom, chi2
 
     n, q = draws.records, draws.rate
     if not 0 < q < 1:
@@ -226,6 +283,10 @@ def _is_independent(draws: Draws) -> bool:
     spread = float(((counts - expected) ** 2).sum() / variance)
     # the tail of counts is a little heavier than that of a normal variable
     if not chi2.ppf(RARE, n) * 0.8 <= spread <= chi2.isf(RARE, n) * (1 + 3 / min(expected, 3)):
+        return False
+    # one entry in all batches is lost among many
+    often, seldom = binom.sf(counts.max() - 1, len(batches), q), binom.cdf(counts.min(), len(batches), q)
+    if min(often, seldom) < RARE / (2 * n):
         return False
     again = sum(len(np.intersect1d(a, b)) for a, b in pairwise(batches))
     pairs = n * (len(batches) - 1)
