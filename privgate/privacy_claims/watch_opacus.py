@@ -108,6 +108,7 @@ class OpacusWatch:
         self.plain: list[str] = []
         self.scales: dict[int, set[float]] = {}
         self.unknown: list[str] = []
+        self.settings = ""
         self._updates = 0
         self._made: list[Any] = []
         self._pending: dict[int, _Pending] = {}
@@ -161,7 +162,7 @@ class OpacusWatch:
         """Write a batch down, or return the one that was written down."""
         if self.record is not None:
             self.record.batches[draws.number].append((batch, self._torch.get_rng_state()))
-        if self.replay is None:
+        if self.replay is None or self.stop:  # what is drawn from may be shorter than what was written down
             return batch
         written = self.replay.batches
         if draws.number >= len(written) or len(draws.batches) >= len(written[draws.number]):
@@ -203,6 +204,7 @@ class OpacusWatch:
     def _clip(self, optimizer: Any, original: Any) -> None:
         for population in self.populations:
             population.look()
+        self.settings = self.settings or _settings(optimizer)
         if self.stop:
             raise EnoughError
         before = [None if p.summed_grad is None else p.summed_grad.clone() for p in optimizer.params]
@@ -339,6 +341,14 @@ class OpacusWatch:
         sampler = next((d.sampler for d in self.draws.values() if d.number == number), None)
         fitting = [i for i, p in enumerate(self.populations) if any(s is sampler for s in p.samplers)]
         return fitting[0] if len(fitting) == 1 else None
+
+
+def _settings(optimizer: Any) -> str:
+    """Return what is settled before the first step: shapes of parameters, clipping, noise, divisor, rates."""
+    plain = (bool, int, float, str, tuple)
+    groups = [{k: v for k, v in g.items() if isinstance(v, plain)} for g in optimizer.original_optimizer.param_groups]
+    own = (optimizer.max_grad_norm, optimizer.noise_multiplier, optimizer.expected_batch_size)
+    return repr((own, [tuple(p.shape) for p in optimizer.params], groups))
 
 
 def _digest(tensors: Iterable[Any]) -> str:

@@ -33,7 +33,10 @@ def same_for_all(X: Any, y: NDArray[Any], row: int) -> tuple[Any, NDArray[Any]]:
 
 
 def far_away(X: Any, rows: NDArray[np.bool_], times: float) -> Any:
-    """Return the records with the numbers in ``rows`` multiplied, whole ones as far as their type holds them."""
+    """Return the records with the numbers in ``rows`` multiplied, whole ones as far as their type holds them.
+
+    ``times`` that are not a number make missing values, and negative ones turn every other sign as well.
+    """
     if hasattr(X, "select_dtypes"):
         made = X.copy()
         for at in np.flatnonzero([d.kind in "iuf" for d in map(_plain, X.dtypes)]):
@@ -42,10 +45,17 @@ def far_away(X: Any, rows: NDArray[np.bool_], times: float) -> Any:
         return made
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "iuf" or not len(X):
         return X
+    size = abs(times)
     if X.dtype.kind != "f":
-        times = max(1, min(int(times), int(np.iinfo(X.dtype).max) // max(1, abs(int(X.max())), abs(int(X.min())))))
+        if np.isnan(size):
+            return X
+        size = max(1, min(int(size), int(np.iinfo(X.dtype).max) // max(1, abs(int(X.max())), abs(int(X.min())))))
     made = X.copy()
-    made[rows] *= X.dtype.type(times)
+    made[rows] *= X.dtype.type(size)
+    if times < 0 and X.dtype.kind != "u":
+        turned = made[rows]
+        turned[np.indices(turned.shape).sum(axis=0) % 2 == 0] *= X.dtype.type(-1)
+        made[rows] = turned
     return made
 
 

@@ -24,7 +24,7 @@ from privgate.privacy_claims.watch_transcript import DivergedError, Transcript
 
 #: reruns to the end
 REPLAYS = 4
-#: how far beyond anybody's the features of one record in so many are, in the rerun that looks for a stop they cause
+#: how far beyond anybody's the features of one record in so many are, in reruns that look for what such records cause
 FAR, ONE_IN = 1e6, 20
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
 MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
@@ -33,6 +33,7 @@ MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 LEAST, SCALED, CHANCE = 20, 0.02, 5.0
 
 OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
+LENGTH = "how many records batches are drawn from depends on the records"
 MIXING = "the gradient that is clipped for one record depends on other people's records"
 SUMS = "how many gradients a step sums depends on the records"
 
@@ -105,12 +106,15 @@ class Replays:
         owner = self._owners(rng, used.number)
         if not self.settled():
             self._count(owner, used)
+        if not self.settled():
+            self._look_at_implausible(used, owner)
         for number, (rows, (X, y)) in enumerate(self._other_data(rng)):
             if self.settled():
                 return
             # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
             # drawn; the third, whether a record can end the training that is far from all others
-            found = self._rerun(X, y, far=number == 2, drop="first" if number == 1 else "")
+            tried = [watch_people.far_away(X, rows, times) for times in (-FAR, FAR)] if number == 2 else []
+            found = self._rerun(*tried, X, y=y, drop="first" if number == 1 else "")
             if found is None:
                 return
             watch, leaves = found
@@ -122,20 +126,16 @@ class Replays:
             if fault or differing:
                 self._attribute(fault, differing, used, owner)
 
-    def _rerun(
-        self, X: Any, y: NDArray[Any], *, far: bool = False, **options: Any
-    ) -> tuple[Any, dict[str, str]] | None:
+    def _rerun(self, X: Any, *instead: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
+        """Train on X, or what is there instead where training refuses it, and on y."""
         self.runs += not options.get("stop", False)
-        own = X
         try:
-            if far:
-                X = watch_people.far_away(X, np.arange(len(y)) % ONE_IN == 0, FAR)
             return self.train(X, y, replay=self.first.transcript, **options)
         except DivergedError as exc:
             self.leaks.append(str(exc))
         except Exception as exc:  # noqa: BLE001  the user's code
-            if far:  # it may say that no such record exists
-                return self._rerun(own, y, **options)
+            if instead:  # it may say that no such record exists
+                return self._rerun(*instead, y=y, **options)
             traceback.print_exception(exc)
             self.doubts.append(f"training fails on other records ({type(exc).__name__})")
         return None
@@ -157,16 +157,31 @@ class Replays:
         changed = np.zeros((len(base), words.shape[1]), dtype=bool)
         for bit in range(words.shape[1]):
             X, y = watch_people.replaced(self.X, self.y, words[self.units, bit], rng)
-            found = self._rerun(X, y, stop=True)
+            found = self._rerun(X, y=y, stop=True)
             if found is None:
                 return nobody
             others = found[0].populations
             entries = others[at].entries if at < len(others) else None
             if entries is None or len(entries) != len(base):
-                self.leaks.append("how many records batches are drawn from depends on the records")
+                self.leaks.append(LENGTH)
                 return nobody
             changed[:, bit] = [a != b for a, b in zip(entries, base, strict=True)]
         return watch_population.owners(changed, words)
+
+    def _look_at_implausible(self, used: Used, owner: NDArray[np.int64]) -> None:
+        """Compare what is settled before the first step where records are far from all others, or have no numbers."""
+        first, few = self.first.watch, np.arange(len(self.y)) % ONE_IN == 0
+        at = first.population(used.number)
+        for times in (-FAR, np.nan):
+            found = self._rerun(watch_people.far_away(self.X, few, times), self.X, y=self.y, stop=True)
+            if found is None:
+                return  # why is noted
+            if at is not None and len({_length(w.populations[at : at + 1]) for w in (first, found[0])}) > 1:
+                self.leaks.append(LENGTH)
+            elif found[0].settings != first.settings:
+                self._attribute("the model's shape or a setting depends on the records", set(), used, owner)
+            if self.settled():
+                return
 
     def _count(self, owner: NDArray[np.int64], used: Used) -> None:
         mixed = int((owner == MIXED).sum())
@@ -221,7 +236,7 @@ class Replays:
 
     def _random(self, used: Used, owner: NDArray[np.int64]) -> bool:
         """Whether gradients of the same records are others by what is random for each, dropout or augmentation."""
-        found = self._rerun(self.X, self.y, shake=True)
+        found = self._rerun(self.X, y=self.y, shake=True)
         return found is not None and bool(self._compare(found[0], used, owner, np.zeros(len(self.y), dtype=bool)))
 
     def _other_sizes(self, used: Used) -> str:
@@ -229,7 +244,7 @@ class Replays:
 
         The first half stays: what is drawn first at random for each record is the same, and hides less.
         """
-        rerun = self._rerun(self.X, self.y, drop="last")
+        rerun = self._rerun(self.X, y=self.y, drop="last")
         if rerun is None:
             return ""  # why is noted
         entries = rerun[0].entries(used.number)
@@ -244,20 +259,21 @@ class Replays:
             ratios.append(np.diff(np.log(both[:, (both > 0).all(axis=0)]), axis=0)[0])
         found = np.concatenate(ratios)
         if len(found) < LEAST:
-            return MIXING
+            self.doubts.append(f"{len(found)} random gradients are too few to see whether they tell how many are drawn")
+            return ""
         middle = float(np.median(found))  # some gradients all but vanish: their logarithms have no mean to speak of
         spread = 1.86 * float(np.median(np.abs(found - middle))) / len(found) ** 0.5  # a median's, of normal numbers
         return MIXING if abs(middle) > max(SCALED, CHANCE * spread) else ""
 
     def _whole_batches(self, X: Any, y: NDArray[Any], used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
         """Return what is wrong where the same people are replaced and no batch is shorter."""
-        found = self._rerun(X, y)
+        found = self._rerun(X, y=y)
         return "" if found is None else self._compare(found[0], used, owner, rows)
 
     def _attribute(self, fault: str, differing: set[str], used: Used, owner: NDArray[np.int64]) -> None:
         """Tell a leak from randomness that a replay cannot repeat, by one rerun on the same records."""
         nobody = np.zeros(len(self.y), dtype=bool)
-        found = self._rerun(self.X, self.y)
+        found = self._rerun(self.X, y=self.y)
         if found is None or (fault and self._compare(found[0], used, owner, nobody)):
             self.leaks.clear()
             self.doubts.append(f"training does not repeat itself: it is {OWN_RANDOMNESS}")
@@ -275,6 +291,10 @@ class Replays:
         else:
             some = ", ".join(p.lstrip(".") for p in sorted(random)[:3])
             self.doubts.append(f"the object that training returns ({some}) is {OWN_RANDOMNESS}")
+
+
+def _length(population: list[watch_population.Population]) -> int:
+    return sum(len(p.entries or ()) for p in population)
 
 
 def _moved(old: Rows, new: Rows, norm: float) -> Bools:
