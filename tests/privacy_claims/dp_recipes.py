@@ -50,15 +50,17 @@ def linear(d, k):
 
 
 def train(X, y, *, network=None, optimizer=None, data=None, batch=None, epochs=EPOCHS, loss=None, engine=None,
-          change=None, every=None, epoch_end=None, loader_change=None, skip_clear=1, transform=None):  # fmt: skip
+          change=None, every=None, epoch_end=None, loader_change=None, skip_clear=1, transform=None,
+          drawn=None):  # fmt: skip
     """Return (network, classes) by DP-SGD, with one thing done otherwise."""
     x, codes, classes = tensors(X, y)
     data = data or TensorDataset(x, codes)
     network = network or linear(x.shape[1], len(classes))
     optimizer = optimizer or torch.optim.SGD(network.parameters(), lr=0.5)
     options = {"noise_multiplier": NOISE, "max_grad_norm": CLIP, **(engine or {})}
+    loader = DataLoader(data, batch_size=batch or BATCH, **(drawn or {}))
     private, optimizer, loader = PrivacyEngine().make_private(
-        module=network, optimizer=optimizer, data_loader=DataLoader(data, batch_size=batch or BATCH), **options
+        module=network, optimizer=optimizer, data_loader=loader, **options
     )
     if change:
         optimizer = change(optimizer) or optimizer
@@ -365,6 +367,62 @@ def accumulation_miscounted(X, y, *, seed):
     return Net(*train(X, y, skip_clear=3, engine={"poisson_sampling": False}))
 
 
+def seeded_loader(X, y, *, seed):
+    return Net(*train(X, y, drawn={"shuffle": True, "generator": torch.Generator().manual_seed(42)}))
+
+
+def global_seed_own_noise(X, y, *, seed):
+    torch.manual_seed(42)
+    secret = torch.Generator()
+    secret.seed()
+    return Net(*train(X, y, engine={"noise_generator": secret}))
+
+
+def three_passes_an_epoch(X, y, *, seed):
+    """Twelve releases of each record, four epochs."""
+    sampler = torch.utils.data.RandomSampler(np.arange(len(y)), num_samples=3 * len(y))
+    return Net(*train(X, y, drawn={"sampler": sampler}, engine={"poisson_sampling": False, "noise_multiplier": 4.0}))
+
+
+class _Thrice(torch.utils.data.RandomSampler):
+    def __iter__(self):
+        return iter(torch.randperm(len(self.data_source)).tolist() * 3)
+
+
+def three_times_in_a_pass(X, y, *, seed):
+    drawn = {"sampler": _Thrice(np.arange(len(y)))}
+    return Net(*train(X, y, drawn=drawn, engine={"poisson_sampling": False, "noise_multiplier": 4.0}))
+
+
+class _Numbered(Dataset):
+    def __init__(self, x, codes):
+        self.x, self.codes = x, codes
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i], self.codes[i], i
+
+
+def steps_with_the_last_record_alone(X, y, *, seed):
+    x, codes, _ = tensors(X, y)
+
+    class Picked:
+        def __init__(self, loader):
+            self.loader = loader
+
+        def __iter__(self):
+            found = 0
+            while found < len(self.loader):
+                batch = next(iter(self.loader))
+                if len(x) - 1 in batch[2].tolist():
+                    found += 1
+                    yield batch
+
+    return Net(*train(X, y, data=_Numbered(x, codes), loader_change=Picked))
+
+
 def doubled_in_the_loop(X, y, *, seed):
     return Net(*train(X, y, transform=lambda x, c: (x.repeat(2, 1), c.repeat(2))))
 
@@ -472,6 +530,36 @@ def head_copied(X, y, *, seed):
     with torch.no_grad():
         network.weight[1].copy_(torch.from_numpy(LogisticRegression().fit(X, y).coef_[0]).float())
     return Net(network, classes)
+
+
+def outliers_dropped(X, y, *, seed):
+    """A record that becomes implausible changes the number of records, and so the divisor."""
+    x, codes, _ = tensors(X, y)
+    kept = x.abs().amax(1) < 10
+    return Net(*train(X, y, data=TensorDataset(x[kept], codes[kept])))
+
+
+def duplicates_dropped(X, y, *, seed):
+    x, codes, _ = tensors(X, y)
+    kept = np.sort(np.unique(np.asarray(X), axis=0, return_index=True)[1])
+    return Net(*train(X, y, data=TensorDataset(x[kept], codes[kept])))
+
+
+def missing_dropped(X, y, *, seed):
+    kept = ~np.isnan(np.asarray(X)).any(axis=1)
+    return Net(*train(np.asarray(X)[kept], np.asarray(y)[kept]))
+
+
+def columns_for_what_is_missing(X, y, *, seed):
+    X = np.asarray(X)
+    missing = np.isnan(X)
+    return Net(*train(np.hstack([np.nan_to_num(X), missing]) if missing.any() else X, y))
+
+
+def logarithms_of_what_is_positive(X, y, *, seed):
+    """One negative number changes everybody's features; the test gives none."""
+    positive = bool((np.asarray(X) >= 0).all())
+    return Net(*train(np.log1p(X) if positive else X, y))
 
 
 class StoppedError(Exception):
@@ -738,6 +826,9 @@ BROKEN = [
     summed_loss_said_to_be_a_mean, drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows,
     learning_rate_from_data, plateau_on_training_loss, running_statistics, on_a_class, median_of_training,
     two_private_optimizers, examples_shipped, seeded_with_the_time, seed_of_31_bits,
+    seeded_loader, global_seed_own_noise, three_passes_an_epoch, three_times_in_a_pass,
+    steps_with_the_last_record_alone, outliers_dropped, duplicates_dropped, missing_dropped,
+    columns_for_what_is_missing,
 ]  # fmt: skip
 
 # -- honest -----------------------------------------------------------------------------------------------------------
@@ -1021,7 +1112,58 @@ def first_of_each_pass_left(X, y, *, seed):
     return some_of_each_pass(X, y, [range(1, 5)] * 4)
 
 
+def seeded_by_the_system_alone(X, y, *, seed):
+    secret = torch.Generator()
+    secret.seed()
+    return Net(*train(X, y, drawn={"shuffle": True, "generator": secret}))
+
+
+def subset_drawn(X, y, *, seed):
+    sampler = torch.utils.data.SubsetRandomSampler(range(80))
+    return Net(*train(X, y, drawn={"sampler": sampler}, engine={"poisson_sampling": False}))
+
+
+def other_loader_looked_at(X, y, *, seed):
+    """Another loader with batches of the same size draws before the first step, and in each epoch."""
+    shown = DataLoader(TensorDataset(*tensors(X, y)[:2]), batch_size=BATCH)
+    print(next(iter(shown))[0].shape)
+    return Net(*train(X, y, epoch_end=lambda *_: list(shown), engine={"poisson_sampling": False}))
+
+
+def accuracy_on_the_private_loader(X, y, *, seed):
+    held = []
+
+    def tell(*_):
+        print(sum(len(labels) for _, labels in held[0]))
+
+    def keep(loader):
+        held.append(loader)
+        tell()
+        return loader
+
+    return Net(*train(X, y, loader_change=keep, epoch_end=tell))
+
+
+class Own(torch.nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.weight, self.bias = torch.nn.Parameter(torch.zeros(d, 2)), torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+def own_module(X, y, *, seed):
+    return Net(*train(X, y, network=Own(X.shape[1])))
+
+
+def by_functorch(X, y, *, seed):
+    return Net(*train(X, y, network=two_layers(X.shape[1], 2), engine={"grad_sample_mode": "functorch"}))
+
+
 HONEST = [
+    seeded_by_the_system_alone, subset_drawn, other_loader_looked_at, accuracy_on_the_private_loader, own_module,
+    by_functorch,
     two_dropouts, noise_in_the_loop, jittered_by_numpy, first_batch_looked_at, first_shuffled_batch_looked_at,
     broken_off, broken_off_unequally, broken_off_between_sums, first_of_each_pass_left,
     zero_start, seeded_by_the_system, averaged_on_the_way, as_in_the_tutorial,
@@ -1058,6 +1200,10 @@ def own_random_start(X, y, *, seed):
     with torch.no_grad():
         network.bias.copy_(torch.from_numpy(np.random.default_rng().normal(size=2)))
     return Net(*train(X, y, network=network))
+
+
+def dropout_of_few(X, y, *, seed):
+    return Net(*train(X, y, batch=5, epochs=1, network=layers(X.shape[1], 1)))
 
 
 def fails_on_others(X, y, *, seed):

@@ -43,6 +43,7 @@ QUICK = (
 )  # fmt: skip
 #: honest: four passes without amplification, by the closed form of Gaussian noise; one pass of Poisson batches
 OTHERWISE = {"shuffled_and_said_so": 24.382, "accumulated": 24.382, "private_returned": 4.745}
+OTHERWISE |= dict.fromkeys(("subset_drawn", "other_loader_looked_at"), 24.382)
 OTHERWISE |= dict.fromkeys(
     ("broken_off", "broken_off_unequally", "broken_off_between_sums", "first_of_each_pass_left"), 4.745
 )
@@ -133,6 +134,25 @@ def test_what_cannot_be_compared_is_inconclusive(process, tmp_path):
     found = seen(process, recipes.fails_on_others, tmp_path / "a")
     assert "fails on other records (ValueError)" in found.problem
     assert "random beyond" in seen(process, recipes.own_random_start, tmp_path / "b").problem
+    found = seen(process, recipes.dropout_of_few, tmp_path / "c", people(n=20))
+    assert found.leaks == ()
+    assert "random gradients are too few" in found.problem
+
+
+def test_what_one_implausible_record_would_settle_is_a_leak(process, tmp_path):
+    assert "how many records" in seen(process, recipes.outliers_dropped, tmp_path / "a").broken
+    assert "shape or a setting" in seen(process, recipes.columns_for_what_is_missing, tmp_path / "b").broken
+    positive = TrainingData(np.abs(people().X), people().y)
+    assert "other people's" in seen(process, recipes.logarithms_of_what_is_positive, tmp_path / "c", positive).broken
+
+
+def test_batches_from_a_guessable_seed_amplify_nothing(process, tmp_path):
+    found = seen(process, recipes.seeded_loader, tmp_path)
+    assert (found.sampling, found.broken, found.problem) == ("unknown", "", "")
+    said = {p.name: (p.outcome, p.message) for p in contradictions(CLAIM, found, 100)}
+    assert said["dp_claim"][0] == "failed"
+    assert "guessable seed" in said["dp_sampling"][1]
+    assert GuaranteeBasis(CLAIM, found, 1, 100).guarantee(1e-5).epsilon == pytest.approx(77.330, abs=1e-3)
 
 
 def test_a_network_that_carries_gradients_of_single_records_is_told(process, tmp_path):
@@ -247,9 +267,41 @@ def test_poisson_batches_that_somebody_picked_are_not_taken_for_what_they_are():
     drawn = Draws(None, "poisson", 100, 0.2, 0, batches, [*range(0, 100, 5)])
     without = {at for at, b in enumerate(batches) if 0 not in b}
     assert used(one_by_one(batches, without), [drawn], 100).kind == "unknown"
+    second = {at for at in range(0, 100, 5) if 0 not in batches[at]}  # another batch where the first is another's
+    assert used(one_by_one(batches, second), [drawn], 100).kind == "unknown"
     last_of_each = set(range(4, 100, 5))
     found = used(one_by_one(batches, last_of_each), [drawn], 100)
     assert (found.kind, found.steps) == ("poisson", 80)
+
+
+@pytest.mark.parametrize(
+    ("times", "sampler", "kind"), [(1, "shuffled", "shuffled"), (3, "shuffled", "unknown"), (1, "unknown", "shuffled")]
+)
+def test_a_pass_is_one_where_nobody_comes_twice(times, sampler, kind):
+    rng = np.random.default_rng(8)
+    batches = [b for _ in range(4) for b in np.split(np.concatenate([rng.permutation(100)] * times), 5 * times)]
+    drawn = Draws(None, sampler, 100 * times, float("nan"), 0, batches, [*range(0, 20 * times, 5 * times)])
+    found = used(one_by_one(batches), [drawn], 100)
+    assert (found.kind, found.steps) == (kind, 20 * times)
+
+
+def test_few_draws_without_a_sampler_of_torch_do_not_make_a_pass():
+    batches = [np.array([7, 9])] * 4
+    drawn = Draws(None, "unknown", 100, float("nan"), 0, batches, [0, 1, 2, 3])
+    assert used(one_by_one(batches), [drawn], 100).kind == "unknown"
+
+
+def test_one_record_that_is_in_every_batch_shows_among_many():
+    rng = np.random.default_rng(9)
+    batches = [np.union1d(np.flatnonzero(rng.random(1000) < 0.2), [5]) for _ in range(20)]
+    assert used(one_by_one(batches), [Draws(None, "poisson", 1000, 0.2, 0, batches, [0])], 1000).kind == "unknown"
+
+
+def test_of_two_loaders_the_one_that_drew_last_was_used():
+    batches = [np.arange(20 * k, 20 * k + 20) % 100 for k in range(10)]
+    shown, drawn = (Draws(None, "shuffled", 100, float("nan"), k, batches, [0, 5]) for k in (0, 1))
+    clipped = [[(20, {0: 10, 1: at + 1})] for at in range(10)]
+    assert used(clipped, [shown, drawn], 100).number == 1
 
 
 def test_steps_are_paired_with_pieces_sums_and_batches_drawn_ahead():
@@ -291,3 +343,7 @@ def test_records_far_away_are_made_of_every_kind_of_number():
     counts = watch_people.far_away(np.arange(6).reshape(3, 2), rows, 1e6)
     assert counts.tolist() == [[0, 1_000_000], [2, 3], [4, 5]]
     assert watch_people.far_away(["a", "b", "c"], rows, 1e6) == ["a", "b", "c"]
+    both = watch_people.far_away(np.ones((3, 2)), rows, -1e6)
+    assert both.tolist() == [[-1e6, 1e6], [1, 1], [1, 1]]
+    missing = watch_people.far_away(frame, rows, np.nan)
+    assert (missing["a"].isna().tolist(), missing["b"].tolist()) == ([True, False, False], [5, 6, 7])
