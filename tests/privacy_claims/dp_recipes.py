@@ -826,9 +826,8 @@ BROKEN = [
     summed_loss_said_to_be_a_mean, drawn_with_replacement, min_max_scaled, looked_up_later, dataset_grows,
     learning_rate_from_data, plateau_on_training_loss, running_statistics, on_a_class, median_of_training,
     two_private_optimizers, examples_shipped, seeded_with_the_time, seed_of_31_bits,
-    seeded_loader, global_seed_own_noise, three_passes_an_epoch, three_times_in_a_pass,
-    steps_with_the_last_record_alone, outliers_dropped, duplicates_dropped, missing_dropped,
-    columns_for_what_is_missing,
+    seeded_loader, global_seed_own_noise, steps_with_the_last_record_alone, outliers_dropped, duplicates_dropped,
+    missing_dropped, columns_for_what_is_missing,
 ]  # fmt: skip
 
 # -- honest -----------------------------------------------------------------------------------------------------------

@@ -285,6 +285,14 @@ def test_a_pass_is_one_where_nobody_comes_twice(times, sampler, kind):
     assert (found.kind, found.steps) == (kind, 20 * times)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fit", [recipes.three_passes_an_epoch, recipes.three_times_in_a_pass])
+def test_an_epoch_of_three_passes_counts_every_step(process, tmp_path, fit):
+    found = seen(process, fit, tmp_path)
+    assert (found.broken, found.problem, found.sampling) == ("", "", "unknown")
+    assert GuaranteeBasis(CLAIM, found, 1, 100).mechanism("replace_one").releases == found.steps
+
+
 def test_few_draws_without_a_sampler_of_torch_do_not_make_a_pass():
     batches = [np.array([7, 9])] * 4
     drawn = Draws(None, "unknown", 100, float("nan"), 0, batches, [0, 1, 2, 3])
