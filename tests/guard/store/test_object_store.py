@@ -7,6 +7,7 @@ import pytest
 from privgate.errors import DigestMismatchError
 from privgate.guard.config import Guard
 from privgate.guard.verifying import verify
+from privgate.registry.addresses import PLACES
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -85,7 +86,8 @@ def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, nam
         verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
 
-def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, name, tmp_path):
+def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, name, tmp_path, monkeypatch):
+    monkeypatch.setenv(PLACES, f"s3://{BUCKET}/direct")
     guard = Guard.load(site.config)
     stored.client.create_experiment("guard", artifact_location=f"s3://{BUCKET}/direct")
     model_id, _ = released(stored, name, tmp_path)
