@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def experiment(  # noqa: PLR0917  click passes each option by its name
     name: str | None,
     data: Path,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001  click passes it by its name
     jobs: int | None,
     keep: Path | None,
     most_minutes: float,

@@ -46,7 +46,7 @@ def _spawned(path: str, arguments: Sequence[str], descriptors: Sequence[int]) ->
         return os.posix_spawn(path, [arguments[0], "-P", *arguments[1:]], environment.of_worker(os.environ))
     finally:
         for each in descriptors:
-            os.set_inheritable(each, False)  # noqa: FBT003
+            os.set_inheritable(each, False)  # noqa: FBT003  the system's own order
 
 
 _servers: list[_Server] = []

@@ -1043,14 +1043,8 @@ def noise_in_the_loop(X, y, *, seed):
     return Net(*train(X, y, network=layers(X.shape[1], 1), transform=moved))
 
 
-class Jittered(Dataset):
+class Jittered(Scaled):
     """Augments each record by numpy's generator."""
-
-    def __init__(self, X, y):
-        self.X, (_, self.codes, _) = np.asarray(X), tensors(X, y)
-
-    def __len__(self):
-        return len(self.X)
 
     def __getitem__(self, i):
         moved = self.X[i] + 0.1 * np.random.normal(size=self.X.shape[1])  # noqa: NPY002  as users write it
