@@ -23,7 +23,7 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
     yield from _other_parameters(claim, seen)
     stated = claimed_epsilon(claim, records)
     if seen.library == "opacus" and seen.sample_rate < 1 and seen.sampling != "poisson":
-        other = "drawn from a guessable seed, or in a way that could not be recognized"
+        other = "drawn from a guessable seed, drawn and left out, or not recognized"
         words = "shuffled" if seen.sampling == "shuffled" else other
         outcome = "failed" if claim.sampling == "poisson" else "warned"
         yield Precondition(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.evidence import Observation
 from privgate.privacy_claims import watch_replay
-from privgate.privacy_claims.watch_noise import RARE
+from privgate.privacy_claims.watch_sampling import Used, as_sets, is_again
 from privgate.subject.subject import Subject
 from privgate.training import context, payload
 from privgate.training.apart import apart
@@ -250,11 +250,10 @@ def summary(seen: list[dict[str, Any]], records: int) -> Observation:
     return _of_opacus(opacus, records, same=same, leftovers=leftovers)
 
 
-def _same_batches(sampled: list[Any]) -> bool:
+def _same_batches(sampled: list[Used]) -> bool:
     """Whether two runs drew the same Poisson batches, by more than accident: who is in which is known."""
-    drawn = [[e.tolist() for e in s.entries or ()] for s in sampled if s.kind == "poisson" and s.rate < 1]
-    same = [sum(map(len, one)) for one, other in combinations(drawn, 2) if one == other]
-    return max(same, default=0) * -math.log(max(s.rate for s in sampled)) > -math.log(RARE)
+    drawn = [(as_sets(s.entries or []), s.records, s.rate) for s in sampled if s.kind == "poisson"]
+    return any(is_again(one, *other) for (one, *_), other in combinations(drawn, 2))
 
 
 def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) -> Observation:

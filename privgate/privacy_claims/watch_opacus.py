@@ -146,7 +146,6 @@ class OpacusWatch:
                     self.record.batches.append([])
             draws = self.draws[id(sampler)]
             draws.passes.append(len(draws.batches))
-            number = len(draws.passes)
             for drawn in original(sampler):
                 self.draws[id(sampler)] = self.draws.pop(id(sampler))  # the last is the latest
                 generator = getattr(sampler, "generator", None) or self._torch.default_generator
@@ -154,7 +153,6 @@ class OpacusWatch:
                 batch = self._noted(draws, drawn)
                 draws.batches.append(np.asarray(batch, dtype=object))
                 yield batch
-            draws.whole.add(number)
 
         return iterate
 

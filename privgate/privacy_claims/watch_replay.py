@@ -34,6 +34,8 @@ LEAST, SCALED, CHANCE = 20, 0.02, 5.0
 
 OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
 LENGTH = "how many records batches are drawn from depends on the records"
+SHAPE = "the model's shape or a setting depends on the records"
+MADE_UP = "seen with made-up values: doubled, a million times as large, or missing"
 MIXING = "the gradient that is clipped for one record depends on other people's records"
 SUMS = "how many gradients a step sums depends on the records"
 
@@ -169,17 +171,20 @@ class Replays:
         return watch_population.owners(changed, words)
 
     def _look_at_implausible(self, used: Used, owner: NDArray[np.int64]) -> None:
-        """Compare what is settled before the first step where records are far from all others, or have no numbers."""
-        first, few = self.first.watch, np.arange(len(self.y)) % ONE_IN == 0
+        """Compare what is settled before the first step where records are larger, far from all others, or missing."""
+        first, rows = self.first.watch, np.arange(len(self.y))
         at = first.population(used.number)
-        for times in (-FAR, np.nan):
-            found = self._rerun(watch_people.far_away(self.X, few, times), self.X, y=self.y, stop=True)
+        for times, one_in in ((2.0, 1), (-FAR, ONE_IN), (np.nan, ONE_IN)):
+            changed = watch_people.far_away(self.X, rows % one_in == 0, times)
+            found = self._rerun(changed, self.X, y=self.y, stop=True)
             if found is None:
                 return  # why is noted
             if at is not None and len({_length(w.populations[at : at + 1]) for w in (first, found[0])}) > 1:
-                self.leaks.append(LENGTH)
+                self.leaks.append(f"{LENGTH} ({MADE_UP})")
             elif found[0].settings != first.settings:
-                self._attribute("the model's shape or a setting depends on the records", set(), used, owner)
+                self._attribute(
+                    f"the model's shape or a setting depends on the records ({MADE_UP})", set(), used, owner
+                )
             if self.settled():
                 return
 

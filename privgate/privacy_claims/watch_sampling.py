@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from privgate.privacy_claims.watch_noise import RARE
 
+#: draws of one person that are to be expected in batches that were left: none happens with probability exp(-MET)
+MET = 3.0
+
 
 @dataclass(frozen=True)
 class Used:
@@ -29,6 +32,8 @@ class Used:
         What each step used, in its order; None where that is not known.
     number : int
         Which of the run's samplers drew it; -1 where none did.
+    records : int
+        Size of what was drawn from.
     passes : int
         Passes over the records that were begun, of shuffled batches.
     """
@@ -39,6 +44,7 @@ class Used:
     together: int = 1
     entries: list[NDArray[Any]] | None = None
     number: int = -1
+    records: int = 0
     passes: int = 0
 
 
@@ -61,8 +67,6 @@ class Draws:
         What was drawn, in the sampler's order.
     passes : list of int
         Before which of these batches the sampler began anew.
-    whole : set of int
-        Passes that were drawn to the end, counted from 1.
     predictable : bool
         Whether a batch was drawn from a seed that can be guessed.
     """
@@ -74,7 +78,6 @@ class Draws:
     number: int = 0
     batches: list[NDArray[Any]] = field(default_factory=list)
     passes: list[int] = field(default_factory=list)
-    whole: set[int] = field(default_factory=set)
     predictable: bool = False
 
     @property
@@ -85,6 +88,11 @@ class Draws:
     def pass_of(self, at: int) -> int:
         """Return in which pass a batch was drawn."""
         return bisect_right(self.passes, at)
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return the first batch of a pass, counted from 1, and the first behind it; 0 is what no pass holds."""
+        starts = [0, *self.passes, len(self.batches)]
+        return starts[number], starts[number + 1]
 
 
 def kind(sampler: Any) -> tuple[str, int, float]:
@@ -125,19 +133,19 @@ def used(clipped: Clipped, draws: list[Draws], records: int) -> Used:
         entries = entries_of(batches, drawn)
         together = max((len(b) for b in batches), default=1) or 1
         if sizes and all(b >= drawn.records for b in drawn.sizes) and together == 1:
-            return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number)
+            return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number, drawn.records)
         taken = _with_empty(drawn, used_of)
         kind = _kind(drawn, taken, used_of)
         split = any(b[0] < start <= b[-1] for b in batches if b for start in drawn.passes)
         if kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
             begun = len({drawn.pass_of(at) for at in used_of})
             rate = min(1.0, max(sizes, default=1) / max(1, drawn.records))
-            return Used(kind, rate, len(sizes), 1, entries, drawn.number, begun)
+            return Used(kind, rate, len(sizes), 1, entries, drawn.number, drawn.records, begun)
         if not kind:
             continue
         steps = max(len(sizes), len(taken.sizes))
         rate = drawn.rate if drawn.kind == "poisson" else max(drawn.sizes, default=1) / max(1, drawn.records)
-        return Used(kind, min(1.0, rate), steps, together, entries, drawn.number)
+        return Used(kind, min(1.0, rate), steps, together, entries, drawn.number, drawn.records)
     if sizes and not draws and all(b == records for b in sizes):
         return Used("poisson", 1.0, len(sizes), 1, [np.arange(records)] * len(sizes))
     return Used("unknown", 1.0, len(sizes))
@@ -149,8 +157,11 @@ def _kind(drawn: Draws, taken: Draws, used_of: list[int]) -> str:
         return "shuffled" if _is_once_a_pass(drawn) else "unknown"
     if drawn.predictable:  # who is in which batch is known: nothing is amplified
         return "unknown"
+    # a sampler that was set back draws the same batches once more, and whoever did it may have looked at them
+    people = as_sets(drawn.batches)
+    fresh = not any(is_again(people[:at], people[at:], drawn.records, drawn.rate) for at in drawn.passes)
     fair = _is_binomial(taken, len(taken.sizes)) and _is_independent(taken)
-    return "poisson" if fair and not _is_picked(drawn, used_of) else ""
+    return "poisson" if fresh and fair and not _is_picked(drawn, used_of) else ""
 
 
 def _is_once_a_pass(drawn: Draws) -> bool:
@@ -174,25 +185,72 @@ def _is_once_a_pass(drawn: Draws) -> bool:
 def _is_picked(drawn: Draws, used_of: list[int]) -> bool:
     """Whether batches may have been left because of whom they hold.
 
-    Honest trainings look at batches before the first step, break passes off, and pass to the end without a step.
+    A few may be left: honest trainings look at one before the first step. More may where all passes are alike, and
+    are so many that whoever picks would have met the person he picks for. What is drawn after the last step is free.
     """
-    known, last = set(used_of), {drawn.pass_of(at): at for at in used_of}
-    ends, others, whole = 0, 0, set()
-    for at, batch in enumerate(drawn.batches):
-        number = drawn.pass_of(at)
-        if at in known or not len(batch):
-            continue
-        if number in last:
-            ends += 1
-        elif number in drawn.whole:
-            whole.add(number)
-        else:
-            others += 1
-        if at < last.get(number, -1) or (
-            number not in last and number not in drawn.whole and at > min(known, default=0)
-        ):
-            return True
-    return max(ends, others, len(whole) - 1) > len(last)
+    known = set(used_of)
+    seen = drawn.batches[: max(known, default=-1) + 1]
+    left = [at for at, batch in enumerate(seen) if at not in known and len(batch)]
+    if drawn.rate >= 1 or not left:
+        return False
+    early = sum(at < used_of[0] for at in left)
+    few = max(min(2, len(known) // 5), len(known) // 20)
+    if len(left) <= few:
+        return False
+    met = -math.log1p(-drawn.rate) * (len(left) - early) >= MET
+    gaps = _gaps(drawn, used_of)
+    begins = early <= few or gaps[0] in gaps[1:]
+    return not (met and begins and _is_periodic(gaps[1:]) and _end_alike(drawn, used_of, left))
+
+
+def _gaps(drawn: Draws, used_of: list[int]) -> list[tuple[int, ...]]:
+    """Return how many batches the passes had that were left whole, before each pass that was not."""
+    passes = sorted({drawn.pass_of(at) for at in used_of})
+    spans = [map(drawn.span, range(before + 1, after)) for before, after in pairwise([0, *passes])]
+    return [tuple(end - start for start, end in some) for some in spans]
+
+
+def _is_periodic(gaps: list[tuple[int, ...]]) -> bool:
+    """Whether gaps come again in the same order, three times or more."""
+    periods = range(1, max(2, len(gaps) // 3 + 1))
+    return any(all(a == b for a, b in zip(gaps, gaps[d:], strict=False)) for d in periods)
+
+
+def _end_alike(drawn: Draws, used_of: list[int], left: list[int]) -> bool:
+    """Whether one number of batches is used of each pass, but for the last, where any may be left."""
+    passes = {drawn.pass_of(at) for at in used_of}
+    places = [(drawn.pass_of(at), at - drawn.span(drawn.pass_of(at))[0]) for at in used_of]
+    last = max((place for number, place in places if number < max(passes)), default=-1)
+    ends = [at - drawn.span(drawn.pass_of(at))[0] for at in left if drawn.pass_of(at) in passes]
+    return all(place > last for place in ends)
+
+
+def as_sets(batches: list[NDArray[Any]]) -> list[frozenset[Any]]:
+    """Return who is in each batch."""
+    return [frozenset(np.asarray(b).tolist()) for b in batches]
+
+
+def is_again(some: list[frozenset[Any]], others: list[frozenset[Any]], records: int, rate: float) -> bool:
+    """Whether Poisson batches of two lists are the same, by more than accident.
+
+    Parameters
+    ----------
+    some, others : lists of frozensets
+        Entries of each batch.
+    records : int
+        Size of what they were drawn from.
+    rate : float
+    """
+    from scipy.stats import binom
+
+    if not 0 < rate < 1:
+        return False
+    alike = math.exp(records * math.log(rate**2 + (1 - rate) ** 2))  # both hold the same people, or nobody
+    if len(some) * len(others) * alike < RARE:
+        return not set(some).isdisjoint(others)
+    # of few records, equal batches are common, but not one by one
+    equal = sum(a == b for a, b in zip(some, others, strict=False))
+    return bool(binom.sf(equal - 1, min(len(some), len(others)), alike) < RARE)
 
 
 def _with_empty(drawn: Draws, used_of: list[int]) -> Draws:
@@ -212,17 +270,27 @@ def matched(clipped: Clipped, drawn: Draws) -> tuple[list[list[int]], list[int]]
     paired = _paired(clipped, drawn)
     if paired is not None:
         return paired, [at for batches in paired for at in batches]
-    found, at = [], 0
-    for size in (sum(size for size, _ in pieces) for pieces in clipped):
+    found, known = [], list[int]()
+    at = number = 0
+    for pieces in clipped:
+        sizes: dict[int, int] = {}  # of what one step sums, by pass
+        for size, by_then in pieces:
+            current = drawn.pass_of(by_then.get(drawn.number, 0) - 1)
+            sizes[current] = sizes.get(current, 0) + size
         mine: list[int] = []
-        while sum(len(drawn.batches[b]) for b in mine) < size and at < len(drawn.batches):
-            mine += [at] if len(drawn.batches[at]) else []
-            at += 1
-        if sum(len(drawn.batches[b]) for b in mine) != size:
-            return None
+        for current, size in sizes.items():
+            start, end = drawn.span(current)
+            at = at if current == number else start  # what was drawn ahead in a pass that was broken off is left
+            first, number, held = at, current, list[int]()
+            while sum(len(drawn.batches[b]) for b in held) < size and at < end:
+                held += [at] if len(drawn.batches[at]) else []
+                at += 1
+            if sum(len(drawn.batches[b]) for b in held) != size:
+                return None
+            mine += held
+            known += range(first, at)
         found.append(mine)
-    # where a loader draws ahead, what it drew last may wait for a step that never came: nothing is left out by choice
-    return found, list(range(at)) if any(found) else []
+    return found, known if any(found) else []
 
 
 def _paired(clipped: Clipped, drawn: Draws) -> list[list[int]] | None:

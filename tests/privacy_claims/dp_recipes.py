@@ -556,6 +556,22 @@ def columns_for_what_is_missing(X, y, *, seed):
     return Net(*train(np.hstack([np.nan_to_num(X), missing]) if missing.any() else X, y))
 
 
+class Whole(torch.nn.Module):
+    def forward(self, x):
+        return x.long()
+
+
+def one_row_a_code(X, y, *, seed):
+    """The table of an embedding has as many rows as the largest code needs, which is somebody's."""
+    codes = torch.as_tensor(np.asarray(X)).long()
+    targets = tensors(X, y)[1]
+    if codes.min() < 0:
+        raise ValueError("a code is negative")
+    table = torch.nn.Embedding(int(codes.max()) + 1, 4)
+    network = torch.nn.Sequential(Whole(), table, torch.nn.Flatten(), torch.nn.Linear(4 * codes.shape[1], 2))
+    return Net(*train(X, y, data=TensorDataset(codes, targets), network=network))
+
+
 def logarithms_of_what_is_positive(X, y, *, seed):
     """One negative number changes everybody's features; the test gives none."""
     positive = bool((np.asarray(X) >= 0).all())

@@ -143,6 +143,8 @@ def test_what_one_implausible_record_would_settle_is_a_leak(process, tmp_path):
     assert "how many records" in seen(process, recipes.outliers_dropped, tmp_path / "a").broken
     assert "shape or a setting" in seen(process, recipes.columns_for_what_is_missing, tmp_path / "b").broken
     positive = TrainingData(np.abs(people().X), people().y)
+    coded = TrainingData(np.digitize(people().X, [-1, 0, 1]), people().y)
+    assert "shape or a setting" in seen(process, recipes.one_row_a_code, tmp_path / "d", coded).broken
     assert "other people's" in seen(process, recipes.logarithms_of_what_is_positive, tmp_path / "c", positive).broken
 
 
@@ -317,7 +319,7 @@ def test_steps_are_paired_with_pieces_sums_and_batches_drawn_ahead():
     drawn = Draws(None, "shuffled", 100, float("nan"), 0, batches, [0, 5])
     pieces = [[(12, {0: at + 1}), (8, {0: at + 1})] for at in range(10)]
     sums = [[(20, {0: at + 1}), (20, {0: at + 2})] for at in (0, 2, 5, 7)]  # the fifth and tenth are left
-    ahead = [[(20, {0: min(10, at + 3)})] for at in range(10)]
+    ahead = [[(20, {0: min(at - at % 5 + 5, at + 3)})] for at in range(10)]  # workers do, to the end of the pass
     twice = [[(20, {0: at + 1})] for at in range(10) for _ in range(2)]
 
     assert matched(pieces, drawn) == ([[at] for at in range(10)], [*range(10)])
