@@ -24,6 +24,7 @@ from privgate.evidence import Evidence, encode
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
 from privgate.verdict import Finding, Verdict
 
 FOLDER = Path(__file__).with_name("goldens")
@@ -241,7 +242,11 @@ KINDS = {
 def make(names=tuple(KINDS)):
     """Yield (name, golden) of each run, made now."""
     for name in names:
-        with tempfile.TemporaryDirectory() as folder, Fleet(jobs=1, ledger=Path(folder) / "ledger") as fleet:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            # the secret draws the people of a sample: the same ones wherever goldens are made
+            Fleet(jobs=1, ledger=Ledger(Path(folder) / "ledger", secret=KEY)) as fleet,
+        ):
             text = json.dumps(_kept(KINDS[name](Workshop(folder, fleet))), allow_nan=False)
             yield name, json.loads(text.replace(folder, "/registry"))
 

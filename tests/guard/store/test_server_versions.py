@@ -77,7 +77,7 @@ def test_every_way_around_is_refused_by_every_door(older, name, tried):
 def test_a_signed_version_is_promoted_copied_verified_and_kept_from_being_replaced(older, site, name, tmp_path):
     version = older.log(name)
     older.release(
-        name, version, tmp_path, targets=((name, "production"), ("prod.*", "production"), (name, "Production"))
+        name, version, tmp_path, targets=((name, "production"), (f"prod.{name}", "production"), (name, "Production"))
     )
     older.client.set_registered_model_alias(name, "production", version)
     older.client.transition_model_version_stage(name, version, "Production")
