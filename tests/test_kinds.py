@@ -152,6 +152,21 @@ def test_no_kind_begins_after_the_time_and_what_died_is_measured_again(command, 
     assert (done.exit_code, ran) == (0, ["lasso", "ridge"])
 
 
+def test_what_is_too_slow_with_everybody_is_measured_with_fewer(command, monkeypatch):
+    asked = []
+
+    def slowly(work, name, n, *_, limit):
+        asked.append((name, n))
+        return {"verdict": "too slow" if n > 50 else "passed", "said": "well", "cpu": 0.0}
+
+    monkeypatch.setattr("kinds.__main__.apart", slowly)
+    done, _ = command("--fewer", "50")
+    assert asked == [("ridge", 220), ("ridge", 50), ("lasso", 220), ("lasso", 50)]
+    assert (done.exit_code, done.stdout.count("| 50 (220) |")) == (0, 2)
+    asked.clear()
+    assert (command("--fewer", "50")[0].exit_code, asked) == (0, [])
+
+
 def test_every_kind_has_lines_of_its_own_and_names_the_libraries_it_needs():
     own, _ = rests._catalogue()
 

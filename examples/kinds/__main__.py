@@ -28,6 +28,7 @@ WRONG = ("died", "traceback")
 @click.option("--only", multiple=True, help="The kind of this name, or those whose names contain it; repeatable.")
 @click.option("--short", is_flag=True, help="The short form: few kinds, few records.")
 @click.option("--limit", default=1200.0, show_default=True, help="Seconds of processor time for one kind.")
+@click.option("--fewer", default=400, show_default=True, help="Records where all of them take longer; none, if 0.")
 @click.option("--at-most", default=0, help="No more records than this; the table says how many. All, if 0.")
 @click.option("--at-once", default=1, show_default=True, help="Kinds measured at the same time.")
 @click.option("--most-minutes", default=0.0, help="Begin no kind after so many minutes; no end, if 0.")
@@ -38,6 +39,7 @@ def main(
     only: tuple[str, ...],
     short: bool,
     limit: float,
+    fewer: int,
     at_most: int,
     at_once: int,
     most_minutes: float,
@@ -69,7 +71,7 @@ def main(
     threads = ThreadPoolExecutor(at_once)
     try:
         late = start + 60 * most_minutes if most_minutes else math.inf
-        row = partial(_row, late=late, short=short, limit=limit, at_most=at_most, out=out)
+        row = partial(_row, late=late, short=short, limit=limit, numbers=(at_most, fewer), out=out)
         for found in (done.result() for done in as_completed([threads.submit(row, k) for k in todo])):
             if found is None:
                 continue
@@ -118,15 +120,25 @@ def _where(rows: list[Any]) -> str:
     return f"Machine: {kept.machine()}{load}."
 
 
-def _row(kind: Kind, *, late: float, short: bool, limit: float, at_most: int, out: Path) -> dict[str, Any] | None:
-    """Measure one kind in a process of its own: what hangs or dies is a row too; None once it is late."""
+def _row(
+    kind: Kind, *, late: float, short: bool, limit: float, numbers: tuple[int, int], out: Path
+) -> dict[str, Any] | None:
+    """Measure one kind in a process of its own: what hangs or dies is a row too; None once it is late.
+
+    What is too slow with the first number of records is measured with the second.
+    """
     if time.monotonic() > late:
         return None
-    n = _records(kind, short=short, at_most=at_most)
     from kinds.measure import by_name
 
-    row = {**_about(kind, n), "load": round(os.getloadavg()[0], 1), "rests": rests_on(kind)}
-    return row | apart(by_name, kind.name, n, out, limit=limit)
+    row: dict[str, Any] = {}
+    first, fewer = (_records(kind, short=short, at_most=n) for n in numbers)
+    for n in (first, fewer) if fewer < first else (first,):
+        row = {**_about(kind, n), "load": round(os.getloadavg()[0], 1), "rests": rests_on(kind)}
+        row |= apart(by_name, kind.name, n, out, limit=limit)
+        if row["verdict"] != "too slow":
+            break
+    return row
 
 
 def _about(kind: Kind, n: int) -> dict[str, Any]:
