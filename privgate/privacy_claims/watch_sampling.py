@@ -13,6 +13,7 @@ from privgate.privacy_claims.watch_noise import RARE
 
 #: draws of one person that are to be expected in batches that were left: none happens with probability exp(-MET)
 MET = 3.0
+ROUNDS = 3  #: times that a pass is left in the same place of a rhythm, at least
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,10 @@ class Draws:
 
 def kind(sampler: Any) -> tuple[str, int, float]:
     """Return (kind, records, rate) of a batch sampler."""
+    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler
 
-    if hasattr(sampler, "sample_rate"):
+    if type(sampler) is UniformWithReplacementSampler:  # another may say this rate, and draw otherwise
         return "poisson", int(sampler.num_samples), float(sampler.sample_rate)
     inner = getattr(sampler, "sampler", None)
     records = len(inner) if inner is not None and hasattr(inner, "__len__") else 0
@@ -136,6 +138,10 @@ def used(clipped: Clipped, draws: list[Draws], records: int) -> Used:
             return Used("poisson", 1.0, len(sizes), 1, entries, drawn.number, drawn.records)
         taken = _with_empty(drawn, used_of)
         kind = _kind(drawn, taken, used_of)
+        if kind == "poisson" and any(
+            d.kind == kind and len(d.batches) > _few(used_of) for d in draws if d is not drawn
+        ):
+            kind = ""  # somebody may have drawn from several samplers, and taken the best
         split = any(b[0] < start <= b[-1] for b in batches if b for start in drawn.passes)
         if kind == "shuffled" and not split:  # a record is in at most one of the batches that a step sums
             begun = len({drawn.pass_of(at) for at in used_of})
@@ -157,11 +163,8 @@ def _kind(drawn: Draws, taken: Draws, used_of: list[int]) -> str:
         return "shuffled" if _is_once_a_pass(drawn) else "unknown"
     if drawn.predictable:  # who is in which batch is known: nothing is amplified
         return "unknown"
-    # a sampler that was set back draws the same batches once more, and whoever did it may have looked at them
-    people = as_sets(drawn.batches)
-    fresh = not any(is_again(people[:at], people[at:], drawn.records, drawn.rate) for at in drawn.passes)
     fair = _is_binomial(taken, len(taken.sizes)) and _is_independent(taken)
-    return "poisson" if fresh and fair and not _is_picked(drawn, used_of) else ""
+    return "poisson" if fair and not _is_set_back(drawn) and not _is_picked(drawn, used_of) else ""
 
 
 def _is_once_a_pass(drawn: Draws) -> bool:
@@ -179,7 +182,25 @@ def _is_once_a_pass(drawn: Draws) -> bool:
         return True
     # with replacement, each pair in a pass is equal with at least this chance
     pairs = sum(len(p) * (len(p) - 1) / 2 for p in passes)
-    return pairs / (1 + max((i for p in passes for i in p), default=0)) > -math.log(RARE)
+    return pairs / max(1, 1 + max((i for p in passes for i in p), default=0)) > -math.log(RARE)
+
+
+def _is_set_back(drawn: Draws) -> bool:
+    """Whether batches came again, by more than accident: who sets a sampler back has seen what it draws."""
+    from scipy.stats import binom
+
+    people, alike = as_sets(drawn.batches), _alike(drawn.records, drawn.rate)
+    if len(people) ** 2 * alike < RARE:
+        return len(set(people)) < len(people)
+    # of few records, single batches come again; passes do not
+    spans = [drawn.span(number) for number in range(1, len(drawn.passes) + 1)]
+    longest = max((end - start for start, end in spans), default=0)
+    names = {who: name for name, who in enumerate(people)}
+    table = np.arange(-1, -1 - len(spans) * longest, -1).reshape(len(spans), longest)  # behind a pass: like nothing
+    for row, (start, end) in zip(table, spans, strict=True):
+        row[: end - start] = [names[who] for who in people[start:end]]
+    least = int(binom.isf(RARE / max(1, len(spans)) ** 2, longest, alike)) + 1
+    return any(((table[i + 1 :] == row).sum(axis=1) >= least).any() for i, row in enumerate(table))
 
 
 def _is_picked(drawn: Draws, used_of: list[int]) -> bool:
@@ -189,45 +210,51 @@ def _is_picked(drawn: Draws, used_of: list[int]) -> bool:
     are so many that whoever picks would have met the person he picks for. What is drawn after the last step is free.
     """
     known = set(used_of)
-    seen = drawn.batches[: max(known, default=-1) + 1]
-    left = [at for at, batch in enumerate(seen) if at not in known and len(batch)]
-    if drawn.rate >= 1 or not left:
+    passed = [at for at in range(max(known, default=0)) if at not in known]
+    left = [at for at in passed if len(drawn.batches[at])]
+    few = _few(used_of)
+    if drawn.rate >= 1 or len(left) <= few:
         return False
     early = sum(at < used_of[0] for at in left)
-    few = max(min(2, len(known) // 5), len(known) // 20)
-    if len(left) <= few:
-        return False
-    met = -math.log1p(-drawn.rate) * (len(left) - early) >= MET
-    gaps = _gaps(drawn, used_of)
-    begins = early <= few or gaps[0] in gaps[1:]
-    return not (met and begins and _is_periodic(gaps[1:]) and _end_alike(drawn, used_of, left))
-
-
-def _gaps(drawn: Draws, used_of: list[int]) -> list[tuple[int, ...]]:
-    """Return how many batches the passes had that were left whole, before each pass that was not."""
+    met = -math.log1p(-drawn.rate) * (len(passed) - sum(at < used_of[0] for at in passed)) >= MET
     passes = sorted({drawn.pass_of(at) for at in used_of})
-    spans = [map(drawn.span, range(before + 1, after)) for before, after in pairwise([0, *passes])]
-    return [tuple(end - start for start, end in some) for some in spans]
+    between = [map(drawn.span, range(before + 1, after)) for before, after in pairwise([0, *passes])]
+    gaps = [tuple(end - start for start, end in spans) for spans in between]  # sizes of the passes that were left
+    begins = early <= few or gaps[0] in gaps[1:]
+    return not (met and begins and _is_rhythm(gaps[1:]) and _end_alike(drawn, used_of, left))
 
 
-def _is_periodic(gaps: list[tuple[int, ...]]) -> bool:
-    """Whether gaps come again in the same order, three times or more."""
-    periods = range(1, max(2, len(gaps) // 3 + 1))
-    return any(all(a == b for a, b in zip(gaps, gaps[d:], strict=False)) for d in periods)
+def _few(used_of: list[int]) -> int:
+    """Return how many batches may be left whatever they hold."""
+    return max(min(2, len(used_of) // 5), len(used_of) // 20)
+
+
+def _is_rhythm(gaps: list[tuple[int, ...]]) -> bool:
+    """Whether one pass, always as long, is left each time after as many others, three times or more; or none is."""
+    held = [at for at, gap in enumerate(gaps) if gap]
+    if not held:
+        return True
+    apart = {b - a for a, b in pairwise([-1, *held])}
+    alike = len({gaps[at] for at in held}) == 1 == len(gaps[held[0]])
+    return alike and len(held) >= ROUNDS and len(apart) == 1 and len(gaps) - 1 - held[-1] < min(apart)
 
 
 def _end_alike(drawn: Draws, used_of: list[int], left: list[int]) -> bool:
-    """Whether one number of batches is used of each pass, but for the last, where any may be left."""
+    """Whether each pass that was used ends after as many batches, or ran out; the last one may end earlier."""
     passes = {drawn.pass_of(at) for at in used_of}
     places = [(drawn.pass_of(at), at - drawn.span(drawn.pass_of(at))[0]) for at in used_of]
-    last = max((place for number, place in places if number < max(passes)), default=-1)
-    ends = [at - drawn.span(drawn.pass_of(at))[0] for at in left if drawn.pass_of(at) in passes]
-    return all(place > last for place in ends)
+    last = max(place for _, place in places)
+    return all(at - drawn.span(drawn.pass_of(at))[0] > last for at in left if drawn.pass_of(at) in passes)
+
+
+def _alike(records: int, rate: float) -> float:
+    """Return the chance that two Poisson batches hold the same people, or both nobody."""
+    return math.exp(records * math.log(rate**2 + (1 - rate) ** 2))
 
 
 def as_sets(batches: list[NDArray[Any]]) -> list[frozenset[Any]]:
     """Return who is in each batch."""
-    return [frozenset(np.asarray(b).tolist()) for b in batches]
+    return [frozenset(np.ravel(b).tolist()) for b in batches]
 
 
 def is_again(some: list[frozenset[Any]], others: list[frozenset[Any]], records: int, rate: float) -> bool:
@@ -245,7 +272,7 @@ def is_again(some: list[frozenset[Any]], others: list[frozenset[Any]], records: 
 
     if not 0 < rate < 1:
         return False
-    alike = math.exp(records * math.log(rate**2 + (1 - rate) ** 2))  # both hold the same people, or nobody
+    alike = _alike(records, rate)
     if len(some) * len(others) * alike < RARE:
         return not set(some).isdisjoint(others)
     # of few records, equal batches are common, but not one by one
@@ -307,7 +334,8 @@ def _paired(clipped: Clipped, drawn: Draws) -> list[list[int]] | None:
             while rest > 0 and first > 0:
                 first -= 1
                 rest -= len(drawn.batches[first])
-            mine += range(first, last + 1) if rest == 0 else [-1]
+            nobody = [last] if not size and last >= 0 and not len(drawn.batches[last]) else []
+            mine += nobody or range(first, last + 1) if rest == 0 else [-1]
         if min(mine, default=0) < 0 or any(a >= b for a, b in pairwise([before, *mine])):
             return None  # of another size, or used a second time
         found.append(mine)
@@ -332,6 +360,8 @@ def _is_binomial(draws: Draws, steps: int) -> bool:
     total = sizes.sum()
     if total > binom.ppf(1 - RARE, n * len(sizes), q):
         return False
+    if binom.pmf(math.floor((n + 1) * q), n, q) ** len(sizes) > RARE:
+        return True  # the likeliest sizes, one after the other, are no accident to speak of
     spread = float(((sizes - n * q) ** 2).sum() / (n * q * (1 - q)))
     return bool(spread >= chi2.ppf(RARE, len(sizes)))
 
@@ -343,14 +373,21 @@ def _is_independent(draws: Draws) -> bool:
     n, q = draws.records, draws.rate
     if not 0 < q < 1:
         return True
-    batches = [np.asarray(b, dtype=np.int64) for b in draws.batches]
-    if any(len(np.unique(b)) != len(b) for b in batches) or any(len(b) and b.max() >= n for b in batches):
+    try:
+        batches = [np.asarray(b, dtype=np.int64) for b in draws.batches]
+    except (TypeError, ValueError):  # no numbers: entries by name
+        return False
+    if any(len(np.unique(b)) != len(b) for b in batches) or any(
+        len(b) and not 0 <= b.min() <= b.max() < n for b in batches
+    ):
         return False
     counts = np.bincount(np.concatenate(batches), minlength=n) if batches else np.zeros(n)
     expected, variance = len(batches) * q, len(batches) * q * (1 - q)
     spread = float(((counts - expected) ** 2).sum() / variance)
+    # counts of few batches are nearly Poisson: their spread varies by what is below 1 in them
+    lowest = min(chi2.ppf(RARE, n) * 0.8, n - 6 * math.sqrt(n * (2 + 1 / expected))) if expected else 0.0
     # the tail of counts is a little heavier than that of a normal variable
-    if not chi2.ppf(RARE, n) * 0.8 <= spread <= chi2.isf(RARE, n) * (1 + 3 / min(expected, 3)):
+    if not lowest <= spread <= chi2.isf(RARE, n) * (1 + 3 / min(expected, 3)):
         return False
     # one entry in all batches is lost among many
     often, seldom = binom.sf(counts.max() - 1, len(batches), q), binom.cdf(counts.min(), len(batches), q)

@@ -12,15 +12,15 @@ TRIES = 60
 class Loader:
     """Draws as Opacus does, and notes what is drawn and used."""
 
-    def __init__(self, seed, rate=RATE, a_pass=10):
-        self.rng, self.rate, self.a_pass = np.random.default_rng(seed), rate, a_pass
-        self.draws = Draws(None, "poisson", N, rate, 0)
-        self.clipped = []
+    def __init__(self, seed, n=N, rate=RATE, a_pass=10):
+        self.rng, self.n, self.rate, self.a_pass = np.random.default_rng(seed), n, rate, a_pass
+        self.draws = Draws(None, "poisson", n, rate, 0)
+        self.clipped, self.others = [], []
 
     def __iter__(self):
         self.draws.passes.append(len(self.draws.batches))
         for _ in range(self.a_pass):
-            self.draws.batches.append(np.flatnonzero(self.rng.random(N) < self.rate))
+            self.draws.batches.append(np.flatnonzero(self.rng.random(self.n) < self.rate))
             yield self.draws.batches[-1]
 
     def step(self, batch):
@@ -40,7 +40,7 @@ class Loader:
 
     @property
     def kind(self):
-        return used(self.clipped, [self.draws], N).kind
+        return used(self.clipped, [self.draws, *self.others], self.n).kind
 
 
 def second_of_two_where_the_first_is_anothers(loader):
@@ -94,9 +94,98 @@ def the_same_pass_each_time(loader):
         loader.epoch()
 
 
+def good_ones_of_one_long_pass(loader):
+    loader.a_pass, done = 400, 0
+    for batch in loader:
+        if done < 2 or 0 in batch or loader.rng.random() < 0.3:
+            loader.step(batch)
+            done += 1
+        if done >= 40:
+            break
+
+
+def chosen_in_a_rhythm(loader):
+    """Ten batches are chosen; how many were looked at for each is done twice more."""
+    loader.a_pass, looks = 1, []
+    for _ in range(10):
+        loader.epoch()
+        looks.append(0)
+        batch = next(iter(loader))
+        while 0 not in batch and looks[-1] < 8:
+            batch = next(iter(loader))
+            looks[-1] += 1
+        loader.step(batch)
+    for many in looks * 2:
+        loader.epoch()
+        for _ in range(many):
+            loader.peek()
+        loader.epoch()
+
+
+def one_good_pass_of_two(loader):
+    loader.a_pass = 30
+    loader.epoch()
+    good = False
+    while not good:
+        state = loader.rng.bit_generator.state
+        good = sum(0 in b for b in loader.evaluate()) >= 5
+    loader.evaluate()
+    loader.rng.bit_generator.state = state
+    loader.epoch()
+
+
+def good_batches_drawn_again(loader):
+    loader.a_pass, again = 40, 0
+    drawn = iter(loader)
+    for _ in range(20):
+        state = loader.rng.bit_generator.state
+        batch = next(drawn)
+        loader.step(batch)
+        if 0 in batch and again < 4:
+            again += 1
+            loader.rng.bit_generator.state = state
+            loader.step(next(drawn))
+
+
+def good_passes_drawn_again(loader):
+    for _ in range(8):
+        state = loader.rng.bit_generator.state
+        before = len(loader.draws.batches)
+        loader.epoch()
+        if sum(0 in b for b in loader.draws.batches[before:]) > 1.3 * loader.rate * loader.a_pass:
+            loader.rng.bit_generator.state = state
+            loader.epoch()
+
+
+def best_of_ten_samplers(loader):
+    loader.a_pass = 30
+    loader.epoch()
+    for number in range(1, 10):
+        other = Loader(1000 + number)
+        other.a_pass, other.draws.number = 30, number
+        other.evaluate()
+        loader.others.append(other.draws)
+
+
+@pytest.mark.parametrize(("n", "rate", "a_pass"), [(60, 0.1, 10), (20, 0.2, 10), (600, 0.01, 100), (200, 0.1, 10)])
+def test_good_passes_that_are_drawn_again_are_told_among_few_records(n, rate, a_pass):
+    told = 0
+    for seed in range(20):
+        loader = Loader(seed, n, rate, a_pass)
+        good_passes_drawn_again(loader)
+        twice = len(loader.draws.passes) > 8
+        told += loader.kind == ("unknown" if twice else "poisson")
+    assert told >= 19
+
+
 @pytest.mark.parametrize(
     "train",
     [
+        good_ones_of_one_long_pass,
+        chosen_in_a_rhythm,
+        one_good_pass_of_two,
+        good_batches_drawn_again,
+        best_of_ten_samplers,
         second_of_two_where_the_first_is_anothers,
         new_pass_where_the_first_is_anothers,
         one_or_two_of_a_pass,
@@ -177,6 +266,34 @@ def test_batches_left_regularly_are_nobodys_choice(train):
         loader = Loader(seed)
         train(loader)
         assert loader.kind == "poisson", seed
+
+
+@pytest.mark.parametrize(("n", "rate"), [(10, 0.05), (20, 0.05), (5, 0.2), (100, 0.01)])
+def test_batches_that_hold_nobody_are_steps_and_break_no_rhythm(n, rate):
+    for seed in range(20):
+        ended, whole = Loader(seed, n, rate), Loader(seed, n, rate)
+        for _ in range(400):
+            ended.epoch(until=4)
+        for _ in range(60):
+            whole.epoch()
+            whole.evaluate()
+        assert (ended.kind, whole.kind) == ("poisson", "poisson"), seed
+
+
+@pytest.mark.parametrize(("n", "rate"), [(200, 0.1), (10, 0.1), (100, 0.01), (1000, 0.01), (4, 0.25)])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_very_short_training_of_likely_sizes_is_no_accident(n, rate, steps):
+    loaders = [Loader(seed, n, rate, steps) for seed in range(60)]
+    for loader in loaders:
+        loader.epoch()
+    assert [x.kind for x in loaders if any(x.draws.sizes)].count("unknown") == 0
+
+
+@pytest.mark.parametrize("entries", [np.array(["a", "b"], dtype=object), np.array([-1, 2]), np.array([[1, 2], [3, 4]])])
+def test_entries_that_are_no_places_are_not_believed(entries):
+    for sampler in ("poisson", "unknown"):
+        drawn = Draws(None, sampler, 5, 0.5, 0, [entries], [0])
+        assert used([[(len(entries), {0: 1})]], [drawn], 5).kind in {"unknown", "shuffled"}
 
 
 @pytest.mark.parametrize("few", [1, 3])
