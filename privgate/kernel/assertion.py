@@ -1,0 +1,138 @@
+"""What is claimed of whom: a case, the limits that the kernel gives for it, and how it refuses.
+
+A case is all that a limit rests on: what was trained, on which records, who they belong to, which questions are
+accepted, and the certificate. It is a family's name, plain settings and arrays, so that it can be kept in one file and
+judged again elsewhere. It tells the data: whoever keeps it keeps personal data.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+class Refused(ValueError):  # noqa: N818  no error: the certificate shows nothing, and the message says why
+    """The certificate shows nothing about this case."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What limits are asked for.
+
+    Parameters
+    ----------
+    family : str
+        Whose theorem it is; a key of ``judge.FAMILIES``.
+    asked : {"own", "any"}
+        About which questions: each person's own records, or any question that the model accepts.
+    settings : mapping
+        JSON values: parameters of the training, and of what it releases.
+    arrays : mapping of str to array
+        Records, labels, the person of each record, accepted questions, and the certificate.
+    """
+
+    family: str
+    asked: Literal["own", "any"]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def array(self, name: str, ndim: int, kinds: str = "f") -> NDArray[Any]:
+        """Return an array of the case: float64 or int64, of so many axes, without NaN.
+
+        Raises
+        ------
+        Refused
+            It is missing, or something else.
+        """
+        found = self.arrays.get(name)
+        if found is None or found.ndim != ndim:
+            raise Refused(f"the case needs an array {name!r} of {ndim} axes")
+        wanted = np.dtype(np.int64 if kinds == "i" else np.float64)
+        if found.dtype != wanted:
+            raise Refused(f"array {name!r} is {found.dtype}, and {wanted} is needed")
+        if kinds == "f" and np.isnan(found).any():
+            raise Refused(f"array {name!r} holds NaN")
+        return found
+
+    def setting(self, name: str, kind: type, default: Any = None) -> Any:
+        """Return a setting of this type.
+
+        Raises
+        ------
+        Refused
+            It is missing without a default, of another type, or not finite.
+        """
+        found = self.settings.get(name, default)
+        if kind is float and type(found) is int:
+            found = float(found)
+        if type(found) is not kind or (kind is float and not np.isfinite(found)):
+            raise Refused(f"the case needs a setting {name!r} of type {kind.__name__}")
+        return found
+
+    def person(self, n: int) -> tuple[Index, int]:
+        """Return whose each of ``n`` records is, int64 from 0, and how many people there are.
+
+        Raises
+        ------
+        Refused
+            Somebody between the first and the last person holds no record.
+        """
+        if "person" not in self.arrays:
+            return np.arange(n, dtype=np.int64), n
+        found = self.array("person", 1, "i")
+        if len(found) != n or (n and (found.min() < 0 or not np.bincount(found).all())):
+            raise Refused("array 'person' does not give every record to one of the people 0, 1, …")
+        return found, int(found.max(initial=-1)) + 1
+
+    def digest(self) -> str:
+        """Return SHA-256 over family, settings and the bytes of all arrays, as hexadecimal digits."""
+        told = hashlib.sha256()
+        head = {"family": self.family, "asked": self.asked, "settings": dict(self.settings)}
+        told.update(json.dumps(head, sort_keys=True, allow_nan=False).encode())
+        for name in sorted(self.arrays):
+            array = np.ascontiguousarray(self.arrays[name])
+            told.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+            told.update(array.tobytes())
+        return told.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """How far each person's absence can move an answer.
+
+    Parameters
+    ----------
+    low : float64 array of shape (U,)
+        Some accepted question's answer moves at least so far; nats, or the case's unit; 0 where nothing is shown.
+    high : float64 array of shape (U,)
+        No accepted question's answer moves farther; infinite where nothing is shown. Larger is worse.
+    """
+
+    low: Float
+    high: Float
+
+    @classmethod
+    def of(cls, low: Float, high: Float) -> "Limits":
+        """Return limits that are none where a number is not one, and where the lower exceeds the upper."""
+        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        odd = np.isnan(low) | np.isnan(high) | (high < low) | (high < 0)
+        return cls(np.where(odd, 0.0, np.maximum(low, 0.0)), np.where(odd, np.inf, high))
+
+
+def every(*conditions: tuple[bool, str]) -> None:
+    """Raise ``Refused`` with the text of the first condition that does not hold."""
+    for holds, otherwise in conditions:
+        if not holds:
+            raise Refused(otherwise)
+
+
+def largest(values: Iterable[Float]) -> Float:
+    """Return the elementwise largest of some arrays; NaN wins."""
+    return np.maximum.reduce(list(values))

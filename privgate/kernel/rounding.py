@@ -1,0 +1,68 @@
+"""What float64 adds: how far a computed number may be from the exact one, always outward.
+
+Axioms, each compared with the real library by ``tests/kernel/test_axioms.py``:
+
+- one operation of numpy errs by at most the share ``EPS`` of its result;
+- sums and products of k terms err by at most ``gamma(k)`` times the sum of the terms' sizes, in any order;
+- ``exp``, ``log``, ``log1p``, ``expm1`` and ``logaddexp`` err by at most four units in the last place of what they add
+  up (``ELEMENTARY``);
+- scikit-learn, XGBoost and LightGBM release probabilities by the formulas named at each function.
+
+Higham, Accuracy and Stability of Numerical Algorithms, section 3.1; docs/mathematics.md, section 16.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+#: unit roundoff of float64
+EPS = 2.0**-53
+#: share by which an elementary function may err
+ELEMENTARY = 8 * EPS
+#: an error of a larger share of a number says nothing about its logarithm any more
+SHARE = 0.25
+#: log-odds from which on a released probability has lost digits, or is 0
+DEEPEST = 700.0
+
+
+def gamma(terms: float) -> float:
+    """Return the share by which a sum of so many terms may err of the sum of their sizes."""
+    return terms * EPS / (1 - terms * EPS)
+
+
+def up(x: Float, terms: float = 64) -> Float:
+    """Return non-negative numbers that so many operations made, rounded upward."""
+    return np.asarray(x * (1 + 2 * gamma(terms)) + 1e-300)
+
+
+def of_logarithm(share: Float) -> Float:
+    """Return how far the logarithm of a number is off that errs by ``share`` of itself; infinite from ``SHARE`` on."""
+    share = np.asarray(share, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.where(share < SHARE, -np.log1p(-np.minimum(share, SHARE)), np.inf)
+
+
+def of_softmax(scores_off: Float, span: Float, classes: int) -> Float:
+    """Return how far released log-probabilities of a softmax in float64 are off, nats.
+
+    Parameters
+    ----------
+    scores_off : float64 array
+        How far each of two scores is off, at most.
+    span : float64 array
+        Largest difference of two scores; from ``DEEPEST`` on a probability may be released as 0.
+    classes : int
+    """
+    lost = 2 * scores_off + ELEMENTARY * (span + 2 * classes + 8)
+    return np.where(span < DEEPEST, lost, np.inf)
+
+
+def of_complement(logit: Float) -> Float:
+    """Return how far ``ln(1 - p)`` is off where ``p`` is computed and ``1 - p`` released, nats.
+
+    ``logit`` bounds the size of the log-odds. 1 - p errs by half a unit in the last place of 1 and by the error of p,
+    which is a share of 1 / (1 + e^logit): docs/mathematics.md, section 16, and math.md §17.6.
+    """
+    share = 2 * EPS * (2 + np.exp(np.minimum(logit, DEEPEST)))
+    return of_logarithm(share)
