@@ -1,0 +1,27 @@
+"""The catalogue of families, and the one function that makes a limit."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from privgate.kernel.assertion import Case, Limits, Refused
+
+#: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
+FAMILIES: dict[str, Callable[[Case], Limits]] = {}
+
+
+def limits(case: Case) -> Limits:
+    """Return how far each person's absence can move an answer.
+
+    Raises
+    ------
+    Refused
+        The family is unknown, the case is not one of its kind, or its certificate shows nothing at all.
+    """
+    if case.family not in FAMILIES:
+        raise Refused(f"no theorem is about {case.family!r}; there are {', '.join(FAMILIES)}")
+    if case.asked not in ("own", "any"):
+        raise Refused(f"asked about {case.asked!r}; the questions are 'own' and 'any'")
+    with np.errstate(all="ignore"):  # what is not a number limits nothing: Limits.of
+        found = FAMILIES[case.family](case)
+    return Limits.of(found.low, found.high)
