@@ -4,10 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from privgate.kernel import cells, construction, sample, transcript
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
-FAMILIES: dict[str, Callable[[Case], Limits]] = {}
+FAMILIES: dict[str, Callable[[Case], Limits]] = {
+    "cells": cells.bound,
+    "construction": construction.bound,
+    "sample": sample.bound,
+    "transcript": transcript.bound,
+}
 
 
 def limits(case: Case) -> Limits:

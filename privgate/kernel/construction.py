@@ -1,0 +1,65 @@
+"""Models whose design bounds a person on every data set: shards, smoothed votes and shares, regression in a ball.
+
+Claim.  Whatever the records are, no question changes any label's log-probability by more than ``high`` when a person
+leaves who holds ``held`` of what the design counts: shards, votes, or records.
+
+Certificate.  None: the design is a setting. That the model *is* of this design, that members read nothing but their
+own records, and how many shards a person is in, is checked where the model is read.
+
+Why it is enough (docs/mathematics.md, section 12).
+
+- ``log_pool``: M members' scores, each clipped to a range R, are averaged and pass a softmax over C declared labels.
+  ``held`` members change every difference of two scores by at most D = 2 R held / M, and no difference leaves [-R, R]:
+  Theorem 12.1, ``ln[(1 + (C-1) e^R) / (1 + (C-1) e^(R-D))]``, attained.
+- ``shares``: ``(sum of parts + alpha) / (number of parts + C alpha)``, each part a distribution or a vote, of which
+  ``held`` change: ``ln(1 + held / alpha)``, Theorem 12.2. Counts of records in a cell are such votes, and so are the
+  k neighbours of a question, of which ``held`` is at most k.
+- ``ball``: two-class logistic regression with penalty ||u||^2 / 2 whose records and questions lie in a ball of radius
+  r, the constant 1 counted: a record moves the minimum by at most C r, and an answer by r times that: Theorem 12.4.
+  Training ends at a gradient of at most ``stop``, with and without the person.
+
+Axioms.  Shares and a logistic function err by a few units in the last place, which ``_SPARE`` holds many times over.
+"""
+
+import numpy as np
+
+from privgate.kernel.assertion import Case, Float, Limits, every
+
+#: nats; rounding of a released probability, and of these formulas
+_SPARE = 1e-9
+#: largest range of clipped scores, and least smoothing, at which rounding stays below ``_SPARE``
+_RANGE, _ALPHA = 500.0, 1e-6
+
+
+def bound(case: Case) -> Limits:
+    """Return the limit of each person from how much of the design they hold."""
+    held = case.array("held", 1, "i").astype(np.float64)
+    every(
+        (bool((held >= 0).all()), "somebody holds less than nothing"),
+        (case.setting("design", str) in DESIGNS, f"the design is none of {', '.join(DESIGNS)}"),
+    )
+    return Limits(np.zeros(len(held)), DESIGNS[case.setting("design", str)](case, held) * (1 + 1e-12) + _SPARE)
+
+
+def _log_pool(case: Case, held: Float) -> Float:
+    clip, members, labels = case.setting("clip", float), case.setting("members", int), case.setting("labels", int)
+    every((0 < clip <= _RANGE and members >= 1 and labels >= 2, "no such shards"))
+    moved = 2 * clip * np.minimum(held / members, 1.0)
+    # ln (1 + (C-1) e^R) - ln (1 + (C-1) e^(R-D)), without a difference of two large numbers
+    tail = np.exp(-clip) / (labels - 1)
+    return np.asarray(np.log1p(tail) - np.log1p(tail * np.exp(moved)) + moved)
+
+
+def _shares(case: Case, held: Float) -> Float:
+    alpha, most = case.setting("alpha", float), case.setting("most", int, 2**40)
+    every((alpha >= _ALPHA and most >= 1, "too little smoothing"))
+    return np.log1p(np.minimum(held, most) / alpha)
+
+
+def _ball(case: Case, held: Float) -> Float:
+    C, radius, stop = (case.setting(name, float) for name in ("C", "radius", "stop"))
+    every((C > 0 and radius >= 1 and stop >= 0, "no such ball"))
+    return held * C * radius**2 + 4 * stop * radius**2 * np.maximum(held, 1.0)
+
+
+DESIGNS = {"log_pool": _log_pool, "shares": _shares, "ball": _ball}
