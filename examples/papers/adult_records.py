@@ -13,8 +13,8 @@ from papers.candidate_set import MODELS, POOL, Say, halves
 from papers.datasets import Data
 from papers.long2017 import PUBLISHED
 from papers.table import Row, Table
+from privgate.kernel.sample import lower_limit
 from privgate.membership.attacks import BY_NAME, Signals
-from privgate.statistics import intervals
 from privgate.training.fleet import Fleet
 
 Bool = NDArray[np.bool_]
@@ -99,7 +99,7 @@ def confirmed(
         ]
     )
     shared = counts[ATTACKS.index("long_distance"), above]
-    low = intervals.lower_limit(own, TARGETS, alpha=0.05 / len(above))
+    low = lower_limit(own, TARGETS, alpha=0.05 / len(above))
     note = f"{sets} sets of ten models, {TARGETS // sets} targets a set"
     return [
         Row(f"{kind}: these records, distance-based attack, shared models: mean accuracy", None,

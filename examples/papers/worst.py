@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.statistics.intervals import lower_limit
+from privgate.kernel.sample import lower_limit
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]

@@ -119,7 +119,7 @@ def why_not_private(subject: Subject, policy: Policy) -> str:
         return "the recipe answers by a function of its own, or is private already"
     if any(r.mode == "enforce" and Need.LEAVE_ONE_OUT in r.about.needs for r in policy.rules):
         return "its noise is drawn anew each time, and rules on single people then need 75 trainings a person"
-    missing = [m for m in ("torch", "opacus", "dp_accounting") if find_spec(m) is None]
+    missing = [m for m in ("torch", "opacus") if find_spec(m) is None]
     return f"it needs {' and '.join(missing)}: `pip install 'privgate[torch,dp]'`" if missing else ""
 
 
@@ -171,7 +171,7 @@ def private(subject: Subject, epsilon: float, delta: float) -> Change:
             "steps": steps,
             "max_grad_norm": _CLIP,
             "sampling": "poisson",
-            "accountant": "dp_accounting",
+            "accountant": "privgate",
         },
     )
 

@@ -18,9 +18,9 @@ from privgate.evidence import (
     Measurement,
     Request,
 )
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.run import pool as pools
 from privgate.run.run import Run
-from privgate.statistics.intervals import lower_limit, upper_limit
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -95,7 +95,7 @@ def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
         raise UsageError("without noise nothing is bounded; pass a noise multiplier above 0")
     if o["epsilon"] is not None:
         raise UsageError("pass --epsilon or --noise-multiplier, not both: one follows from the other")
-    return found.epsilon, found.curve, f"recomputed: {found.accountant}, RDP gives {found.rdp_epsilon:.4g}"
+    return found.epsilon, found.curve, f"recomputed: {found.accountant}"
 
 
 def _mechanism(o: dict[str, Any]) -> Any:

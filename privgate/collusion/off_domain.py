@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.families import questions
 from privgate.families.over_all_queries import applies
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.run import beyond
 from privgate.run.run import Run
-from privgate.statistics.intervals import lower_limit, upper_limit
 from privgate.subject.containers import stack
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
-from privgate.statistics.intervals import exceeding_limit, quantile_rank
-from privgate.statistics.two_looks import TwoLooks
+from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 Float = NDArray[np.float64]
 
@@ -57,12 +56,13 @@ def asked(request: Request, value: Float, low: Float, high: Float, population: i
     raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
 
 
-def looks(request: Request, population: int) -> TwoLooks | None:
+def looks(request: Request, population: int) -> Looks | None:
     """Return how the sample of a rule on a share may grow; None where it does not."""
     first, then = request.option("sample"), request.option("up_to")
     if then is None or first >= population:
         return None
-    return TwoLooks(int(first), min(int(then), population), population, float(request.option("limit")))
+    allowed = int(np.floor(float(request.option("limit")) * population + 1e-9))
+    return Looks((int(first), min(int(then), population)), population, allowed)
 
 
 def maximum(value: Float, low: Float, high: Float, population: int, unmeasured_high: float = np.inf) -> Aggregated:
@@ -128,7 +128,7 @@ def share_above(
     *,
     threshold: float,
     confidence: float = 0.95,
-    looks: TwoLooks | None = None,
+    looks: Looks | None = None,
 ) -> Aggregated:
     """Return the fraction of units above ``threshold``: exact at full coverage, hypergeometric limits on a sample.
 
@@ -139,7 +139,7 @@ def share_above(
     threshold : float
     confidence : float
         Of each one-sided limit, when units were sampled.
-    looks : TwoLooks, optional
+    looks : Looks, optional
         How the sample may grow, where what follows from it decides whether it does.
 
     References
@@ -151,8 +151,8 @@ def share_above(
     point = float(np.mean(value > threshold))
     if m == population:
         return Aggregated(point, surely / m, possibly / m)
-    if looks is not None and m in (looks.first, looks.then):
-        least, most = looks.limits(surely, possibly, m)
+    if looks is not None and m in looks.sizes:
+        least, most = looks.share(surely, possibly, m)
     else:
         # at least so many are above, because at most so many are not
         most = exceeding_limit(possibly, m, population, alpha=1 - confidence)

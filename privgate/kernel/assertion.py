@@ -7,7 +7,8 @@ judged again elsewhere. It tells the data: whoever keeps it keeps personal data.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -69,10 +70,10 @@ class Case:
         Refused
             It is missing without a default, of another type, or not finite.
         """
-        found = self.settings.get(name, default)
+        found: Any = self.settings.get(name, default)
         if kind is float and type(found) is int:
             found = float(found)
-        if type(found) is not kind or (kind is float and not np.isfinite(found)):
+        if type(found) is not kind or (isinstance(found, float) and not math.isfinite(found)):
             raise Refused(f"the case needs a setting {name!r} of type {kind.__name__}")
         return found
 
@@ -131,8 +132,3 @@ def every(*conditions: tuple[bool, str]) -> None:
     for holds, otherwise in conditions:
         if not holds:
             raise Refused(otherwise)
-
-
-def largest(values: Iterable[Float]) -> Float:
-    """Return the elementwise largest of some arrays; NaN wins."""
-    return np.maximum.reduce(list(values))

@@ -119,7 +119,7 @@ class _Twins:
     @classmethod
     def of(cls, one: tuple[Float, Float, Index, Index], other: tuple[Float, Float, Index, Index]) -> "_Twins":
         """Return where leaves of trees of the same number meet, from what ``leaves`` says of two models."""
-        parts, pairs = list[tuple[Float, Float, Index, Index, Index]](), 0
+        parts, pairs = list[tuple[Any, ...]](), 0
         for t in range(1 + max(int(side[2].max()) for side in (one, other))):
             (a, b), (c, d) = (np.searchsorted(side[2], [t, t + 1]) for side in (one, other))
             if a == b or c == d:  # only one of them has this tree
@@ -228,7 +228,7 @@ def _scores(asked: _Person) -> float:
 def _largest(twins: _Twins, rows: Index, value: Float, box: Float, part: tuple[Index, Float]) -> float:
     """Return an upper bound of the sum over trees of the value where a question is, over the whole box."""
     worst = -np.inf
-    for low, high, near in _boxes(twins.low[rows], twins.high[rows], box, part):
+    for near in _boxes(twins.low[rows], twins.high[rows], box, part):
         tree = twins.tree[rows[near]]
         starts = np.flatnonzero(np.diff(tree, prepend=-1))
         top = np.maximum.reduceat(value[near], starts)
@@ -236,8 +236,8 @@ def _largest(twins: _Twins, rows: Index, value: Float, box: Float, part: tuple[I
     return worst
 
 
-def _boxes(low: Float, high: Float, box: Float, part: tuple[Index, Float]) -> Iterator[tuple[Float, Float, Index]]:
-    """Yield the boxes of a partition, each with the pairs of leaves that meet it; the partition is in preorder."""
+def _boxes(low: Float, high: Float, box: Float, part: tuple[Index, Float]) -> Iterator[Index]:
+    """Yield, of each box of a partition in preorder, the pairs of leaves that meet it."""
     feature, cut = part
     todo, at = [(box[0], box[1], np.arange(len(low)))], 0
     while todo:
@@ -247,7 +247,7 @@ def _boxes(low: Float, high: Float, box: Float, part: tuple[Index, Float]) -> It
         f, c, at = int(feature[at]), float(cut[at]), at + 1
         if f < 0:
             if (a <= b).all():
-                yield a, b, near
+                yield near
             continue
         if f >= len(a):
             raise Refused("a partition cuts a feature that no question has")
@@ -256,6 +256,12 @@ def _boxes(low: Float, high: Float, box: Float, part: tuple[Index, Float]) -> It
         todo.append((a, left, near[low[near, f] <= left[f]]))
     if at != len(feature):
         raise Refused("a partition goes on behind its boxes")
+
+
+def _put(side: Float, feature: int, number: float) -> Float:
+    made = side.copy()
+    made[feature] = number
+    return made
 
 
 def _means(asked: _Person) -> float:
@@ -277,7 +283,7 @@ def _means(asked: _Person) -> float:
         excess += 8 * EPS * alpha * (1 + r)
         ratio = r + (excess / alpha if excess > 0 else excess / (trees * (1 + 1e-6) + alpha))
         worst = max(worst, float(np.log(max(ratio, 1.0))) + 16 * EPS)
-    return worst + 2 * float(of_logarithm(np.array(16 * EPS * (trees + labels + 8))))
+    return worst + 2 * float(of_logarithm(16 * EPS * (trees + labels + 8)))
 
 
 def _rounding(case: Case, base: Float, value: Float, twins: _Twins, group: Index) -> float:
@@ -295,11 +301,11 @@ def _rounding(case: Case, base: Float, value: Float, twins: _Twins, group: Index
         off = max(off, 2 * (len(starts) + 4) * unit * size)
     off = scale * (off + case.setting("base_off", float, 0.0))
     if G == 1:
-        return _of_logistic(unit, scale * float(lowest[0]), scale * float(highest[0]), single=single) + off
+        return float(_of_logistic(unit, scale * float(lowest[0]), scale * float(highest[0]), single=single) + off)
     spread = float(highest.max() - lowest.min())
     if spread > DEEPEST[single]:
         return np.inf
-    return float(of_logarithm(np.array(8 * unit * (G + 8 + spread)))) + 2 * off
+    return float(of_logarithm(8 * unit * (G + 8 + spread)) + 2 * off)
 
 
 def _of_logistic(unit: float, lowest: float, highest: float, *, single: bool) -> float:
@@ -311,4 +317,4 @@ def _of_logistic(unit: float, lowest: float, highest: float, *, single: bool) ->
     if -lowest > DEEPEST[single] or highest > DEEPEST[single]:
         return np.inf
     share = 8 * unit * (1 + np.exp(highest)) + 8 * unit * (1 + abs(lowest))
-    return float(of_logarithm(np.array(share)))
+    return float(of_logarithm(share))

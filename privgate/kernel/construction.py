@@ -42,7 +42,8 @@ def bound(case: Case) -> Limits:
 
 
 def _log_pool(case: Case, held: Float) -> Float:
-    clip, members, labels = case.setting("clip", float), case.setting("members", int), case.setting("labels", int)
+    clip: float = case.setting("clip", float)
+    members, labels = case.setting("members", int), case.setting("labels", int)
     every((0 < clip <= _RANGE and members >= 1 and labels >= 2, "no such shards"))
     moved = 2 * clip * np.minimum(held / members, 1.0)
     # ln (1 + (C-1) e^R) - ln (1 + (C-1) e^(R-D)), without a difference of two large numbers
@@ -51,15 +52,16 @@ def _log_pool(case: Case, held: Float) -> Float:
 
 
 def _shares(case: Case, held: Float) -> Float:
-    alpha, most = case.setting("alpha", float), case.setting("most", int, 2**40)
+    alpha: float = case.setting("alpha", float)
+    most: int = case.setting("most", int, 2**40)
     every((alpha >= _ALPHA and most >= 1, "too little smoothing"))
-    return np.log1p(np.minimum(held, most) / alpha)
+    return np.asarray(np.log1p(np.minimum(held, most) / alpha))
 
 
 def _ball(case: Case, held: Float) -> Float:
     C, radius, stop = (case.setting(name, float) for name in ("C", "radius", "stop"))
     every((C > 0 and radius >= 1 and stop >= 0, "no such ball"))
-    return held * C * radius**2 + 4 * stop * radius**2 * np.maximum(held, 1.0)
+    return np.asarray(held * C * radius**2 + 4 * stop * radius**2 * np.maximum(held, 1.0))
 
 
 DESIGNS = {"log_pool": _log_pool, "shares": _shares, "ball": _ball}

@@ -36,7 +36,7 @@ def up(x: Float, terms: float = 64) -> Float:
     return np.asarray(x * (1 + 2 * gamma(terms)) + 1e-300)
 
 
-def of_logarithm(share: Float) -> Float:
+def of_logarithm(share: Float | float) -> Float:
     """Return how far the logarithm of a number is off that errs by ``share`` of itself; infinite from ``SHARE`` on."""
     share = np.asarray(share, dtype=np.float64)
     with np.errstate(invalid="ignore"):

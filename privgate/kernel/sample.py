@@ -3,7 +3,7 @@
 Claim.  With probability at least 1 - alpha over the draw, the true number lies within the limits.
 
 Certificate.  Counts. They count only if the sample was drawn uniformly without replacement before anybody was looked
-at, by a secret that nobody could vary, if its size was fixed beforehand (``share``: or grows once, as fixed
+at, by a secret that nobody could vary, if its size was fixed beforehand (``Looks``: or grows once, as fixed
 beforehand), and if each person's outcome is fixed beforehand too (docs/mathematics.md, section 9.1). Whoever could not
 be trained without counts as exceeding.
 
@@ -13,7 +13,9 @@ Pearson (1934) for probabilities.
 Axioms.  Logarithms of counts and their sums, ``rounding.gamma``; a tail is compared with alpha less that.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -52,14 +54,14 @@ def hypergeometric(k: int, n: int, marked: int, m: int) -> tuple[float, float]:
     return _first(k - first + 1, (marked - i) * (m - i), (i + 1) * (n - marked - m + i + 1))
 
 
-def exceeding(k: int, m: int, n: int, alpha: float) -> int:
+def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
     """Return how many of ``n`` people exceed at most, where ``k`` of ``m`` drawn do; wrong with probability alpha.
 
     ``max{M : P(Hypergeometric(n, M, m) <= k) > alpha}``. Nothing is ever said about the largest value.
 
     Examples
     --------
-    >>> exceeding(0, 59, 1000, 0.05)
+    >>> exceeding_limit(0, 59, 1000, alpha=0.05)
     48
     """
     every((0 <= k <= m <= n and 0 < alpha < 1, "counts of a sample do not fit its population"))
@@ -70,39 +72,65 @@ def exceeding(k: int, m: int, n: int, alpha: float) -> int:
     return low
 
 
-def share(
-    surely: int, possibly: int, looks: tuple[int, ...], sampled: int, n: int, allowed: int, alpha: float
-) -> tuple[int, int]:
-    """Return (least, most) people of ``n`` who exceed, where ``surely`` to ``possibly`` of the ``sampled`` do.
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """A plan for a sample that may grow once, fixed before anybody is looked at.
 
     Parameters
     ----------
-    looks : tuple of one or two int
-        Sizes at which is looked, fixed beforehand; the second sample holds the first.
-    sampled : int
-        Which of them this is, or everybody.
+    sizes : tuple of one or two int
+        People of each look, drawn without replacement; the second sample holds the first.
+    people : int
+        How many there are.
     allowed : int
-        People who may exceed. The first of two looks spends on this question alone what its whole counts spend of
-        alpha; the second has what is left, so that whoever decides at either look errs with probability alpha at most.
+        How many of them may exceed.
+    alpha : float
+        Probability at most of a limit that is wrong, on either side.
     """
-    every((0 <= surely <= possibly <= sampled <= n and sampled in (*looks, n), "not a look that was fixed beforehand"))
-    every((0 <= allowed < n and 0 < alpha < 1 and list(looks) == sorted(set(looks)), "no such plan"))
-    if sampled == n:
-        return surely, possibly
-    upper = lower = alpha
-    if len(looks) > 1 and sampled == looks[1]:
-        counts = range(looks[0] + 1)
-        few = [hypergeometric(c, n, allowed + 1, looks[0])[1] for c in counts]
-        many = [1.0] + [1 - hypergeometric(c, n, allowed, looks[0])[0] for c in counts[:-1]]
-        upper, lower = (alpha - max((p for p in tails if p <= alpha), default=0.0) for tails in (few, many))
-    most = exceeding(possibly, sampled, n, upper) if upper > _LEAST else n
-    least = n - (exceeding(sampled - surely, sampled, n, lower) if lower > _LEAST else n)
-    if len(looks) > 1 and sampled == looks[0]:
-        if most <= allowed:
-            return 0, allowed
-        if least > allowed:
-            return allowed + 1, n
-    return least, most
+
+    sizes: tuple[int, ...]
+    people: int
+    allowed: int
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        every(
+            (0 <= self.allowed < self.people and 0 < self.alpha < 1, "no such plan of a sample"),
+            (
+                list(self.sizes) == sorted(set(self.sizes)) and 1 <= len(self.sizes) <= 2,
+                "a sample has one or two looks",
+            ),
+            (self.sizes[0] >= 1 and self.sizes[-1] <= self.people, "a sample is larger than its population"),
+        )
+
+    def left(self) -> tuple[float, float]:
+        """Return what the first look leaves of alpha for an (upper, lower) limit at the second.
+
+        The first spends on the question whether at most ``allowed`` exceed, and no more: what its whole counts really
+        spend, a little less than alpha. So whoever decides at either look errs with probability alpha at most.
+        """
+        first, counts = self.sizes[0], range(self.sizes[0] + 1)
+        few = (hypergeometric(c, self.people, self.allowed + 1, first)[1] for c in counts)
+        many = (1 - hypergeometric(c - 1, self.people, self.allowed, first)[0] for c in counts)
+        upper, lower = (self.alpha - max((p for p in t if p <= self.alpha), default=0.0) for t in (few, many))
+        return upper, lower
+
+    def share(self, surely: int, possibly: int, sampled: int) -> tuple[int, int]:
+        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the ``sampled`` do."""
+        n = self.people
+        every((sampled in (*self.sizes, n), "not a look that was fixed beforehand"))
+        every((0 <= surely <= possibly <= sampled, "more exceed than were looked at"))
+        if sampled == n:
+            return surely, possibly
+        upper, lower = self.left() if sampled == self.sizes[-1] != self.sizes[0] else (self.alpha, self.alpha)
+        most = exceeding_limit(possibly, sampled, n, alpha=upper) if upper > _LEAST else n
+        least = n - (exceeding_limit(sampled - surely, sampled, n, alpha=lower) if lower > _LEAST else n)
+        if sampled != self.sizes[-1]:  # a decision says on which side of what is allowed the number is, and no more
+            if most <= self.allowed:
+                return 0, self.allowed
+            if least > self.allowed:
+                return self.allowed + 1, n
+        return least, most
 
 
 def binomial(k: int, n: int, p: float) -> tuple[float, float]:
@@ -115,39 +143,64 @@ def binomial(k: int, n: int, p: float) -> tuple[float, float]:
     return _first(k + 1, (n - i) * p, (i + 1) * (1 - p))  # 1 - p is exact, or off by a share of EPS
 
 
-def success(k: int, n: int, alpha: float) -> tuple[float, float]:
-    """Return one-sided (lower, upper) limits of a success probability, each wrong with probability alpha.
-
-    Clopper and Pearson (1934). Without trials (0, 1).
-
-    Examples
-    --------
-    >>> round(success(0, 59, 0.05)[1], 3)
-    0.05
-    """
-    every((0 <= k <= n and 0 < alpha < 1, "successes lie between 0 and the number of trials"))
-    upper = 1.0 if k == n else _crossing(lambda p: binomial(k, n, p)[1] > alpha)
-    lower = 0.0 if k == 0 else 1 - _crossing(lambda p: binomial(n - k, n, p)[1] > alpha)
-    return lower, upper
-
-
-def _crossing(holds: Callable[[float], bool]) -> float:
-    """Return a number above which ``holds`` is false, to 1e-12."""
-    low, high = 0.0, 1.0
+@lru_cache(maxsize=100_000)
+def _above(k: int, n: int, alpha: float) -> float:
+    """Return a number, to 1e-12, above which at most ``k`` successes have probability alpha or less."""
+    low, high = k / n, 1.0
     while high - low > 1e-12:
         middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        low, high = (middle, high) if binomial(k, n, middle)[1] > alpha else (low, middle)
     return high
 
 
-def rank(m: int, q: float, alpha: float) -> int | None:
+def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
+    """Return one-sided upper Clopper-Pearson limits of a success probability; 1 without trials.
+
+    Parameters
+    ----------
+    k, n : int arrays, broadcast together
+        Successes and independent trials.
+    alpha : float in (0, 1)
+        Largest probability that a limit lies below the truth.
+
+    Returns
+    -------
+    float64 array
+        Fractions in [0, 1].
+
+    Examples
+    --------
+    >>> round(float(upper_limit(0, 59, alpha=0.05)), 3)  # the rule of three, exactly
+    0.05
+    """
+    k, n = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
+    every(
+        (bool((k >= 0).all() and (k <= n).all()), "successes lie between 0 and the number of trials"),
+        (bool((k == np.floor(k)).all() and (n == np.floor(n)).all()) and 0 < alpha < 1, "counts are whole numbers"),
+    )
+    found = [1.0 if a == b else _above(int(a), int(b), alpha) for a, b in zip(k.ravel(), n.ravel(), strict=True)]
+    return np.asarray(found, dtype=np.float64).reshape(k.shape)
+
+
+def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:
+    """Return one-sided lower Clopper-Pearson limits, those of failures from the other end; 0 without trials.
+
+    Examples
+    --------
+    >>> round(float(lower_limit(90, 100, alpha=0.05)), 4)
+    0.8363
+    """
+    return np.asarray(1 - upper_limit(np.asarray(n) - np.asarray(k), n, alpha=alpha))
+
+
+def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
     """Return which of ``m`` ascending values limits their q-quantile from above; 1 is the least, None if none does.
 
     Smallest j with ``P(Binomial(m, q) <= j - 1) >= 1 - alpha``; docs/mathematics.md, section 9.1.
 
     Examples
     --------
-    >>> rank(59, 0.95, 0.05), rank(300, 0.95, 0.05), rank(58, 0.95, 0.05)
+    >>> quantile_rank(59, 0.95, alpha=0.05), quantile_rank(300, 0.95, alpha=0.05), quantile_rank(58, 0.95, alpha=0.05)
     (59, 292, None)
     """
     every((0 < q < 1 and 0 < alpha < 1 and m >= 0, "a quantile lies in (0, 1)"))
@@ -165,6 +218,5 @@ def bound(case: Case) -> Limits:
     names = ("surely", "possibly", "sampled", "people", "allowed")
     surely, possibly, sampled, people, allowed = (case.setting(name, int) for name in names)
     looks = tuple(int(v) for v in case.array("looks", 1, "i"))
-    every((people > 0, "there is nobody"))
-    least, most = share(surely, possibly, looks, sampled, people, allowed, case.setting("alpha", float))
+    least, most = Looks(looks, people, allowed, case.setting("alpha", float)).share(surely, possibly, sampled)
     return Limits(np.array([least / people]), np.array([np.nextafter(most / people, np.inf)]))

@@ -31,8 +31,8 @@ _STEP = 1e-3
 _FFT = 16
 #: mass that a truncation may move, at either end
 _CUT = 1e-15
-#: losses up to this length are convolved term by term
-_DIRECT = 3_000
+#: products up to which losses are convolved term by term
+_DIRECT = 3e7
 #: numbers held by one loss
 _MOST = 2**22
 #: largest epsilon that is looked for, nats
@@ -99,7 +99,7 @@ class Loss:
         n, short = len(self.mass) + len(other.mass) - 1, min(len(self.mass), len(other.mass))
         every((n <= _MOST, "the losses do not fit the memory"))
         first, certain = self.first + other.first, self.certain + other.certain
-        if short <= _DIRECT:  # sums of positive terms err by a share of themselves
+        if len(self.mass) * len(other.mass) <= _DIRECT:  # sums of positive terms err by a share of themselves
             made = np.convolve(self.mass, other.mass) * (1 + 2 * gamma(short + 8))
             return _cut(made, first, certain, _CUT)
         size = 1 << (n - 1).bit_length()
@@ -157,9 +157,9 @@ def _pieces(edge: Float, noise: float, mixture: tuple[Float, Float]) -> tuple[Fl
 def _loss(noise: float, here: tuple[Float, Float], there: tuple[Float, Float], *, grid: int = 20_000) -> Loss:
     """Return the loss of one step: mixtures of Gaussians, each (weights, centres); ``here`` is where one is.
 
-    The loss is monotone in the released number, since one mixture's centres lie beyond the other's. A piece whose losses
-    lie between two numbers of the grid is spread to these two, both mixtures' masses kept: what can be told from it is
-    convex in their ratio, so it only grows (Doroshenko et al. 2022, Theorem 3.1).
+    The loss is monotone in the released number, since one mixture's centres lie beyond the other's. A piece whose
+    losses lie between two numbers of the grid is spread to these two, both mixtures' masses kept. What can be told from
+    it is convex in their ratio, so it only grows (Doroshenko et al. 2022, Theorem 3.1).
     """
     centres = np.concatenate([here[1], there[1]])
     edge = np.linspace(centres.min() - 9.5 * noise, centres.max() + 9.5 * noise, grid)
@@ -175,7 +175,7 @@ def _loss(noise: float, here: tuple[Float, Float], there: tuple[Float, Float], *
     with np.errstate(all="ignore"):
         up = (mass * most - other + off * most + other_off) / (most - least) * (1 + 1e-12)
     up = np.clip(np.where(np.isnan(up), mass, up), 0.0, mass) + off
-    made = np.bincount(high - first, up) + np.bincount(
+    made = np.bincount(high - first, up).astype(np.float64) + np.bincount(
         low - first, np.maximum(mass - up, 0.0) + off, high.max() - first + 1
     )
     made[0] += tails[0] if rising else tails[1]
@@ -184,7 +184,9 @@ def _loss(noise: float, here: tuple[Float, Float], there: tuple[Float, Float], *
 
 def _log_density(x: Float, noise: float, mixture: tuple[Float, Float]) -> Float:
     weights, centres = mixture
-    terms = np.log(weights)[:, None] + (2 * centres[:, None] * x - centres[:, None] ** 2) / (2 * noise**2)
+    with np.errstate(divide="ignore"):  # a weight of 0 adds nothing
+        logs = np.log(weights)
+    terms = logs[:, None] + (2 * centres[:, None] * x - centres[:, None] ** 2) / (2 * noise**2)
     return np.asarray(np.logaddexp.reduce(terms, axis=0))
 
 
@@ -207,7 +209,7 @@ def losses(told: Transcript) -> list[Loss]:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return delta at epsilon of Gaussian noise, sensitivity over deviation ``mu``; Balle and Wang (2018), Theorem 5."""
+    """Return delta at epsilon of noise of deviation 1, the sum moved by ``mu``; Balle and Wang (2018), Theorem 5."""
     if mu == 0:
         return 0.0
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2

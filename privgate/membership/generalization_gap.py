@@ -5,12 +5,12 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board
 from privgate.membership.limits import Interval
 from privgate.run import pool
 from privgate.run import pool as pools
 from privgate.run.run import Run
-from privgate.statistics.intervals import lower_limit, upper_limit
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.statistics.intervals import lower_limit, upper_limit
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.statistics.roc import Decisions, checked, tpr_at_fpr
 
 Float = NDArray[np.float64]

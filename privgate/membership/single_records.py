@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.families.retrained import Shadows, Status
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as boards
 from privgate.membership import limits
 from privgate.membership.board import Attempt, Board
@@ -16,7 +17,6 @@ from privgate.run import pool as pools
 from privgate.run import shadows
 from privgate.run.pool import AttackPool
 from privgate.run.run import Run
-from privgate.statistics.intervals import lower_limit, upper_limit
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]

@@ -16,11 +16,12 @@ from privgate.evidence import (
     NullRuns,
     RateAtFpr,
 )
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as attacked
 from privgate.membership import limits
 from privgate.membership.board import Attempt, Board
 from privgate.run.run import Run
-from privgate.statistics import intervals, roc
+from privgate.statistics import roc
 from privgate.statistics.roc import Decisions
 
 Bool = NDArray[np.bool_]
@@ -158,5 +159,5 @@ def null_runs(board: Board, ran: list[Attempt], confidence: float) -> NullRuns:
         alarms += any(
             limits.balanced_accuracy(d, low_alpha=alpha / len(counts), high_alpha=alpha).low > 0.5 for d in counts
         )
-    low, high = intervals.clopper_pearson(alarms, NULL_RUNS, alpha=0.05)
+    low, high = (float(limit(alarms, NULL_RUNS, alpha=0.025)) for limit in (lower_limit, upper_limit))
     return NullRuns(attacks=len(ran), runs=NULL_RUNS, alarms=alarms, nominal=alpha, low=low, high=high)

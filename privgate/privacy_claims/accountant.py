@@ -1,16 +1,14 @@
-"""ε recomputed from what a mechanism does, by an accountant that its author does not control (``dp_accounting``)."""
+"""ε recomputed from what a mechanism does, by the kernel; and what sums of releases and groups of records cost."""
 
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from privgate.errors import MeasurementError, UsageError
+from privgate.kernel import Refused, transcript
 from privgate.privacy_claims.bounds import checked_delta
-from privgate.privacy_claims.tradeoff import Composed, EpsilonDelta, Gaussian, Tradeoff, least_epsilon
+from privgate.privacy_claims.tradeoff import Composed, EpsilonDelta, Gaussian, Tradeoff
 
-#: width of the loss buckets, nats; rounding is upward, and at 10^4 steps costs less than 0.1 % of ε
-INTERVAL = 1e-3
 #: a declared ε this much below the recomputed one counts as rounding of its accountant, as a share
 ROUNDING = 0.01
 
@@ -71,6 +69,20 @@ class Mechanism:
             return max(1, self.passes, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
         return self.steps
 
+    @property
+    def transcript(self) -> transcript.Transcript:
+        """What the kernel is told."""
+        return transcript.Transcript(
+            self.noise_multiplier,
+            self.sample_rate,
+            self.steps,
+            self.sampling,
+            self.adjacency == "replace_one",
+            self.records,
+            self.copies,
+            self.releases,
+        )
+
 
 @dataclass(frozen=True)
 class Guarantee:
@@ -84,9 +96,7 @@ class Guarantee:
     curve : Tradeoff or None
         The mechanism's own trade-off curve, or that of (ε, δ)-DP where none is known; None where ε is infinite.
     accountant : str
-        "PLD", "Gaussian" (closed form), "RDP" or "none".
-    rdp_epsilon : float
-        The same by Rényi accounting; NaN where that does not cover the case.
+        "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi) or "none".
     assumptions : tuple of str
     """
 
@@ -94,16 +104,23 @@ class Guarantee:
     delta: float
     curve: Tradeoff | None
     accountant: str
-    rdp_epsilon: float = float("nan")
     assumptions: tuple[str, ...] = field(default=())
 
 
 def epsilon_of(mechanism: Mechanism, delta: float) -> float:
-    """Return the epsilon of ``recompute`` alone, without its curve; for searches."""
-    poisson = 0 < mechanism.sample_rate < 1 and mechanism.sampling == "poisson" and mechanism.copies == 1
-    if poisson and mechanism.noise_multiplier > 0:
-        return float(poisson_loss(mechanism).get_epsilon_for_delta(delta))
-    return recompute(mechanism, delta).epsilon
+    """Return ε at ``delta`` of the mechanism, nats; infinite without noise.
+
+    Raises
+    ------
+    MeasurementError
+        No theorem covers the combination.
+    """
+    if not checked_delta(delta) > 0:
+        raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
+    try:
+        return transcript.epsilon(mechanism.transcript, delta)
+    except Refused as exc:
+        raise MeasurementError(f"epsilon cannot be recomputed: {exc}") from exc
 
 
 def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
@@ -118,111 +135,32 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     Raises
     ------
     MeasurementError
-        The accountant is not installed, or no theorem covers the combination.
+        No theorem covers the combination.
 
     References
     ----------
-    Koskela et al. (2020) and Doroshenko et al. (2022) for privacy loss distributions; Mironov et al. (2019) for RDP.
-    Choquette-Choo et al. (2024), "Privacy Amplification for Matrix Mechanisms", for several records of one person: how
-    many of k are drawn is binomial, and no k gradients move a sum further than equal ones.
+    ``privgate/kernel/transcript.py``, which has each theorem's source.
     """
-    if not checked_delta(delta) > 0:
-        raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
     words = (_adjacency_words(mechanism.adjacency), _sampling_words(mechanism))
+    epsilon, sampled = epsilon_of(mechanism, delta), mechanism.sample_rate < 1
     if mechanism.noise_multiplier == 0:
-        return Guarantee(math.inf, delta, None, "none", assumptions=words)
-    if mechanism.copies > 1:
-        _check_copies(mechanism)
-    rdp = math.nan if mechanism.copies > 1 else _rdp_epsilon(mechanism, delta)
-    if mechanism.sample_rate < 1 and mechanism.sampling == "poisson":
-        loss = poisson_loss(mechanism)
-        curve: Tradeoff = _poisson_curve(mechanism)
-        return Guarantee(float(loss.get_epsilon_for_delta(delta)), delta, curve, "PLD", rdp, words)
-    if mechanism.sample_rate < 1 and mechanism.sampling == "fixed_size":
-        if math.isnan(rdp):
-            raise MeasurementError(
-                "batches of fixed size are accounted for replace-one neighbors only; state the claim with adjacency "
-                "'replace_one', or draw batches by Poisson sampling"
-            )
-        return Guarantee(rdp, delta, EpsilonDelta(rdp, delta), "RDP", rdp, words)
+        return Guarantee(math.inf, delta, None, "none", words)
+    if sampled and mechanism.sampling == "poisson":
+        return Guarantee(epsilon, delta, _poisson_curve(mechanism), "PLD", words)
+    if sampled and mechanism.sampling == "fixed_size":
+        return Guarantee(epsilon, delta, EpsilonDelta(epsilon, delta), "RDP", words)
     sensitivity = mechanism.copies * (2.0 if mechanism.adjacency == "replace_one" else 1.0)
     curve = Gaussian(sensitivity * math.sqrt(mechanism.releases) / mechanism.noise_multiplier)
-    return Guarantee(least_epsilon(curve, delta), delta, curve, "Gaussian", rdp, words)
-
-
-def _check_copies(mechanism: Mechanism) -> None:
-    known = mechanism.sampling != "fixed_size" and (
-        mechanism.sampling != "poisson" or mechanism.adjacency == "add_remove"
-    )
-    if mechanism.sample_rate < 1 and not known:
-        raise MeasurementError(
-            "no accountant here covers people with several records under this sampling and adjacency"
-        )
+    return Guarantee(epsilon, delta, curve, "Gaussian", words)
 
 
 @lru_cache(maxsize=8)
-def _poisson_curve(mechanism: Mechanism) -> Composed:
-    return Composed.of(poisson_loss(mechanism), name=_name(mechanism))
-
-
-@lru_cache(maxsize=8)
-def poisson_loss(mechanism: Mechanism) -> Any:
-    """Return the privacy loss distribution of the composed Poisson-sampled Gaussian, rounded upward."""
-    accounting = _accounting()
-    if mechanism.copies > 1:
-        return _several(mechanism, accounting["loss"]).self_compose(mechanism.steps)
-    loss = accounting["loss"].from_gaussian_mechanism(
-        mechanism.noise_multiplier,
-        sampling_prob=mechanism.sample_rate,
-        value_discretization_interval=INTERVAL,
-        neighboring_relation=accounting[mechanism.adjacency],
-    )
-    return loss.self_compose(mechanism.steps)
-
-
-def _several(mechanism: Mechanism, loss: Any) -> Any:
-    """Return the loss of one step for somebody of whose k records a binomial number is drawn."""
-    from scipy.stats import binom
-
-    counts = range(mechanism.copies + 1)
-    return loss.from_mixture_gaussian_mechanism(
-        mechanism.noise_multiplier,
-        [float(i) for i in counts],
-        [float(binom.pmf(i, mechanism.copies, mechanism.sample_rate)) for i in counts],
-        value_discretization_interval=INTERVAL,
-    )
-
-
-def _name(mechanism: Mechanism) -> str:
-    return (
+def _poisson_curve(mechanism: Mechanism) -> Tradeoff:
+    name = (
         f"{mechanism.steps} steps, noise multiplier {mechanism.noise_multiplier:.4g}, "
         f"sample rate {mechanism.sample_rate:.4g}"
     )
-
-
-def _rdp_epsilon(mechanism: Mechanism, delta: float) -> float:
-    accounting = _accounting()
-    event, rate = accounting["event"], mechanism.sample_rate
-    one = event.GaussianDpEvent(mechanism.noise_multiplier)
-    count = mechanism.steps
-    if rate < 1 and mechanism.sampling == "poisson":
-        one = event.PoissonSampledDpEvent(rate, one)
-    elif rate < 1 and mechanism.sampling == "fixed_size":
-        if mechanism.records < 1:
-            raise UsageError("batches of fixed size need the number of training records")
-        size = max(1, math.ceil(rate * mechanism.records * (1 - 1e-9)))
-        # swapping one record moves the sum by two clipping norms, which this accountant leaves to the caller
-        one = event.GaussianDpEvent(mechanism.noise_multiplier / 2)
-        one = event.SampledWithoutReplacementDpEvent(mechanism.records, size, one)
-    else:
-        count = mechanism.releases
-        if mechanism.adjacency == "replace_one":
-            one = event.GaussianDpEvent(mechanism.noise_multiplier / 2)
-    accountant = accounting["rdp"](neighboring_relation=accounting[mechanism.adjacency])
-    composed = event.SelfComposedDpEvent(one, count)
-    if not accountant.supports(composed):
-        return math.nan
-    return float(accountant.compose(composed).get_epsilon(delta))
+    return Composed.of(transcript.losses(mechanism.transcript), name=name)
 
 
 def pure_composition(spends: list[tuple[float, float]]) -> tuple[float, float]:
@@ -259,21 +197,3 @@ def _adjacency_words(adjacency: str) -> str:
 
 def _sampling_words(mechanism: Mechanism) -> str:
     return "every step uses all records" if mechanism.sample_rate == 1 else SAMPLING_WORDS[mechanism.sampling]
-
-
-def _accounting() -> dict[str, Any]:
-    """Import ``dp_accounting``; it is heavy and an extra."""
-    try:
-        from dp_accounting import NeighboringRelation, dp_event, rdp
-        from dp_accounting.pld import privacy_loss_distribution
-    except ImportError as exc:
-        raise MeasurementError(
-            f"epsilon cannot be recomputed: {exc}; install the accountant with pip install 'privgate[dp]'"
-        ) from exc
-    return {
-        "loss": privacy_loss_distribution,
-        "event": dp_event,
-        "rdp": rdp.RdpAccountant,
-        "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace_one": NeighboringRelation.REPLACE_ONE,
-    }

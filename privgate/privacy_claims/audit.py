@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import UsageError
+from privgate.kernel.sample import upper_limit
 from privgate.privacy_claims.bounds import checked_delta, checked_epsilon, sigmoid
 
 #: no attack distinguishes more than this many nats in any number of runs a gate could pay for
@@ -174,11 +175,9 @@ def guess(
 
 def _upper_limit(errors: int, runs: int, level: float) -> float:
     """Return the one-sided Clopper-Pearson limit: the error rate is above it with probability at most ``level``."""
-    from scipy.special import betaincinv
-
     if not (runs >= 1 and 0 <= errors <= runs and 0 < level < 0.5):
         raise UsageError(f"{errors} errors in {runs} runs cannot be audited; pass 0 <= errors <= runs, runs >= 1")
-    return 1.0 if errors == runs else float(betaincinv(errors + 1, runs - errors, 1 - level))
+    return float(upper_limit(errors, runs, alpha=level))
 
 
 def _check_counts(canaries: int, guesses: int, right: int) -> None:

@@ -131,7 +131,6 @@ def epsilon(run: Run, request: Request) -> Measurement:
         behind=BehindClaim(
             **_rests(rests),
             delta=held_delta(rests, found),
-            rdp_epsilon=found.rdp_epsilon,
             accountant=found.accountant,
         ),
     )
@@ -227,8 +226,6 @@ def _tell(run: Run, rests: GuaranteeBasis, found: Guarantee) -> None:
     if seen is not None and seen.broken:
         told.fact("Broken", seen.broken)
     told.fact("Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
-    if not math.isnan(found.rdp_epsilon):
-        told.fact("The same by RDP", f"{found.rdp_epsilon:.4g}")
 
 
 def _rests(rests: GuaranteeBasis) -> dict[str, Any]:

@@ -12,12 +12,12 @@ Kairouz, Oh, Viswanath (2015), section II; Dong, Roth, Su (2022), "Gaussian Diff
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import UsageError
+from privgate.kernel.transcript import Loss
 from privgate.privacy_claims.bounds import checked_delta, checked_epsilon, checked_prior, logit, sigmoid
 
 Float = NDArray[np.float64]
@@ -163,11 +163,10 @@ class Composed(Tradeoff):
             raise ValueError("a composed curve needs ascending epsilons that begin with 0")
 
     @classmethod
-    def of(cls, loss: Any, *, name: str, largest: float = 60.0, points: int = 1200) -> "Composed":
-        """Return the curve of a ``dp_accounting`` privacy loss distribution."""
+    def of(cls, losses: list[Loss], *, name: str, largest: float = 60.0, points: int = 1200) -> "Composed":
+        """Return the curve of composed privacy losses, one a direction."""
         grid = np.unique(np.concatenate([np.linspace(0, 6, points // 2), np.linspace(6, largest, points // 2)]))
-        deltas = np.asarray(loss.get_delta_for_epsilon(grid.tolist()), dtype=np.float64)
-        return cls(grid, np.clip(deltas, 0.0, 1.0), name)
+        return cls(grid, np.array([max(loss.delta(e) for loss in losses) for e in grid.tolist()]), name)
 
     def tpr(self, fpr: float) -> float:
         """Return the least of all lines, e^ε f + δ(ε) and 1 - e^-ε (1 - δ(ε) - f)."""

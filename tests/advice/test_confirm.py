@@ -15,7 +15,7 @@ from privgate.advice.confirm import FINALISTS, stricter
 from privgate.advice.point import Point
 from privgate.advice.search import Search
 from privgate.evidence import BehindClaim, Measurement
-from privgate.statistics.intervals import upper_limit
+from privgate.kernel.sample import upper_limit
 from privgate.verdict import together
 
 #: people asked, searches, candidates of each

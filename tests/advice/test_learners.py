@@ -20,7 +20,7 @@ X = RNG.normal(size=(60, 3))
 Y = (X[:, 0] + RNG.normal(size=60) > 0).astype(int)
 DATA = TrainingData(X, Y)
 needs_dp = pytest.mark.skipif(
-    any(find_spec(m) is None for m in ("torch", "opacus", "dp_accounting")), reason="the extra dp is not installed"
+    any(find_spec(m) is None for m in ("torch", "opacus")), reason="the extra dp is not installed"
 )
 
 

@@ -21,7 +21,7 @@ from privgate.membership import board
 from privgate.privacy_claims.measure_audit import AuditEffort, effort_of
 
 needs_dp = pytest.mark.skipif(
-    any(find_spec(m) is None for m in ("torch", "opacus", "dp_accounting")), reason="the extra dp is not installed"
+    any(find_spec(m) is None for m in ("torch", "opacus")), reason="the extra dp is not installed"
 )
 ATTACKS = """\
 schema: privgate/policy/v1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import bdtrc
 
 from papers import worst
-from privgate.statistics.intervals import upper_limit
+from privgate.kernel.sample import upper_limit
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 0.2))

@@ -12,9 +12,9 @@ from jsonschema import Draft202012Validator
 
 import privgate
 from privgate import Policy, TrainingData
+from privgate.kernel.sample import exceeding_limit
 from privgate.policy import locate, schema, strict_yaml
 from privgate.policy.lint import lint
-from privgate.statistics.intervals import exceeding_limit
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(locate.shipped())

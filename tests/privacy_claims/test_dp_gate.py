@@ -11,8 +11,6 @@ from click.testing import CliRunner
 
 from privgate import TrainingData
 from privgate.cli.dp import dp
-from privgate.errors import MeasurementError
-from privgate.privacy_claims import accountant
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained"
 
@@ -75,13 +73,6 @@ def test_an_audit_does_not_contradict_a_training_with_enough_noise():
     done = audited(1.0, epsilon=1.0, runs=30, tuning=3)
     assert not json.loads(done.output)["broken"]
     assert done.return_value == 0
-
-
-def test_without_the_accountant_nothing_is_recomputed_and_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    accountant.poisson_loss.cache_clear()
-    with pytest.raises(MeasurementError, match=r"privgate\[dp\]"):
-        accountant.recompute(accountant.Mechanism(1.0, 0.01, 77, "poisson", "add_remove"), 1e-5)
 
 
 def test_importing_the_doors_does_not_import_the_extras():

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Estimate, Measurement, Request, RobustAdversary, RobustPart
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership.robust import distances, measured
 from privgate.run import pool as pools
 from privgate.run.run import Run
-from privgate.statistics.intervals import lower_limit, upper_limit
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
