@@ -38,12 +38,14 @@ from privgate.kernel.rounding import EPS, of_logarithm, up
 SINGLE = 2.0**-24
 #: scores from which on a logistic function's small side is not held in full, in double and in single precision
 DEEPEST = {False: 700.0, True: 80.0}
+#: questions on the way to a leaf; more are a circle
+_DEEPEST = 10_000
 #: pairs of leaves of all trees together; a person with more is not limited
 MOST = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class _Ensembles:
+class Ensembles:
     """All models of a case, the one with everybody first.
 
     ``feature`` (N,) is -1 at a leaf; ``left`` and ``right`` (N,) are nodes; ``value`` (N, V); ``tree`` (T + 1,) says
@@ -62,12 +64,12 @@ class _Ensembles:
     base: Float
 
     @classmethod
-    def of(cls, case: Case) -> "_Ensembles":
+    def of(cls, case: Case) -> "Ensembles":
+        """Return the ensembles of a case, every array looked at."""
         whole = {k: case.array(k, 1, "i") for k in ("feature", "left", "right", "tree", "model", "group")}
         made = cls(cut=case.array("cut", 1), value=case.array("value", 2), base=case.array("base", 2), **whole)
         n, trees = len(made.feature), len(made.tree) - 1
         inner = made.feature >= 0
-        node, end = np.arange(n), np.repeat(made.tree[1:], np.diff(made.tree)) if trees > 0 else np.zeros(0)
         starts = (made.tree, n), (made.model, trees)
         every(
             (all(len(a) == n for a in (made.cut, made.left, made.right, made.value)), "nodes differ in number"),
@@ -76,8 +78,8 @@ class _Ensembles:
             (bool(np.isfinite(made.cut[inner]).all() and np.isfinite(made.value).all()), "a number is not finite"),
             (bool(np.isfinite(made.base).all()), "a base score is not finite"),
         )
-        for child in (made.left, made.right):  # below its parent, in the same tree: no circles
-            every((bool(((child > node) & (child < end))[inner].all()), "a node's child is not below it"))
+        for child in (made.left, made.right):
+            every((bool(((child >= 0) & (child < n))[inner].all()), "a node's child is not there"))
         every((bool((made.group >= 0).all() and (made.group < max(1, made.base.shape[1])).all()), "a group is unknown"))
         return made
 
@@ -87,7 +89,9 @@ class _Ensembles:
         node, tree = roots.copy(), np.arange(len(roots))
         low, high = (np.repeat(side[None], len(roots), axis=0) for side in box)
         done: list[tuple[Float, Float, Index, Index]] = []
-        while len(node):
+        for _ in range(_DEEPEST):
+            if not len(node):
+                break
             leaf = self.feature[node] < 0
             done.append((low[leaf], high[leaf], tree[leaf], node[leaf]))
             low, high, tree, node = low[~leaf], high[~leaf], tree[~leaf], node[~leaf]
@@ -101,13 +105,15 @@ class _Ensembles:
             tree = np.tile(tree, 2)[goes]
             node = np.concatenate([self.left[node], self.right[node]])[goes]
             every((len(node) <= MOST, "a model has too many leaves"))
+        else:
+            raise Refused("a tree is a circle, or too deep")
         low, high, tree, node = (np.concatenate(part) for part in zip(*done, strict=True))
         order = np.argsort(tree, kind="stable")
         return low[order], high[order], tree[order], node[order]
 
 
 @dataclass(frozen=True, eq=False)
-class _Twins:
+class Twins:
     """Where leaves of each tree and of its twin meet: least and largest question (J, d), tree (J,), and both nodes."""
 
     low: Float
@@ -117,7 +123,7 @@ class _Twins:
     other: Index
 
     @classmethod
-    def of(cls, one: tuple[Float, Float, Index, Index], other: tuple[Float, Float, Index, Index]) -> "_Twins":
+    def of(cls, one: tuple[Float, Float, Index, Index], other: tuple[Float, Float, Index, Index]) -> "Twins":
         """Return where leaves of trees of the same number meet, from what ``leaves`` says of two models."""
         parts, pairs = list[tuple[Any, ...]](), 0
         for t in range(1 + max(int(side[2].max()) for side in (one, other))):
@@ -140,7 +146,7 @@ class _Twins:
 def bound(case: Case) -> Limits:
     """Return limits of every person; low is 0, since no model was asked."""
     every((case.asked == "any", "cells bound all questions; ask real models about single ones"))
-    all_, box = _Ensembles.of(case), _box(case)
+    all_, box = Ensembles.of(case), box_of(case)
     link, scale = case.setting("link", str), case.setting("scale", float, 1.0)
     every((link in ("logistic", "softmax", "mean") and scale > 0, "the link is unknown"))
     starts, cuts = case.array("partition_start", 1, "i"), (case.array("partition", 1, "i"), case.array("cuts", 1))
@@ -158,7 +164,7 @@ def bound(case: Case) -> Limits:
         edges = starts[person * objectives : (person + 1) * objectives + 1]
         parts = [(cuts[0][a:b], cuts[1][a:b]) for a, b in pairwise(edges.tolist())]
         try:
-            asked = _Person(case, all_, person, _twins(all_, person, whole, box, averages=link == "mean"), box, parts)
+            asked = _Person(case, all_, person, twins_of(all_, person, whole, box, averages=link == "mean"), box, parts)
             high[person] = _means(asked) if link == "mean" else _scores(asked)
         except Refused:
             continue
@@ -170,14 +176,15 @@ class _Person:
     """What is looked at for one person."""
 
     case: Case
-    all_: _Ensembles
+    all_: Ensembles
     number: int
-    twins: _Twins
+    twins: Twins
     box: Float
     parts: list[tuple[Index, Float]]
 
 
-def _box(case: Case) -> Float:
+def box_of(case: Case) -> Float:
+    """Return the least and the largest accepted question, as the trees see them, shape (2, d)."""
     box = case.array("box", 2)
     every((box.shape[0] == 2 and box.shape[1] > 0 and bool((box[0] <= box[1]).all()), "the box is empty"))
     if case.setting("cast", bool, default=False):
@@ -185,21 +192,23 @@ def _box(case: Case) -> Float:
     return box
 
 
-def _twins(all_: _Ensembles, person: int, whole: Any, box: Float, *, averages: bool) -> _Twins:
+def twins_of(all_: Ensembles, person: int, whole: Any, box: Float, *, averages: bool) -> Twins:
+    """Return where the leaves of everybody's model, ``whole``, meet those of the model without a person."""
     one, other = (all_.group[all_.model[k] : all_.model[k + 1]] for k in (0, person + 1))
     common = min(len(one), len(other))
     every(
         (not averages or len(one) == len(other), "means of different numbers of trees"),
         (bool((one[:common] == other[:common]).all()), "twins add to different scores"),
     )
-    return _Twins.of(whole, all_.leaves(person + 1, box))
+    return Twins.of(whole, all_.leaves(person + 1, box))
 
 
-def _value(all_: _Ensembles, nodes: Index, column: int = 0) -> Float:
+def value_of(all_: Ensembles, nodes: Index, column: int = 0) -> Float:
+    """Return what leaves add, 0 where a model has no such tree."""
     return np.where(nodes >= 0, all_.value[nodes, column], 0.0)
 
 
-def _group(all_: _Ensembles, twins: _Twins) -> Index:
+def scores_of(all_: Ensembles, twins: Twins) -> Index:
     """Return which score each pair of leaves adds to."""
     tree = np.searchsorted(all_.tree, np.where(twins.one >= 0, twins.one, twins.other), side="right") - 1
     return all_.group[tree]
@@ -208,8 +217,8 @@ def _group(all_: _Ensembles, twins: _Twins) -> Index:
 def _scores(asked: _Person) -> float:
     """Return the limit of a logistic link or a softmax, rounding included; nats."""
     case, all_, twins = asked.case, asked.all_, asked.twins
-    group, scale = _group(all_, twins), case.setting("scale", float, 1.0)
-    a, b = _value(all_, twins.one), _value(all_, twins.other)
+    group, scale = scores_of(all_, twins), case.setting("scale", float, 1.0)
+    a, b = value_of(all_, twins.one), value_of(all_, twins.other)
     base, G = all_.base[[0, asked.number + 1]], all_.base.shape[1]
     pairs = [(0, -1), (0, -1)] if G == 1 else [(g, h) for g in range(G) for h in range(G) if g != h]
     worst = 0.0
@@ -225,7 +234,7 @@ def _scores(asked: _Person) -> float:
     return float(up(np.array(scale * worst))) + rounding
 
 
-def _largest(twins: _Twins, rows: Index, value: Float, box: Float, part: tuple[Index, Float]) -> float:
+def _largest(twins: Twins, rows: Index, value: Float, box: Float, part: tuple[Index, Float]) -> float:
     """Return an upper bound of the sum over trees of the value where a question is, over the whole box."""
     worst = -np.inf
     for near in _boxes(twins.low[rows], twins.high[rows], box, part):
@@ -276,7 +285,7 @@ def _means(asked: _Person) -> float:
     )
     worst = 0.0
     for k, part in enumerate(asked.parts):
-        p, q = (_value(all_, n, k // 2) for n in (twins.one, twins.other)[:: 1 if k % 2 == 0 else -1])
+        p, q = (value_of(all_, n, k // 2) for n in (twins.one, twins.other)[:: 1 if k % 2 == 0 else -1])
         r = float(ratios[asked.number, k])
         gain = p - r * q + 4 * EPS * (p + r * q)
         excess = _largest(twins, np.arange(len(gain)), gain, asked.box, part) + alpha * (1 - r)
@@ -286,7 +295,7 @@ def _means(asked: _Person) -> float:
     return worst + 2 * float(of_logarithm(16 * EPS * (trees + labels + 8)))
 
 
-def _rounding(case: Case, base: Float, value: Float, twins: _Twins, group: Index) -> float:
+def _rounding(case: Case, base: Float, value: Float, twins: Twins, group: Index) -> float:
     """Return how far the released log-probabilities of one ensemble are from those of exact sums; nats."""
     single, scale, G = case.setting("single", bool, default=False), case.setting("scale", float, 1.0), len(base)
     unit = SINGLE if single else EPS

@@ -1,0 +1,1 @@
+"""Proposers: they search for certificates and rank people; nothing that they say limits anybody."""

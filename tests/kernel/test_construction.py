@@ -1,0 +1,79 @@
+"""Designs that bound a person on every data set: attained by extreme cases, never exceeded by random ones."""
+
+import numpy as np
+import pytest
+
+from privgate.kernel import Case, Refused, limits
+from privgate.models import BallLogistic
+
+
+def high(settings, held):
+    return limits(Case("construction", "any", settings, {"held": np.asarray(held, dtype=np.int64)})).high
+
+
+@pytest.mark.parametrize("members", [1, 4, 10])
+@pytest.mark.parametrize("labels", [2, 3, 5])
+@pytest.mark.parametrize("clip", [0.5, 2.3, 5.0, 40.0])
+def test_no_pooled_scores_change_by_more_and_some_change_by_as_much(members, labels, clip):
+    rng = np.random.default_rng(members * labels)
+    told = {"design": "log_pool", "clip": clip, "members": members, "labels": labels}
+    limit = high(told, range(1, members + 1))
+    worst = np.zeros(members)
+    for held in range(1, members + 1):
+        z = rng.uniform(-clip, 0, (2_000, members, labels)) * rng.integers(0, 2, (2_000, members, labels))
+        z[0] = 0.0
+        z[0, :, 0] = -clip
+        other = z.copy()
+        other[:, :held] = rng.uniform(-clip, 0, (2_000, held, labels)) * rng.integers(0, 2, (2_000, held, labels))
+        other[0, :held] = -clip
+        other[0, :held, 0] = 0.0
+        logs = [a.mean(axis=1) - np.logaddexp.reduce(a.mean(axis=1), axis=1, keepdims=True) for a in (z, other)]
+        worst[held - 1] = np.abs(logs[0] - logs[1]).max()
+
+    assert (worst <= limit).all()
+    assert (limit - worst < 1e-6).all()  # the first of each is the extreme case
+    assert (np.diff(limit) >= 0).all()
+    assert high(told, [members + 5]) == limit[-1:]
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.5, 2.0])
+def test_no_votes_change_a_share_by_more(alpha):
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        members, labels = int(rng.integers(1, 8)), int(rng.integers(2, 4))
+        votes = rng.dirichlet(np.full(labels, 0.2), members)
+        held = int(rng.integers(1, members + 1))
+        other = np.concatenate([rng.dirichlet(np.full(labels, 0.2), held), votes[held:]])
+        shares = [(v.sum(axis=0) + alpha) / (members + labels * alpha) for v in (votes, other)]
+
+        assert np.abs(np.log(shares[0] / shares[1])).max() <= high({"design": "shares", "alpha": alpha}, [held])[0]
+    assert high({"design": "shares", "alpha": alpha, "most": 3}, [9]) == high({"design": "shares", "alpha": alpha}, [3])
+
+
+def test_a_record_in_a_ball_moves_no_answer_farther_whatever_the_data_are():
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        C, radius, n = float(rng.choice([0.05, 0.5, 3.0])), float(rng.choice([1.2, 3.0])), int(rng.integers(2, 12))
+        X, y = rng.normal(size=(n, 2)) * 5, rng.integers(0, 2, n)
+        asked = np.concatenate([X, -X, 10 * rng.normal(size=(50, 2))])
+        held = int(rng.integers(1, min(3, n - 1) + 1))
+        models = [BallLogistic(C=C, radius=radius, classes=[0, 1]).fit(X[k:], y[k:]) for k in (0, held)]
+        change = np.abs(np.diff([np.log(m.predict_proba(asked)) for m in models], axis=0)).max()
+
+        assert change <= high({"design": "ball", "C": C, "radius": radius, "stop": 1e-9}, [held])[0]
+
+
+def test_what_is_no_design_is_refused():
+    for settings, held in (
+        ({"design": "magic"}, [1]),
+        ({"design": "shares", "alpha": 0.0}, [1]),
+        ({"design": "shares", "alpha": 1e-9}, [1]),
+        ({"design": "shares", "alpha": float("nan")}, [1]),
+        ({"design": "shares", "alpha": 1.0}, [-1]),
+        ({"design": "log_pool", "clip": 1.0, "members": 0, "labels": 2}, [1]),
+        ({"design": "log_pool", "clip": 1e9, "members": 4, "labels": 2}, [1]),
+        ({"design": "log_pool", "clip": 1.0, "members": 4}, [1]),
+        ({"design": "ball", "C": 1.0, "radius": 0.5, "stop": 0.0}, [1]),
+    ):
+        with pytest.raises(Refused):
+            high(settings, held)
