@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import kernel
 from privgate.families.design import ODD, odd
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
@@ -141,6 +142,14 @@ class Certificate(ABC):
         return self.certify(Units(subject, units, retrained, limit))
 
 
+def designed(held: Index, **settings: Any) -> Float:
+    """Return the kernel's limits of people who hold so much of a design; infinite where it refuses the design."""
+    try:
+        return kernel.limits(kernel.Case("construction", "any", settings, {"held": held.astype(np.int64)})).high
+    except kernel.Refused:
+        return np.full(len(held), np.inf)
+
+
 def smoothed(subject: Subject, alpha: float) -> float:
     """Return ``ln(1 + 1/alpha)``, what one record changes smoothed shares of declared labels by at most, for any data.
 
@@ -148,7 +157,7 @@ def smoothed(subject: Subject, alpha: float) -> float:
     """
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
-    return float(np.log1p(1 / alpha)) * (1 + 1e-12)
+    return float(designed(np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))[0])
 
 
 def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:

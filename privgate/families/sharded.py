@@ -6,7 +6,7 @@ import numpy as np
 
 from privgate.errors import SubjectError
 from privgate.families import own_code, refit
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families.certificate import Certificate, Certified, Units, designed
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
 from privgate.models import Sharded
@@ -149,8 +149,13 @@ class ShardedMembers(Certificate):
             )
         if self.alone(subject):
             words.append(f"{made.shards} shards are clipping: attacks stay as they were; the attack rule judges them")
+        if made.combine == "log_pool":
+            labels = len(np.unique(np.asarray(made.classes)))
+            told = {"design": "log_pool", "clip": made.clip, "members": made.shards, "labels": labels}
+        else:
+            told = {"design": "shares", "alpha": made.alpha}
         return Certified(
-            made.bound(inside),
+            designed(inside, **told),
             np.zeros(len(units)),
             np.zeros(len(units), dtype=bool),
             tuple(words),

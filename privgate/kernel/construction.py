@@ -26,7 +26,7 @@ import numpy as np
 from privgate.kernel.assertion import Case, Float, Limits, every
 
 #: nats; rounding of a released probability, and of these formulas
-_SPARE = 1e-9
+_SPARE = 9e-10
 #: largest range of clipped scores, and least smoothing, at which rounding stays below ``_SPARE``
 _RANGE, _ALPHA = 500.0, 1e-6
 

@@ -9,10 +9,10 @@ from privgate.models.classifier import Classifier
 
 Float = NDArray[np.float64]
 #: largest gradient with which training ends, per unit of the radius; far above what float64 makes of it
-_FLAT = 1e-7
+FLAT = 1e-7
 #: C times records, beyond which it might not be
 _MOST = 1e6
-#: features times length of the weights, per unit of the radius, beyond which sums round by more than ``_FLAT``
+#: features times length of the weights, per unit of the radius, beyond which sums round by more than ``FLAT``
 _MOST_WEIGHT = 1e8
 #: scores beyond which probabilities are no longer told apart: cutting moves no two answers further apart
 _DEEPEST = 600.0
@@ -55,8 +55,8 @@ class BallLogistic(Classifier):
     @property
     def bound(self) -> float:
         """What one record changes any label's log-probability by at most, nats, on every data set."""
-        # the solver ends with a gradient of at most _FLAT radius, on both sides; as much again is for rounded scores
-        return float((self.C + 4 * _FLAT) * self.radius**2) * (1 + 1e-9) + 1e-9
+        # the solver ends with a gradient of at most FLAT radius, on both sides; as much again is for rounded scores
+        return float((self.C + 4 * FLAT) * self.radius**2) * (1 + 1e-9) + 1e-9
 
     def fit(self, X: Any, y: Any) -> Self:
         """Minimise by Newton's method until the gradient is next to nothing."""
@@ -70,14 +70,14 @@ class BallLogistic(Classifier):
         if self.start_.shape != (Z.shape[1],) or not np.isfinite(self.start_).all():
             raise ValueError(f"towards must hold {Z.shape[1]} finite numbers: a weight a feature, then the intercept")
         self.u_ = self.start_.copy()
-        # a score rounds by at most eps features |u| radius, which _FLAT radius^2 has room for
+        # a score rounds by at most eps features |u| radius, which FLAT radius^2 has room for
         if Z.shape[1] * (np.linalg.norm(self.start_) + self.C * len(Z) * self.radius) > _MOST_WEIGHT * self.radius:
             raise ValueError("weights may become so large that scores are rounded by more than the bound has room for")
         if self.C * len(Z) > _MOST:
             raise ValueError(f"C times the number of records is above {_MOST:g}: lower C, or no bound can be kept")
         gradient = self._gradient(Z, sign, self.u_)[0]
         for _ in range(200):
-            if np.linalg.norm(gradient) <= _FLAT * self.radius:
+            if np.linalg.norm(gradient) <= FLAT * self.radius:
                 return self
             away = self._gradient(Z, sign, self.u_)[1]
             curvature = np.eye(Z.shape[1]) + self.C * (Z * (away * (1 - away))[:, None]).T @ Z

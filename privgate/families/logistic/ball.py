@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families.certificate import Certificate, Certified, Units, designed
 from privgate.families.over_all_queries import applies
+from privgate.models.ball_logistic import FLAT
 from privgate.subject.subject import Subject
 
 
@@ -32,7 +33,9 @@ class BallLogisticCertificate(Certificate):
     def certify(self, about: Units) -> Certified:
         """Return the bound of each of the units by the number of its records."""
         estimator = applies.own_estimator(about.subject, "BallLogistic")
-        upper = np.array([len(rows) for rows in about.members], dtype=np.float64) * estimator.bound
+        held = np.array([len(rows) for rows in about.members])
+        told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
+        upper = designed(held, design="ball", **told)
         words = (
             f"any query is allowed: records and queries are pulled into a ball of radius {estimator.radius:g}; "
             "nothing of the data is looked at"

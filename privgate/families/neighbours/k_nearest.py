@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privgate.families import certificate, design
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families.certificate import Certificate, Certified, Units, designed
 from privgate.families.closed_form import ClosedForm, Form, Scores
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.over_all_queries import applies
@@ -118,8 +118,8 @@ class SmoothedNeighborsCertificate(Certificate):
         subject, units = about.subject, about.units
         estimator = applies.own_estimator(subject, "SmoothedNeighbors")
         size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
-        votes = np.minimum(size, estimator.n_neighbors)
-        upper = np.log1p(votes / float(estimator.alpha)) + applies.own_error(subject, float(estimator.alpha), 1)
+        alpha, most = float(estimator.alpha), int(estimator.n_neighbors)
+        upper = designed(size, design="shares", alpha=alpha, most=most) + applies.own_error(subject, alpha, 1)
         gone = vanishing(subject, units)
         upper[gone] = np.inf
         assumption = (
