@@ -95,8 +95,6 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
     if run.limits.mode == "max":
         said.append(modes.note(run))
-    if run.limits.precision == "mixed" and "mixed" in engine.precisions:
-        said.append(modes.HALF)
     said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
     said += [why] if (why := proven.said(run)) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} paired seeds each"

@@ -95,8 +95,8 @@ def run(command: F) -> F:
                 "--precision",
                 type=click.Choice(get_args(Precision)),
                 default="full",
-                show_default=True,
-                help="Networks: mixed multiplies differences between models in bfloat16; a larger error is stated.",
+                hidden=True,
+                help="Without effect; mixed warns.",
             ),
             click.option(
                 "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."

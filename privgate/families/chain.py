@@ -60,7 +60,6 @@ def answer(
     limits: tuple[float, ...] = (1.0,),
     changes: bool = False,
     mode: Mode = "all",
-    precision: str = "full",
     engines: tuple[Engine, ...] | None = None,
     asker: Asker | None = None,
     refitting: Refitting | None = None,
@@ -85,8 +84,6 @@ def answer(
         Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
         error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
         others get status ``screened`` and never approve).
-    precision : {"full", "mixed"}
-        Whether an engine that knows how may compute in half the bits, with a larger ``error``; re-checked all the same.
     engines : tuple of Engine, optional
         The catalogue if absent; the last one must hand on nothing.
     asker : Asker, optional
@@ -117,7 +114,6 @@ def answer(
             limits,
             changes,
             mode,
-            precision,
             engines,
             asker,
             None,
@@ -134,7 +130,6 @@ def answer(
         limits,
         changes,
         mode,
-        precision,
         engines,
         asker,
         refitting,
@@ -152,7 +147,6 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
     limits: tuple[float, ...],
     changes: bool,  # noqa: FBT001  ditto
     mode: Mode,
-    precision: str,
     engines: tuple[Engine, ...] | None,
     asker: Asker | None,
     refitting: Refitting | None,
@@ -169,7 +163,7 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
             declined[engine.name] = why
             continue
         there = _queries_of(queries, units, rest)
-        asked = Asked(subject, rest, seeds, fleet, there, changes, mode, precision, limits=limits)
+        asked = Asked(subject, rest, seeds, fleet, there, changes, mode, limits=limits)
         try:
             made, handed_on = _made(engine, asked, parts, refitting)
         except Declined as exc:

@@ -59,7 +59,7 @@ class Asked:
     changes : bool
         Whether ``Retrained.changes`` is wanted: ``coef`` (S, U, K, d) and ``intercept`` (S, U, K) without the unit,
         ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean error of those without.
-    mode, precision : str
+    mode : str
         As in ``chain.answer``.
     limits : tuple of float
         The policy's limits on units, nats; empty where nobody is judged.
@@ -74,7 +74,6 @@ class Asked:
     queries: tuple[Index, Index] | None = None
     changes: bool = False
     mode: str = "all"
-    precision: str = "full"
     common: Any = None
     limits: tuple[float, ...] = ()
 
@@ -93,8 +92,8 @@ class Engine(ABC):
         Catalogue key.
     version : int
         Enters every digest: raise it whenever a number could change.
-    modes, precisions : tuple of str
-        What it does with ``leave_out(..., mode=...)`` and ``leave_out(..., precision=...)`` beyond the usual.
+    modes : tuple of str
+        What it does with ``leave_out(..., mode=...)`` beyond the usual.
     tolerance : float
         Nats that the re-check allows beyond each unit's own error bound.
     hands_on : str
@@ -117,7 +116,6 @@ class Engine(ABC):
     name: str
     version: int = 1
     modes: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
     hands_on: str = "it could not answer them"
     single_records: bool = False
@@ -163,7 +161,6 @@ class Engine(ABC):
         queries: tuple[Index, Index] | None = None,
         changes: bool = False,
         mode: str = "all",
-        precision: str = "full",
     ) -> tuple[Retrained, Index]:
         """Return what it can answer, and the units that it hands on to the next engine; ``Asked`` has the parameters.
 
@@ -180,7 +177,7 @@ class Engine(ABC):
             Only the work itself shows that the recipe or data are not covered.
         """
         units = np.asarray(units, dtype=np.int64)
-        return self.answers(Asked(subject, units, seeds, fleet, queries, changes, mode, precision))
+        return self.answers(Asked(subject, units, seeds, fleet, queries, changes, mode))
 
     def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""

@@ -63,8 +63,8 @@ def known(engine: Engine, asked: Asked) -> bool:
 
 
 def _parts(engine: Engine, asked: Asked) -> list[Part]:
-    how = (engine.name, asked.seeds, asked.changes, asked.precision)
-    named = [engine.name, engine.version, list(asked.seeds), asked.changes, asked.precision]
+    how = (engine.name, asked.seeds, asked.changes)
+    named = [engine.name, engine.version, list(asked.seeds), asked.changes, "full"]
     return [
         Part(
             f"{__name__}:answered",
@@ -78,13 +78,13 @@ def _parts(engine: Engine, asked: Asked) -> list[Part]:
 
 def answered(subject: Subject, asks: tuple[Any, ...], kept: dict[Any, Any]) -> Told:
     """Return a part of an engine's work."""
-    ours, name, seeds, changes, precision, units = asks
+    ours, name, seeds, changes, units = asks
     _same(ours)
     engine = catalogue.named(name)
     if (prepared := kept.get(name)) is None:
         prepared = kept[name] = engine.prepared(subject)
     none: Any = None  # no engine that is divided asks the fleet for anything
-    asked = Asked(subject, units, seeds, none, changes=changes, precision=precision, common=prepared)
+    asked = Asked(subject, units, seeds, none, changes=changes, common=prepared)
     made, handed_on = engine.answers(asked)
     return {**packing.arrays(made), "handed_on": handed_on}, packing.told(made)
 

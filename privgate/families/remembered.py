@@ -55,7 +55,7 @@ def _kept(engine: Engine, asked: Asked) -> bool:
 
 
 def _asked(engine: Engine, asked: Asked) -> bytes:
-    how = [engine.name, engine.version, list(asked.seeds), asked.changes, asked.mode, asked.precision]
+    how = [engine.name, engine.version, list(asked.seeds), asked.changes, asked.mode, "full"]
     how += [list(asked.limits)] if engine.limited else []
     return _key(asked.subject, asked.fleet, how, [asked.units])
 

@@ -95,7 +95,7 @@ def retrained(run: Run) -> Retrained:
 def asked(run: Run, units: Index) -> Asked:
     """Return what an engine is asked about some units."""
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
-    changes, limits = any(c.needs_retrained for c in theorems), run.limits
+    changes = any(c.needs_retrained for c in theorems)
     mode = run.once(modes.used)
     return Asked(
         run.subject,
@@ -104,7 +104,6 @@ def asked(run: Run, units: Index) -> Asked:
         run.fleet,
         changes=changes,
         mode=mode,
-        precision=limits.precision,
         limits=run.thresholds or (1.0,),
     )
 
@@ -121,7 +120,6 @@ def _answered(run: Run, witness: Witness | None, before: families.Answered | Non
         limits=run.thresholds or (1.0,),
         changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
         mode=run.once(modes.used),
-        precision=run.limits.precision,
         engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
         asker=witness,
         refitting=decided.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,

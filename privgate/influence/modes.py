@@ -11,7 +11,6 @@ from privgate.run.needs import Need
 from privgate.run.run import Mode, Run
 
 AGAIN = "check with --mode all"
-HALF = "where networks are trained together, their differences are multiplied in bfloat16 (--precision mixed)"
 #: what a request needs of everybody, by its aggregate
 _EVERYBODY = {"quantile": "a quantile", "share_above": "a share of people"}
 
@@ -35,9 +34,7 @@ def used(run: Run) -> Mode:
 def told(run: Run) -> ModeUsed:
     """Return the mode for the evidence."""
     said = [note(run)] if note(run) else []
-    if run.limits.precision == "mixed":
-        said.append(HALF)
-    return ModeUsed(asked=run.limits.mode, used=run.once(used), precision=run.limits.precision, note="; ".join(said))
+    return ModeUsed(asked=run.limits.mode, used=run.once(used), note="; ".join(said))
 
 
 def note(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -43,7 +44,7 @@ class Budget:
         Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
         models of which the top tenth is retrained, which never approves.
     precision : {"full", "mixed"}
-        Networks only: whether differences between models may be multiplied in bfloat16, at a larger stated error.
+        Without effect since mixed precision is gone; "mixed" warns, and will be an error.
     full : bool
         Go on where the verdict is decided: everybody is trained without, though an enforced rule is broken already.
 
@@ -62,6 +63,8 @@ class Budget:
     full: bool = False
 
     def __post_init__(self) -> None:
+        if self.precision == "mixed":
+            warnings.warn("precision='mixed' has no effect any more: networks are compared in full", stacklevel=3)
         for name, known in (("mode", get_args(Mode)), ("precision", get_args(Precision))):
             if getattr(self, name) not in known:
                 raise UsageError(f"no {name} {getattr(self, name)!r}; it is one of {', '.join(known)}")

@@ -220,10 +220,11 @@ def test_the_command_line_hands_on_what_was_chosen(monkeypatch):
     monkeypatch.setattr("privgate.cli.options.print_plan", lambda run: seen.append(run.limits))
     check = ["check", "models:/m/1", "--policy", "pdtp-1", "--plan"]
 
-    for chosen in ([], ["--mode", "max", "--precision", "mixed"]):
-        assert CliRunner().invoke(cli, [*check, *chosen]).exit_code == 0
+    assert CliRunner().invoke(cli, check).exit_code == 0
+    with pytest.warns(UserWarning, match="no effect any more"):
+        assert CliRunner().invoke(cli, [*check, "--mode", "max", "--precision", "mixed"]).exit_code == 0
 
-    assert [(limits.mode, limits.precision) for limits in seen] == [("all", "full"), ("max", "mixed")]
+    assert [limits.mode for limits in seen] == ["all", "max"]
 
 
 def test_the_command_line_knows_its_modes():

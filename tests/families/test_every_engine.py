@@ -216,7 +216,7 @@ def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_
                 asked = node.args[1].value if isinstance(node.args[1], ast.Constant) else ""
                 probes += [f"{path.name}:{node.lineno}"] if asked in attributes else []
 
-    assert {"modes", "precisions", "tolerance", "needs_retrained"} < attributes
+    assert {"modes", "tolerance", "needs_retrained"} < attributes
     assert probes == []
     assert all(isinstance(engine, Engine) for engine in ALL)
     assert all(isinstance(c, Certificate) for c in certificates.ALL.values())

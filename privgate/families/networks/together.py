@@ -22,8 +22,6 @@ HELD = 6
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-#: option of a block: differences in bfloat16 where they cover the recipe and pay
-MIXED = "mixed"
 #: records of the batch on which a module is tried: one of its own, up to so many
 _TRIED = 64
 
@@ -33,7 +31,7 @@ def trained(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
     seed, on_pool = block.fits[0].seed, block.fits[0].members is not None
     name = (__name__, seed, on_pool, block.options)
     if name not in opened.prepared:
-        opened.prepared = {name: _Job(opened, seed, on_pool=on_pool, mixed=MIXED in block.options)}
+        opened.prepared = {name: _Job(opened, seed, on_pool=on_pool)}
     job: _Job = opened.prepared[name]
     return job.answers(block)
 
@@ -41,10 +39,8 @@ def trained(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
 class _Job:
     """One seed of one recipe: trains any number of models on subsets of the same records."""
 
-    def __init__(self, opened: Opened, seed: int | None, *, on_pool: bool, mixed: bool) -> None:
+    def __init__(self, opened: Opened, seed: int | None, *, on_pool: bool) -> None:
         import torch
-
-        from privgate.families.networks import perceptron_differences
 
         recipe = opened.recipe.estimator
         if type(recipe) is not TorchTraining:
@@ -60,8 +56,6 @@ class _Job:
         self.labels = torch.from_numpy(np.searchsorted(opened.classes, y)).to(self.device)
         self.own = recipe.module is not None or recipe.loss is not None
         self.most = self._look_at() if self.own else 0
-        fits_differences = not self.own and not perceptron_differences.refusal(recipe, self.size, pool.shape[1])
-        self.by_differences = mixed and fits_differences
 
     def answers(self, block: Block) -> tuple[Float, tuple[bytes, ...]]:
         """Return log-probabilities (rows, K) of each model at its queries, and what is kept of the models."""
@@ -94,7 +88,7 @@ class _Job:
         known = np.zeros(len(block.fits), dtype=bool)
         if any(block.models):
             known[:] = [len(body) == 4 * self._parameters for body in block.models]
-        kind, most = self._kind(differences=False)
+        kind, most = self._kind()
         here = np.flatnonzero(known)
         for begin in range(0, len(here), most):
             part = here[begin : begin + most]
@@ -134,10 +128,9 @@ class _Job:
         X = self.X[: self.size]
         sizes = keep.sum(axis=1)
         counts = np.array([n_batches(int(k), self.recipe.batch_size) for k in sizes])
-        low = (sizes == len(X) - 1) & self.by_differences
-        for count, by_differences in sorted(set(zip(counts.tolist(), low.tolist(), strict=True))):
-            members = np.flatnonzero((counts == count) & (low == by_differences))
-            kind, most = self._kind(differences=by_differences)
+        for count in sorted(set(counts.tolist())):
+            members = np.flatnonzero(counts == count)
+            kind, most = self._kind()
             for begin in range(0, len(members), most):
                 part = members[begin : begin + most]
                 with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -152,20 +145,17 @@ class _Job:
         torch.manual_seed(self.recipe.random_state or 0)
         return self.recipe.network(self.X.shape[1], self.K)
 
-    def _kind(self, *, differences: bool) -> tuple[Any, int]:
+    def _kind(self) -> tuple[Any, int]:
         """Return what trains models together, and how many of them at once."""
         if not self.own:
-            from privgate.families.networks.perceptron_differences import Differences
             from privgate.families.networks.perceptrons import Perceptrons
 
-            width = int(self.recipe.hidden[0])
-            kind = Differences if differences else Perceptrons
-            most = kind.together(self.size if differences else self.X.shape[1], width)
+            most = Perceptrons.together(self.X.shape[1], int(self.recipe.hidden[0]))
             if self.X.device.type == "cuda":
                 sizes = (self.X.shape[1], *self.recipe.hidden, self.K)
-                held = self.size * width if differences else sum(a * b for a, b in pairwise(sizes))
+                held = sum(a * b for a, b in pairwise(sizes))
                 most = on_device(self.X.device, held, self.recipe.batch_size * sum(sizes[1:]))
-            return kind, most
+            return Perceptrons, most
         from privgate.families.networks.copies import Copies
 
         return Copies, self.most

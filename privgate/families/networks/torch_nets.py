@@ -22,9 +22,6 @@ from privgate.training.fleet import Fleet
 CLASS = "privgate.torch_recipe:TorchTraining"
 #: nats; single-precision sums in another order, amplified by training: the re-check holds every answer to it
 ROUNDING = 1e-3
-#: share of the largest change that differences in bfloat16 may be off by: 3e-4 was seen for usual training, 6e-3 where
-#: it is erratic (single records at a high learning rate); the re-check holds every answer to it
-MIXED = 1e-2
 #: floating-point operations a second of one core
 SPEED = 4e10
 #: seconds of a step of one model of somebody's own module, trained with others
@@ -51,7 +48,6 @@ class TorchNets(Engine):
 
     name = "torch_nets"
     version = 2
-    precisions = ("mixed",)
     hands_on = "their block could not be trained, or the verdict was decided without them"
     trains = True
 
@@ -79,17 +75,12 @@ class TorchNets(Engine):
         return Cost(0, each * len(units) * len(seeds), 400_000_000 + held)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return every unit for every seed; handed on are those whose block failed (memory, a worker's death).
-
-        With ``precision="mixed"`` models that miss one record are trained as differences in bfloat16, where that covers
-        the recipe and pays (``perceptron_differences``); their error is then ``MIXED`` of the largest change as well.
-        """
+        """Return every unit for every seed; handed on are those whose block failed (memory, a worker's death)."""
         subject, units, seeds, (row_unit, row_query) = asked.subject, asked.units, asked.seeds, asked.rows
-        mixed = asked.precision == "mixed" and not _no_differences(subject)
-        gone, options = vanishing(subject, units), (together.MIXED,) if mixed else ()
+        gone = vanishing(subject, units)
         log_p = np.full((len(seeds), len(row_query), len(subject.classes)), -np.inf)
         every, place = np.unique(row_query, return_inverse=True)
-        whole = [_block((Fit(seed, every, left_out=_NOBODY),), options) for seed in seeds]
+        whole = [_block((Fit(seed, every, left_out=_NOBODY),)) for seed in seeds]
         with asked.fleet.afresh():  # every unit rests on it
             full = asked.fleet.fits(subject, whole, label="training one network on all records")
         if bad := [a.problem for a in full if a.problem]:
@@ -99,10 +90,7 @@ class TorchNets(Engine):
         tried, size = np.flatnonzero(~gone), block_size(subject, len(units))
         parts = [(s, tried[k : k + size]) for s in range(len(seeds)) for k in range(0, len(tried), size)]
         blocks = [
-            _block(
-                tuple(Fit(seeds[s], row_query[bounds[u] : bounds[u + 1]], left_out=members[units[u]]) for u in part),
-                options,
-            )
+            _block(tuple(Fit(seeds[s], row_query[bounds[u] : bounds[u + 1]], left_out=members[units[u]]) for u in part))
             for s, part in parts
         ]
         lost = np.zeros(len(units), dtype=bool)
@@ -112,17 +100,14 @@ class TorchNets(Engine):
                 lost[part] = True
             else:
                 log_p[s, rows] = answer.log_p
-        single = np.bincount(design.unit_rows(subject, units)[0], minlength=len(units)) == 1
-        low = mixed & single & ~gone
-        change = low * MIXED * _largest_change(with_, log_p, row_unit, gone | lost)
         made = Retrained.of(
-            np.where(low, f"{self.name}, mixed precision", self.name).astype(object),
+            self.name,
             units,
             seeds,
             asked.rows,
             with_,
             log_p,
-            error=np.where(gone, 0.0, np.maximum(ROUNDING, change)),
+            error=np.where(gone, 0.0, ROUNDING),
             undefined={int(k): VANISHED for k in np.flatnonzero(gone)},
         )
         return (made.select(~lost), units[lost]) if lost.any() else (made, units[:0])
@@ -150,8 +135,8 @@ class TorchNets(Engine):
 _LABEL = "training networks without single units, in blocks"
 
 
-def _block(fits: tuple[Fit, ...], options: tuple[str, ...] = ()) -> Block:
-    return Block(f"{together.__name__}:trained", TorchNets.version, fits, options, ROUNDING)
+def _block(fits: tuple[Fit, ...]) -> Block:
+    return Block(f"{together.__name__}:trained", TorchNets.version, fits, (), ROUNDING)
 
 
 def recipe_of(subject: Subject) -> TorchTraining | None:
@@ -197,25 +182,6 @@ def block_size(subject: Subject, models: int) -> int:
     gpu = recipe is not None and resolve_device(recipe.device) != "cpu"
     each = max(seconds_of_one(subject), 1e-9) / (GPU_SPEED if gpu else 1.0)
     return int(np.clip(max(LOST_SECONDS / each, models / PARTS), 1, MOST_ON_GPU if gpu else MOST))
-
-
-def _no_differences(subject: Subject) -> str:
-    from privgate.families.networks import perceptron_differences
-
-    recipe = recipe_of(subject)
-    if recipe is None or recipe.module is not None or recipe.loss is not None:
-        return "the module or the loss is the user's own"
-    return perceptron_differences.refusal(recipe, subject.data.n, int(subject.data.X.shape[1]))
-
-
-def _largest_change(
-    with_: NDArray[np.float64], without: NDArray[np.float64], row_unit: Index, gone: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return each unit's largest change of a log-probability, nats; 0 where there is no model without it."""
-    change = np.zeros(len(gone))
-    live = ~gone[row_unit]
-    np.maximum.at(change, row_unit[live], np.abs(with_[:, live] - without[:, live]).max(axis=(0, 2)))
-    return change
 
 
 ENGINE = TorchNets()

@@ -31,7 +31,7 @@ class EngineBehind(Engine):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
-        self.modes, self.precisions, self.hands_on = engine.modes, engine.precisions, engine.hands_on
+        self.modes, self.hands_on = engine.modes, engine.hands_on
         self.single_records, self.complements = engine.single_records, engine.complements
         self.paired = engine.paired
 
