@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from privgate.kernel import logistic
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
-FAMILIES: dict[str, Callable[[Case], Limits]] = {}
+FAMILIES: dict[str, Callable[[Case], Limits]] = {
+    "logistic": logistic.bound,
+}
 
 
 def limits(case: Case) -> Limits:

@@ -1,0 +1,1 @@
+"""What proposes answers and certificates; nothing here is believed."""
