@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import cells, construction, sample, transcript
+from privgate.kernel import cells, construction, logistic, sample, transcript
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
@@ -13,6 +13,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "construction": construction.bound,
     "sample": sample.bound,
     "transcript": transcript.bound,
+    "logistic": logistic.bound,
 }
 
 

@@ -1,0 +1,129 @@
+"""The questions that an endpoint accepts, as a set of vectors: how large a linear function of them can be.
+
+Claim.  ``most(w)`` is at least ``w . x`` for every accepted x, and ``farthest(A, b)`` at least ``||A x + b||``.
+
+Why it is enough.  Accepted is the intersection of what is stated: a box; vectors of at most some length or Euclidean
+norm, whose entries are then not negative; blocks of a box, of which at most one entry is 1 and the others are 0. The
+maximum over an intersection is at most the smallest of the single maxima. A norm is convex, so the norm at a centre and
+those of the half widths bound it. Whole numbers are some of the real ones. Rounding is added: ``gamma`` of sizes.
+
+Axioms.  The endpoint refuses everything else.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.kernel.assertion import Case, Float, Index, every
+from privgate.kernel.rounding import EPS, gamma, up
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """Vectors of d numbers.
+
+    Parameters
+    ----------
+    low, high : float64 arrays of shape (d,), optional
+        Sides of the box; from 0 to 1 in blocks.
+    single : bool array of shape (d,)
+        Which features are in no block.
+    blocks : tuple of int64 arrays
+        The features of each one-hot block.
+    length, norm : float
+        Largest sum of entries, largest Euclidean norm; infinite where none is stated.
+    whole : bool
+        Whether only whole numbers are accepted.
+    """
+
+    low: Float | None
+    high: Float | None
+    single: NDArray[np.bool_]
+    blocks: tuple[Index, ...]
+    length: float
+    norm: float
+    whole: bool
+
+    @classmethod
+    def of(cls, case: Case, d: int) -> "Accepted":
+        """Return what a case says of its questions.
+
+        Raises
+        ------
+        Refused
+            Nothing limits them, or nothing can be accepted.
+        """
+        length, norm = (case.setting(k, float) if k in case.settings else np.inf for k in ("length", "norm"))
+        block = case.array("blocks", 1, "i") if "blocks" in case.arrays else np.full(d, -1)
+        every(
+            (len(block) == d, f"array 'blocks' is not about {d} features"), (length >= 0 <= norm, "a negative length")
+        )
+        low = high = None
+        if "box" in case.arrays:
+            box = case.array("box", 2)
+            every((box.shape == (2, d) and bool(np.isfinite(box).all()), f"'box' is not finite, of shape (2, {d})"))
+            low, high = box if np.isinf([length, norm]).all() else np.maximum(box, [[0.0], [-np.inf]])
+            every((bool((low <= high).all()), "the box is empty"))
+            every((bool(((low == 0) & (high == 1))[block >= 0].all()), "sides of a block are not from 0 to 1"))
+        every(
+            (low is not None or bool((block < 0).all()), "blocks are sides of a box"),
+            (low is not None or bool(np.isfinite([length, norm]).any()), "nothing limits the questions"),
+        )
+        blocks = tuple(np.flatnonzero(block == b) for b in np.unique(block[block >= 0]))
+        return cls(low, high, block < 0, blocks, length, norm, case.setting("whole", bool, default=False))
+
+    @cached_property
+    def sizes(self) -> "Accepted":
+        """The sizes of the entries of accepted vectors, or more."""
+        if self.low is None or self.high is None:
+            return self
+        top = np.maximum(np.abs(self.low), np.abs(self.high))
+        return Accepted(np.zeros(len(top)), top, self.single, self.blocks, self.length, self.norm, self.whole)
+
+    def most(self, w: Float) -> Float:
+        """Return an upper bound of ``w . x`` over the accepted x, shape of ``w`` without its last axis."""
+        found, share = [], gamma(w.shape[-1] + 8)
+        if self.low is not None and self.high is not None:
+            sides = np.maximum(w * self.low, w * self.high)
+            lost = share * (np.abs(w) @ np.maximum(np.abs(self.low), np.abs(self.high)))
+            if self.blocks:
+                chosen = [sides[..., block].max(axis=-1) for block in self.blocks]
+                sides = np.concatenate([sides[..., self.single], np.stack(chosen, axis=-1)], axis=-1)
+            found.append(sides.sum(axis=-1) + lost + 2 * EPS * np.abs(lost))
+        if np.isfinite(self.length):
+            found.append(up(self.length * np.maximum(w.max(axis=-1), 0.0)))
+        if np.isfinite(self.norm):
+            found.append(up(self.norm * np.linalg.norm(np.maximum(w, 0.0), axis=-1) + 1e-150, w.shape[-1] + 8))
+        return np.asarray(np.minimum.reduce(found))
+
+    def farthest(self, A: Float, b: Float) -> float:
+        """Return an upper bound of ``||A x + b||`` over the accepted x; A (q, d), b (q,)."""
+        q, d = A.shape
+        axis, rest, found = np.linalg.norm(A, axis=0), float(np.linalg.norm(b)), []
+        if self.low is not None and self.high is not None:
+            centre = np.where(self.single, self.low / 2 + self.high / 2, 0.0)
+            half = np.where(self.single, self.high / 2 - self.low / 2, 0.0)
+            rounding = gamma(d + 8) * (np.abs(self.low) + np.abs(self.high)) * self.single
+            chosen = sum(float(axis[block].max()) for block in self.blocks)
+            found.append(float(np.linalg.norm(A @ centre + b)) + float(axis @ (half + rounding)) + chosen)
+        if np.isfinite(self.length):
+            found.append(rest + self.length * float(axis.max(initial=0.0)))
+        if np.isfinite(self.norm):
+            found.append(rest + self.norm * float(np.linalg.norm(axis)))
+        return float(up(np.float64(min(found) + gamma(4) * rest + 1e-150), q + d + 16))
+
+    def inside(self, X: Float) -> NDArray[np.bool_]:
+        """Return which rows of X are accepted for sure; of shape (n,)."""
+        good = np.isfinite(X).all(axis=1)
+        if self.low is not None and self.high is not None:
+            good &= (np.clip(X, self.low, self.high) == X).all(axis=1)
+        for block in self.blocks:
+            good &= ((X[:, block] == 0) | (X[:, block] == 1)).all(axis=1) & (X[:, block].sum(axis=1) <= 1)
+        if np.isfinite([self.length, self.norm]).any():
+            good &= (X >= 0).all(axis=1)
+            good &= (up(X.sum(axis=1), X.shape[1]) <= self.length) & (
+                up(np.linalg.norm(X, axis=1), 2 * X.shape[1]) <= self.norm
+            )
+        return good & (not self.whole or (np.floor(X) == X).all(axis=1))

@@ -1,0 +1,286 @@
+"""L2-regularised logistic regression: how far each person's absence moves an answer, from a checked certificate.
+
+Objective.  f(u) = sum_i w_i loss_i(u) + sum_j penalty_j |u_j|^2 / 2, as scikit-learn's ``LogisticRegression`` has it,
+times the sum of the weights. Two classes have one parameter vector (C = 1), K > 2 have one each (C = K); an intercept
+is a last column of ones. For K > 2 all vectors may move together along a column without penalty: half the square of
+the sum of its C parameters is added to f. That changes neither answers nor, once the sum is taken off, the gradient
+where a training ends.
+
+Claim.  Take any training on all records, and any without one person, that ends where no component of the gradient of f
+exceeds ``allowed``. No released probability for a record of theirs (asked "own"), or for any accepted question
+("any"), differs between the two by more than ``high`` nats; one for a record of theirs differs by ``low`` or more.
+
+Certificate, none of it believed.  ``at`` (C, p): near the minimum. ``factor`` W (C p, C p): near an inverse Cholesky
+factor of the Hessian H there. ``moves`` (U, C, p): near what a person's absence adds to the minimum; NaN for whom
+nothing is shown. ``swept`` (S,), or the setting ``sweep``: for whom the gradient at ``at + moves`` is computed anew
+over all records. ``alone_people`` (A,), ``alone_at`` (A, C, p), ``alone_factor`` (A, C p, C p): minimum and factor
+without that person.
+
+Why it is enough.
+1. ||W H W' - I|| <= d < 1 gives H^-1 <= W'W / (1 - d). Write |g| for the length of a gradient in H^-1, |v| for that
+   of a move in H, R for the largest change of a difference of two scores that a move of length 1 makes at any record.
+2. D^3 loss[v, v, s] = E[(v - Ev)^2 (s - Es)], at most range(s) D^2 loss[v, v]. So Hessians at two points differ by a
+   factor of at most e^r if differences of scores differ by at most r at every record. At ``at`` + m, r <= R |m|: the
+   gradient there is that at ``at``, plus H m, less the person's own losses', up to ((e^r - 1) / r - 1) |m|. The
+   Hessian without the person is at least k H, k = e^-r (1 - h), h the sum of w times the largest variance that a move
+   of length 1 gives the scores at the person's records. A sweep needs no remainder; its r is over others' records.
+3. From a point with a gradient of length g the minimum is at most -ln(1 - R g) / R away, in the norm of the Hessian
+   there: after s along the way the slope is at least (1 - e^(-R s)) / R - g. Where a training ends, its gradient
+   counts in the norm at the minimum, and the same inequality bounds how far that is.
+4. Distances times the reach of a record, or of the farthest question, bound differences of scores;
+   ``softmax_release`` has the rest. A person without whom a label has no record is infinite: there is no model.
+
+Axioms.  Trainings end within ``allowed``. Weights and penalties do not depend on who is there. Released scores are
+sums of products, with intercepts that sum to 0 over K > 2 classes. Rounding is as ``rounding`` says.
+docs/mathematics.md, section 6.3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.kernel import softmax_release
+from privgate.kernel.accepted import Accepted
+from privgate.kernel.assertion import Case, Float, Index, Limits, Refused, every
+from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.softmax_minimum import BLOCK, LARGE, Metric, Problem, ends, radius
+
+
+def bound(case: Case) -> Limits:
+    """Return the limits of each person; infinite for whom the certificate shows nothing.
+
+    Raises
+    ------
+    Refused
+        The case is no such problem, or ``at`` and ``factor`` show nothing about anybody.
+    """
+    problem = Problem.of(case)
+    person, people = case.person(len(problem.X))
+    shape, moves = (problem.vectors, len(problem.penalty)), case.arrays.get("moves")
+    u, W = case.array("at", 2), case.array("factor", 2)
+    every(
+        (u.shape == shape, f"'at' is not of shape {shape}"),
+        (moves is not None and moves.dtype == np.float64 and moves.shape == (people, *shape), "'moves' fit nobody"),
+    )
+    M = Metric.of(problem, u, W)
+    every((np.isfinite(M.trained), "a training on all records may end anywhere"))
+    shown = (np.abs(moves) < LARGE).all(axis=(1, 2))  # not where one is NaN
+    moves = np.where(shown[:, None, None], moves, 0.0)
+    swept = np.arange(people) if case.setting("sweep", bool, default=False) else _people(case, "swept", people)
+    far = np.where(shown, without(M, person, moves, swept[shown[swept]]), np.inf)
+    alone = list(_alone(case, problem, person, people))
+    for one, _, there in alone:
+        moves[one], far[one] = there.u - u, there.trained
+    pair = _Pair(M, person, moves, far, alone)
+    low, high = pair.at_own()
+    if case.asked == "any":
+        d = len(problem.penalty) - int(case.setting("intercept", bool))
+        accepted = Accepted.of(case, d)
+        low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
+        high = pair.over(accepted, case.setting("limit", float, default=1.0))
+    else:
+        high = _largest(person, people, high)
+    low = _largest(person, people, low)
+    gone = _vanishing(problem, person, people)
+    return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
+
+
+def _people(case: Case, name: str, people: int) -> Index:
+    """Return the people of an array of the case, each once."""
+    if name not in case.arrays:
+        return np.zeros(0, dtype=np.int64)
+    found = case.array(name, 1, "i")
+    every((bool(((found >= 0) & (found < people)).all()), f"array {name!r} names nobody"))
+    return np.unique(found)
+
+
+def _vanishing(problem: Problem, person: Index, people: int) -> NDArray[np.bool_]:
+    """Return whose absence leaves a label without records."""
+    gone = np.zeros(people, dtype=bool)
+    for label in range(problem.K):
+        held = np.bincount(person[problem.label == label], minlength=people)
+        gone |= held == held.sum()
+    return gone
+
+
+def _alone(case: Case, problem: Problem, person: Index, people: int) -> Iterator[tuple[int, Index, Metric]]:
+    """Yield (person, their records, the metric without them) for whose own minimum and factor are given, and hold."""
+    if "alone_people" not in case.arrays:
+        return
+    who = case.array("alone_people", 1, "i")
+    points, factors = case.arrays.get("alone_at"), case.arrays.get("alone_factor")
+    q = problem.vectors * len(problem.penalty)
+    every(
+        (len(_people(case, "alone_people", people)) == len(who), "array 'alone_people' names somebody twice"),
+        (
+            points is not None and points.shape == (len(who), problem.vectors, q // problem.vectors),
+            "'alone_at' fits nobody",
+        ),
+        (factors is not None and factors.shape == (len(who), q, q), "'alone_factor' fits nobody"),
+        (points is not None and points.dtype == np.float64, "'alone_at' is not float64"),
+        (factors is not None and factors.dtype == np.float64, "'alone_factor' is not float64"),
+    )
+    for k, one in enumerate(who.tolist()):
+        rows = np.flatnonzero(person == one)
+        try:
+            yield one, rows, Metric.of(problem.without(rows), points[k], factors[k])
+        except Refused:
+            continue  # the other certificate of this person counts
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Parameters with everybody and without each person, and how far trainings end from them.
+
+    Parameters
+    ----------
+    M : Metric
+    person : int64 array of shape (n,)
+    moves : float64 array of shape (people, C, p)
+    far : float64 array of shape (people,)
+        How far from ``M.u + moves`` trainings without each person end, in the norm of ``M``.
+    alone : list of (int, int64 array, Metric)
+        People, their records, and the metric whose norm ``far`` is in for them.
+    """
+
+    M: Metric
+    person: Index
+    moves: Float
+    far: Float
+    alone: list[tuple[int, Index, Metric]]
+
+    def at_own(self) -> tuple[Float, Float]:
+        """Return (low, high) at each record, (n,): without its person."""
+        M, problem, far = self.M, self.M.problem, self.far[self.person]
+        reach, axis = M.records.copy(), problem.size @ M.axis
+        for _, rows, there in self.alone:
+            reach[rows] = there.reach(problem.X[rows]).max(axis=1)
+            axis[rows] = problem.size[rows] @ there.axis
+        z1, size1 = own_scores(M, self.person, self.moves)
+        size0 = problem.size @ np.abs(M.u).max(axis=0) + problem.size @ M.axis * M.trained
+        # rounding counts twice: where the library adds up a score, and where it was done here
+        e0 = up(M.records * M.trained + 2 * problem.off(size0))
+        e1 = up(reach * far + 2 * problem.off(size1 + axis * far))
+        return softmax_release.at_questions(problem.scores(M.Z), e0, problem.scores(z1), e1)
+
+    def over(self, accepted: Accepted, limit: float) -> Float:
+        """Return limits over every accepted question, (people,)."""
+        M, problem, d = self.M, self.M.problem, len(accepted.single)
+
+        def most(size: Float) -> Float:
+            return accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1)
+
+        farthest = np.full(len(self.far), M.farthest(accepted, d))
+        axis = np.full(len(self.far), most(M.axis))
+        for one, _, there in self.alone:
+            farthest[one], axis[one] = there.farthest(accepted, d), most(there.axis)
+        size0 = most(np.abs(M.u).max(axis=0))
+        size1 = size0 + most(np.abs(self.moves).max(axis=1)) + axis * self.far
+        return softmax_release.over_questions(
+            accepted,
+            problem.classwise(M.u, d),
+            problem.classwise(self.moves, d),
+            errors=(M.farthest(accepted, d) * M.trained, farthest * self.far),
+            rounded=(problem.off(size0 + most(M.axis) * M.trained), problem.off(size1)),
+            limit=limit,
+        )
+
+
+def without(M: Metric, person: Index, moves: Float, swept: Index) -> Float:
+    """Return how far from ``M.u + moves`` any training without each person ends, in the norm of ``M``; (people,)."""
+    people, q = len(moves), M.u.size
+    records = int(np.bincount(person).max())
+    m = moves.reshape(people, q)
+    bent, steps = m @ M.H, np.abs(m) @ M.scale
+    square = np.maximum(np.einsum("uq,uq->u", bent, m), 0.0) + gamma(3 * q + 8) * steps**2
+    length = up(np.sqrt(up(square) / (1 - M.off)))
+    r = up(M.widest * length)
+    own, beside = _own_gradients(M, person, moves, gamma(2 * q + records + 16))
+    g0, off = M.gradient
+    # what is added up below, and multiplied by W, loses shares of sizes
+    beside = beside + off + gamma(2 * q + 16) * (M.spread * steps + M.sizes(np.abs(g0).max(axis=0)[None]))
+    rest = (np.expm1(r) / r * (1 + 32 * EPS) - 1 + M.off) * length
+    left = M.inverse_norm(g0.ravel() + bent - own, up(beside + rest))
+    if len(swept):
+        left[swept], r[swept] = _swept(M, person, moves, swept)
+    h = up(_sum(person, people, M.lever), records + 8)
+    k = np.exp(-r) * (1 - h) * (1 - 64 * EPS)  # the Hessian there is at least k times that of M
+    bend = np.where(k > 0, up(1 / np.sqrt(k)), np.inf)
+    R = up(M.widest * bend)
+    near = radius(R, up(left * bend))
+    return up(bend * (near + ends(R, up(M.stop * bend), near)))
+
+
+def own_scores(M: Metric, person: Index, moves: Float) -> tuple[Float, Float]:
+    """Return scores (n, C) of every record at the parameters without its person, and ``|x| . |u|`` at most, (n,)."""
+    problem, u, size = M.problem, M.u + moves, (np.abs(M.u) + np.abs(moves)).max(axis=1)
+    Z, sizes = np.empty((len(person), problem.vectors)), np.empty(len(person))
+    step = max(1, BLOCK // M.u.size)
+    for k in range(0, len(person), step):
+        at, who = slice(k, k + step), person[k : k + step]
+        Z[at] = np.einsum("ncp,np->nc", u[who], problem.X[at])
+        sizes[at] = np.einsum("np,np->n", size[who], problem.size[at])
+    return Z, sizes
+
+
+def _own_gradients(M: Metric, person: Index, moves: Float, share: float) -> tuple[Float, Float]:
+    """Return the gradients (people, C p) of people's own losses without them, and the lengths of their errors.
+
+    ``share`` of its terms' sizes is what a sum may lose.
+    """
+    problem, people = M.problem, len(moves)
+    Z, size = own_scores(M, person, moves)
+    pull, lost = problem.pulls(Z, problem.off(size), problem.label)
+    lost = problem.weight * (lost + share * np.abs(pull).max(axis=1)) * M.record_sizes
+    pull = problem.weight[:, None] * pull
+    own = _sum(person, people, pull[:, :, None] * problem.X[:, None, :])
+    return own.reshape(people, -1), up(_sum(person, people, lost), len(problem.X))
+
+
+def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float, Float]:
+    """Return (length of the gradient at ``M.u + moves`` without each of these people, r of the others' records)."""
+    problem, n, p = M.problem, len(person), len(M.problem.penalty)
+    size = np.abs(M.u).max(axis=0) + np.abs(moves[swept]).max(axis=(0, 1))
+    off = problem.off(problem.size @ size)
+    lost = problem.pulls(M.Z, off, problem.label)[1] + gamma(n + 8)
+    kept = gamma(problem.vectors + 8) * (problem.penalty + problem.vectors * problem.shared) * size
+    beside = M.sizes(up((problem.weight * lost) @ problem.size + kept, n)[None])
+    left, r, place = np.empty(len(swept)), np.empty(len(swept)), np.full(len(moves), -1)
+    step = max(1, BLOCK // (n * problem.K))
+    for k in range(0, len(swept), step):
+        some = swept[k : k + step]
+        place[:] = -1
+        place[some] = np.arange(len(some))
+        rows = np.flatnonzero(place[person] >= 0)
+        own = rows, place[person[rows]]
+        V = M.u + moves[some]
+        Z = (problem.X @ V.reshape(-1, p).T).reshape(n, len(some), problem.vectors)
+        change = Z - M.Z[:, None, :]
+        change = np.ptp(change, axis=2) if problem.vectors > 1 else np.abs(change[..., 0])
+        change[own] = 0.0
+        r[k : k + step] = up(change.max(axis=0) + 4 * off.max())
+        pull = problem.pulls(Z, off, problem.label)[0] * problem.weight[:, None, None]
+        pull[own] = 0.0
+        g = (pull.reshape(n, -1).T @ problem.X).reshape(V.shape)
+        g = g + problem.penalty * V + problem.shared * V.sum(axis=1, keepdims=True)
+        left[k : k + step] = M.inverse_norm(g.reshape(len(some), -1), beside)
+    return left, r
+
+
+def _sum(person: Index, people: int, values: Float) -> Float:
+    """Return the sums of what belongs to each person's records, (people, …)."""
+    if people == len(person):
+        total = np.empty_like(values)
+        total[person] = values
+        return total
+    order = np.argsort(person, kind="stable")
+    return np.asarray(np.add.reduceat(values[order], np.searchsorted(person[order], np.arange(people)), axis=0))
+
+
+def _largest(person: Index, people: int, values: Float) -> Float:
+    """Return the largest of what belongs to each person's records, (people,); not negative, NaN wins."""
+    found = np.zeros(people)
+    np.maximum.at(found, person, values)
+    return found
