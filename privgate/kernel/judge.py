@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import cells, construction, logistic, sample, transcript
+from privgate.kernel import cells, construction, logistic, sample, squares, transcript
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
@@ -14,6 +14,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "sample": sample.bound,
     "transcript": transcript.bound,
     "logistic": logistic.bound,
+    "squares": squares.bound,
 }
 
 

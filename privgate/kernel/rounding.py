@@ -31,7 +31,7 @@ def gamma(terms: float) -> float:
     return terms * EPS / (1 - terms * EPS)
 
 
-def up(x: Float, terms: float = 64) -> Float:
+def up(x: Float | float, terms: float = 64) -> Float:
     """Return non-negative numbers that so many operations made, rounded upward."""
     return np.asarray(x * (1 + 2 * gamma(terms)) + 1e-300)
 

@@ -1,0 +1,184 @@
+"""Least squares, with or without a penalty: how far each person's absence moves a number that is answered.
+
+Objective.  f(u) = |X u - y|^2 / 2 + sum_j penalty_j u_j^2 / 2, as scikit-learn's ``LinearRegression`` and ``Ridge``
+have it; an intercept is a last column of ones without penalty.
+
+Claim.  Take any training on all records, and any without one person, that ends where no component of the gradient of f
+exceeds ``allowed``. No answer about a record of theirs (asked "own"), or to any accepted question ("any"), differs
+between the two by more than ``high``; one about a record of theirs differs by ``low`` or more. The unit is the
+standard deviation of y about its mean.
+
+Certificate.  ``at`` (p,): near the minimum. ``factor`` W (p, p): near an inverse Cholesky factor of the Hessian
+H = X'X + diag(penalty). ``moves`` (U, p): near what a person's absence adds to the minimum; NaN for whom nothing is
+shown.
+
+Why it is enough.
+1. ||W H W' - I|| <= d < 1 gives H^-1 <= W'W / (1 - d). |g| is the length of a gradient in H^-1, |v| that of a move in
+   H, and ``reach`` of x the most that a move of length 1 changes x . u.
+2. f is quadratic: from u the minimum is |gradient at u| away, and a training ends within |allowed| of it.
+3. Without a person the Hessian is at least (1 - h) H, h the sum of their records' squared reaches. The gradient at
+   ``at`` + m is that at ``at``, plus H m, less the person's own. So the minimum without them is at most
+   |that gradient| / (1 - h) away, in the norm of H, and a training ends within |allowed| / (1 - h) of that.
+4. Distances times the reach of a question bound how far its answer is from what the parameters say.
+
+Axioms.  Trainings end within ``allowed``; answers are sums of products. Rounding is as ``rounding`` says.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privgate.kernel.accepted import Accepted
+from privgate.kernel.assertion import Case, Float, Index, Limits, every
+from privgate.kernel.rounding import EPS, gamma, up
+
+#: sizes of numbers beyond which products may overflow, and below which a deviation is none
+_LARGE, _SMALL = 1e50, 1e-50
+
+
+@dataclass(frozen=True, eq=False)
+class _Metric:
+    """What the factor says of the inverse Hessian: ``|g| <= grown ||W g||``, off by ``lost`` of ``||W| |g||``."""
+
+    X: Float
+    y: Float
+    penalty: Float
+    H: Float
+    W: Float
+    grown: float
+    off: float
+
+    @classmethod
+    def of(cls, case: Case) -> "_Metric":
+        """Return the metric if the factor is near an inverse factor of the Hessian."""
+        X, y, penalty, W = case.array("X", 2), case.array("y", 1), case.array("penalty", 1), case.array("factor", 2)
+        n, p = X.shape
+        every(
+            (n > 0 and p > 0 and y.shape == (n,) and penalty.shape == (p,), "records, targets and penalties differ"),
+            (bool((np.abs(X) < _LARGE).all() and (np.abs(y) < _LARGE).all()), "numbers are not finite"),
+            (bool(((penalty >= 0) & (penalty < _LARGE)).all()), "penalties are negative"),
+            (W.shape == (p, p) and bool((np.abs(W) < _LARGE).all()), "the factor is no finite square matrix"),
+            (not case.setting("intercept", bool) or bool((X[:, -1] == 1).all()), "the last column is not of ones"),
+        )
+        H, scale = X.T @ X + np.diag(penalty), np.sqrt((X**2).sum(axis=0) + penalty)
+        ahead = float(up(np.array(np.linalg.norm(np.abs(W) @ scale)), p + 8))
+        summed = gamma(n + 4)  # an entry of H errs by this share of scale_j scale_k
+        d = float(np.linalg.norm(W @ H @ W.T - np.eye(p))) * (1 + gamma(p * p + 8))
+        d += 2 * (gamma(2 * p + 8) + summed) * ahead**2
+        every((d < 0.5, f"the factor is {d:.2g} from an inverse factor of the Hessian"))
+        grown = float(up(np.array(1 / np.sqrt(1 - d))))
+        return cls(X, y, penalty, H, W, grown, float(up(np.array(2 * summed * (grown * ahead) ** 2))))
+
+    def length(self, G: Float, off: Float) -> Float:
+        """Return at most how long gradients are, rows of G (m, p) each of whose components is off by ``off``."""
+        p = len(self.W)
+        lost = gamma(p + 8) * (np.abs(G) @ np.abs(self.W).T) + off @ np.abs(self.W).T
+        both = np.linalg.norm(G @ self.W.T, axis=-1) + np.linalg.norm(lost, axis=-1) + 1e-150
+        return up(self.grown * both, p + 16)
+
+    def reach(self, X: Float) -> Float:
+        """Return how far a move of length 1 moves the answers to the rows of X, at most."""
+        return self.length(X, np.zeros((1, X.shape[1])))
+
+
+def bound(case: Case) -> Limits:
+    """Return the limits of each person; infinite for whom the certificate shows nothing."""
+    M = _Metric.of(case)
+    (n, p), (person, people) = M.X.shape, case.person(len(M.X))
+    u, moves = case.array("at", 1), case.arrays.get("moves", np.zeros(0))
+    allowed = case.array("allowed", 1)
+    every(
+        (
+            u.shape == allowed.shape == (p,) and bool((np.abs(u) < _LARGE).all()),
+            "'at' or 'allowed' are not of length p",
+        ),
+        (bool((allowed >= 0).all()), "allowed gradients are negative"),
+        (moves.shape == (people, p) and moves.dtype == np.float64, "'moves' fit nobody"),
+    )
+    shown = (np.abs(moves) < _LARGE).all(axis=1)
+    moves = np.where(shown[:, None], moves, 0.0)
+    pull, lost = M.X @ u - M.y, gamma(p + 4) * (np.abs(M.X) @ np.abs(u) + np.abs(M.y))
+    g = M.X.T @ pull + M.penalty * u
+    g_off = np.abs(M.X).T @ (lost + gamma(n + 4) * np.abs(pull)) + 4 * EPS * M.penalty * np.abs(u)
+    stop = float(M.length(np.zeros((1, p)), allowed[None])[0])
+    whole = float(up(M.length(g[None], g_off[None])[0] + stop))
+    reach = M.reach(M.X)
+    apart = np.where(shown, _without(M, person, u, moves, (g, g_off), reach, stop), np.inf)
+    scale, scale_off = _deviation(M.y)
+    if case.asked == "any":
+        accepted = Accepted.of(case, p - int(case.setting("intercept", bool)))
+        high = _over(M, accepted, u, moves, whole, apart)
+        at, low_ok = _at_own(M, person, u, moves, whole, apart, reach), accepted.inside(M.X[:, : len(accepted.single)])
+        low = np.where(low_ok, at[0], 0.0)
+    else:
+        low, own = _at_own(M, person, u, moves, whole, apart, reach)
+        high = _largest(person, people, own)
+    return Limits(_largest(person, people, low) / (scale + scale_off), up(high / (scale - scale_off)))
+
+
+def _without(
+    M: _Metric, person: Index, u: Float, moves: Float, g: tuple[Float, Float], reach: Float, stop: float
+) -> Float:
+    """Return how far from ``u + moves`` a training without each person ends, in the norm of the Hessian; (people,)."""
+    people, p = moves.shape
+    v = (u + moves)[person]
+    pull = np.einsum("np,np->n", M.X, v) - M.y
+    lost = gamma(p + 6) * (np.einsum("np,np->n", np.abs(M.X), np.abs(u) + np.abs(moves)[person]) + np.abs(M.y))
+    own = _sum(person, people, pull[:, None] * M.X)
+    own_off = _sum(person, people, (lost + gamma(len(M.X) + 4) * np.abs(pull))[:, None] * np.abs(M.X))
+    bent = moves @ M.H
+    scale = np.sqrt((M.X**2).sum(axis=0) + M.penalty)
+    bent_off = gamma(len(M.X) + 2 * p + 8) * (np.abs(moves) @ scale)[:, None] * scale
+    left = g[0] + bent - own
+    off = g[1] + bent_off + own_off + 4 * EPS * (np.abs(g[0]) + np.abs(bent) + np.abs(own))
+    h = up(_sum(person, people, (reach**2)[:, None])[:, 0] * (1 + M.off), len(M.X))
+    kept = 1 - h
+    return np.where(kept > 0, up((M.length(left, off) + stop) / np.where(kept > 0, kept * (1 - 4 * EPS), 1.0)), np.inf)
+
+
+def _at_own(
+    M: _Metric, person: Index, u: Float, moves: Float, whole: float, apart: Float, reach: Float
+) -> tuple[Float, Float]:
+    """Return the (least, largest) change of the answer about each record when its person leaves, (n,)."""
+    change = np.abs(np.einsum("np,np->n", M.X, moves[person]))
+    distance = up(reach * (whole + apart[person]))
+    size = np.einsum("np,np->n", np.abs(M.X), 2 * np.abs(u) + 2 * np.abs(moves)[person]) + 2 * distance
+    off = up(distance + 2 * gamma(M.X.shape[1] + 6) * size)
+    return np.maximum(change - off, 0.0), change + off
+
+
+def _over(M: _Metric, accepted: Accepted, u: Float, moves: Float, whole: float, apart: Float) -> Float:
+    """Return the largest change of the answer to any accepted question, (people,)."""
+    d, p = len(accepted.single), len(u)
+    const = moves[:, d:].sum(axis=1)
+    change = np.maximum(accepted.most(moves[:, :d]) + const, accepted.most(-moves[:, :d]) - const)
+    farthest = M.grown * accepted.farthest(M.W[:, :d], M.W[:, d] if p > d else np.zeros(p))
+    distance = up(farthest * (whole + apart))
+    sizes = 2 * np.abs(u) + 2 * np.abs(moves)
+    size = accepted.sizes.most(sizes[:, :d]) + sizes[:, d:].sum(axis=1) + 2 * distance
+    return np.asarray(np.maximum(change, 0.0) + up(distance + 2 * gamma(p + 8) * size))
+
+
+def _deviation(y: Float) -> tuple[float, float]:
+    """Return the standard deviation of y about its mean, and how far it may be off."""
+    n, centre = len(y), y - y[0]
+    mean = centre.mean()
+    scale = float(np.sqrt(((centre - mean) ** 2).mean()))
+    # the mean errs by a share of the sizes, and so does what is left; the square of it counts
+    off = 2 * gamma(n + 8) * (float(np.abs(centre).max()) + scale) + 4 * EPS * float(np.abs(y).max())
+    every((scale > _SMALL and off < scale / 4, "the targets hardly vary"))
+    return scale, off
+
+
+def _sum(person: Index, people: int, values: Float) -> Float:
+    """Return the sums of what belongs to each person's records, (people, …)."""
+    total = np.zeros((people, values.shape[1]))
+    np.add.at(total, person, values)
+    return total
+
+
+def _largest(person: Index, people: int, values: Float) -> Float:
+    """Return the largest of what belongs to each person's records, (people,); NaN wins."""
+    found = np.zeros(people)
+    np.maximum.at(found, person, values)
+    return found
