@@ -25,6 +25,7 @@ Axioms.  Trainings end within ``allowed``; answers are sums of products. Roundin
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class _Metric:
 def bound(case: Case) -> Limits:
     """Return the limits of each person; infinite for whom the certificate shows nothing."""
     M = _Metric.of(case)
-    (n, p), (person, people) = M.X.shape, case.person(len(M.X))
+    p, (person, people) = M.X.shape[1], case.person(len(M.X))
     u, moves = case.array("at", 1), case.arrays.get("moves", np.zeros(0))
     allowed = case.array("allowed", 1)
     every(
@@ -96,67 +97,83 @@ def bound(case: Case) -> Limits:
         (moves.shape == (people, p) and moves.dtype == np.float64, "'moves' fit nobody"),
     )
     shown = (np.abs(moves) < _LARGE).all(axis=1)
-    moves = np.where(shown[:, None], moves, 0.0)
-    pull, lost = M.X @ u - M.y, gamma(p + 4) * (np.abs(M.X) @ np.abs(u) + np.abs(M.y))
-    g = M.X.T @ pull + M.penalty * u
-    g_off = np.abs(M.X).T @ (lost + gamma(n + 4) * np.abs(pull)) + 4 * EPS * M.penalty * np.abs(u)
-    stop = float(M.length(np.zeros((1, p)), allowed[None])[0])
-    whole = float(up(M.length(g[None], g_off[None])[0] + stop))
-    reach = M.reach(M.X)
-    apart = np.where(shown, _without(M, person, u, moves, (g, g_off), reach, stop), np.inf)
-    scale, scale_off = _deviation(M.y)
+    pair = _Pair(
+        M, person, u, np.where(shown[:, None], moves, 0.0), float(M.length(np.zeros((1, p)), allowed[None])[0])
+    )
+    apart, (scale, scale_off) = np.where(shown, pair.apart(), np.inf), _deviation(M.y)
+    low, high = pair.at_own(apart)
     if case.asked == "any":
         accepted = Accepted.of(case, p - int(case.setting("intercept", bool)))
-        high = _over(M, accepted, u, moves, whole, apart)
-        at, low_ok = _at_own(M, person, u, moves, whole, apart, reach), accepted.inside(M.X[:, : len(accepted.single)])
-        low = np.where(low_ok, at[0], 0.0)
+        low, high = np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0), pair.over(accepted, apart)
     else:
-        low, own = _at_own(M, person, u, moves, whole, apart, reach)
-        high = _largest(person, people, own)
+        high = _largest(person, people, high)
     return Limits(_largest(person, people, low) / (scale + scale_off), up(high / (scale - scale_off)))
 
 
-def _without(
-    M: _Metric, person: Index, u: Float, moves: Float, g: tuple[Float, Float], reach: Float, stop: float
-) -> Float:
-    """Return how far from ``u + moves`` a training without each person ends, in the norm of the Hessian; (people,)."""
-    people, p = moves.shape
-    v = (u + moves)[person]
-    pull = np.einsum("np,np->n", M.X, v) - M.y
-    lost = gamma(p + 6) * (np.einsum("np,np->n", np.abs(M.X), np.abs(u) + np.abs(moves)[person]) + np.abs(M.y))
-    own = _sum(person, people, pull[:, None] * M.X)
-    own_off = _sum(person, people, (lost + gamma(len(M.X) + 4) * np.abs(pull))[:, None] * np.abs(M.X))
-    bent = moves @ M.H
-    scale = np.sqrt((M.X**2).sum(axis=0) + M.penalty)
-    bent_off = gamma(len(M.X) + 2 * p + 8) * (np.abs(moves) @ scale)[:, None] * scale
-    left = g[0] + bent - own
-    off = g[1] + bent_off + own_off + 4 * EPS * (np.abs(g[0]) + np.abs(bent) + np.abs(own))
-    h = up(_sum(person, people, (reach**2)[:, None])[:, 0] * (1 + M.off), len(M.X))
-    kept = 1 - h
-    return np.where(kept > 0, up((M.length(left, off) + stop) / np.where(kept > 0, kept * (1 - 4 * EPS), 1.0)), np.inf)
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Parameters ``u`` with everybody and ``u + moves`` without each person; ``stop`` is the longest gradient left."""
 
+    M: _Metric
+    person: Index
+    u: Float
+    moves: Float
+    stop: float
 
-def _at_own(
-    M: _Metric, person: Index, u: Float, moves: Float, whole: float, apart: Float, reach: Float
-) -> tuple[Float, Float]:
-    """Return the (least, largest) change of the answer about each record when its person leaves, (n,)."""
-    change = np.abs(np.einsum("np,np->n", M.X, moves[person]))
-    distance = up(reach * (whole + apart[person]))
-    size = np.einsum("np,np->n", np.abs(M.X), 2 * np.abs(u) + 2 * np.abs(moves)[person]) + 2 * distance
-    off = up(distance + 2 * gamma(M.X.shape[1] + 6) * size)
-    return np.maximum(change - off, 0.0), change + off
+    @cached_property
+    def gradient(self) -> tuple[Float, Float]:
+        """The gradient at u, (p,), and how far each component may be off."""
+        M, u, (n, p) = self.M, self.u, self.M.X.shape
+        pull, lost = M.X @ u - M.y, gamma(p + 4) * (np.abs(M.X) @ np.abs(u) + np.abs(M.y))
+        off = np.abs(M.X).T @ (lost + gamma(n + 4) * np.abs(pull)) + 4 * EPS * M.penalty * np.abs(u)
+        return M.X.T @ pull + M.penalty * u, off
 
+    @cached_property
+    def whole(self) -> float:
+        """How far from u a training on all records ends."""
+        g, off = self.gradient
+        return float(up(self.M.length(g[None], off[None])[0] + self.stop))
 
-def _over(M: _Metric, accepted: Accepted, u: Float, moves: Float, whole: float, apart: Float) -> Float:
-    """Return the largest change of the answer to any accepted question, (people,)."""
-    d, p = len(accepted.single), len(u)
-    const = moves[:, d:].sum(axis=1)
-    change = np.maximum(accepted.most(moves[:, :d]) + const, accepted.most(-moves[:, :d]) - const)
-    farthest = M.grown * accepted.farthest(M.W[:, :d], M.W[:, d] if p > d else np.zeros(p))
-    distance = up(farthest * (whole + apart))
-    sizes = 2 * np.abs(u) + 2 * np.abs(moves)
-    size = accepted.sizes.most(sizes[:, :d]) + sizes[:, d:].sum(axis=1) + 2 * distance
-    return np.asarray(np.maximum(change, 0.0) + up(distance + 2 * gamma(p + 8) * size))
+    @cached_property
+    def reach(self) -> Float:
+        """``_Metric.reach`` of each record, (n,)."""
+        return self.M.reach(self.M.X)
+
+    def apart(self) -> Float:
+        """Return how far from ``u + moves`` a training without each person ends, in the norm of H; (people,)."""
+        M, (people, p), n = self.M, self.moves.shape, len(self.person)
+        v, size = (self.u + self.moves)[self.person], (np.abs(self.u) + np.abs(self.moves))[self.person]
+        pull = np.einsum("np,np->n", M.X, v) - M.y
+        lost = gamma(p + 6) * (np.einsum("np,np->n", np.abs(M.X), size) + np.abs(M.y))
+        own = _sum(self.person, people, pull[:, None] * M.X)
+        own_off = _sum(self.person, people, (lost + gamma(n + 4) * np.abs(pull))[:, None] * np.abs(M.X))
+        bent, scale = self.moves @ M.H, np.sqrt((M.X**2).sum(axis=0) + M.penalty)
+        bent_off = gamma(n + 2 * p + 8) * (np.abs(self.moves) @ scale)[:, None] * scale
+        g, g_off = self.gradient
+        off = g_off + bent_off + own_off + 4 * EPS * (np.abs(g) + np.abs(bent) + np.abs(own))
+        left = M.length(g + bent - own, off) + self.stop
+        kept = (1 - up(_sum(self.person, people, self.reach[:, None] ** 2)[:, 0] * (1 + M.off), n)) * (1 - 4 * EPS)
+        return np.where(kept > 0, up(left / np.where(kept > 0, kept, 1.0)), np.inf)
+
+    def at_own(self, apart: Float) -> tuple[Float, Float]:
+        """Return the (least, largest) change of the answer about each record when its person leaves, (n,)."""
+        X, moves = self.M.X, self.moves[self.person]
+        change = np.abs(np.einsum("np,np->n", X, moves))
+        distance = up(self.reach * (self.whole + apart[self.person]))
+        size = np.einsum("np,np->n", np.abs(X), 2 * np.abs(self.u) + 2 * np.abs(moves)) + 2 * distance
+        off = up(distance + 2 * gamma(X.shape[1] + 6) * size)
+        return np.maximum(change - off, 0.0), change + off
+
+    def over(self, accepted: Accepted, apart: Float) -> Float:
+        """Return the largest change of the answer to any accepted question, (people,)."""
+        d, p, W = len(accepted.single), len(self.u), self.M.W
+        const = self.moves[:, d:].sum(axis=1)
+        change = np.maximum(accepted.most(self.moves[:, :d]) + const, accepted.most(-self.moves[:, :d]) - const)
+        farthest = self.M.grown * accepted.farthest(W[:, :d], W[:, d] if p > d else np.zeros(p))
+        distance = up(farthest * (self.whole + apart))
+        sizes = 2 * np.abs(self.u) + 2 * np.abs(self.moves)
+        size = accepted.sizes.most(sizes[:, :d]) + sizes[:, d:].sum(axis=1) + 2 * distance
+        return np.asarray(np.maximum(change, 0.0) + up(distance + 2 * gamma(p + 8) * size))
 
 
 def _deviation(y: Float) -> tuple[float, float]:
