@@ -4,7 +4,6 @@ from privgate.families.certificate import Certificate
 from privgate.families.listed import ListedQuestions
 from privgate.families.logistic.ball import BallLogisticCertificate
 from privgate.families.logistic.certificate import Newton
-from privgate.families.logistic.linear_softmax import LinearSoftmax, Lipschitz, StrongConvexity
 from privgate.families.naive_bayes.bernoulli import BernoulliCertificate
 from privgate.families.naive_bayes.categorical import CategoricalCertificate
 from privgate.families.naive_bayes.complement import ComplementCertificate
@@ -31,9 +30,6 @@ ALL: dict[str, Certificate] = {
         BallLogisticCertificate(),
         ShardedMembers(),
         TreeCells(),
-        LinearSoftmax(),
         Newton(),
-        StrongConvexity(),
-        Lipschitz(),
     )
 }

@@ -83,7 +83,7 @@ ALL: tuple[Proposition, ...] = (
         "DTP <= L ||u_T - u_T'|| for a model that is L-Lipschitz in its parameters, if training is deterministic",
         "true, and loose: 5 to 800 times the worst query found",
         "none; a stated constant proves nothing, only one derived for the model and the domain",
-        "certificates newton and linear_softmax; lipschitz applies the theorem with a derived constant",
+        "certificate newton, from the minimum and its curvature; nothing applies the theorem itself",
     ),
 )
 

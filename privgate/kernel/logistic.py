@@ -14,7 +14,7 @@ Certificate, none of it believed.  ``at`` (C, p): near the minimum. ``factor`` W
 factor of the Hessian H there. ``moves`` (U, C, p): near what a person's absence adds to the minimum; NaN for whom
 nothing is shown. ``swept`` (S,), or the setting ``sweep``: for whom the gradient at ``at + moves`` is computed anew
 over all records. ``alone_people`` (A,), ``alone_at`` (A, C, p), ``alone_factor`` (A, C p, C p): minimum and factor
-without that person.
+without that person. ``question`` (U, d): where, beside their records, ``low`` is looked for.
 
 Why it is enough.
 1. ||W H W' - I|| <= d < 1 gives H^-1 <= W'W / (1 - d). Write |g| for the length of a gradient in H^-1, |v| for that
@@ -74,17 +74,32 @@ def bound(case: Case) -> Limits:
     for one, _, there in alone:
         moves[one], far[one] = there.u - u, there.trained
     pair = _Pair(M, person, moves, far, alone)
-    low, high = pair.at_own()
+    low, high = pair.at(problem.X, person)
     if case.asked == "any":
         d = len(problem.penalty) - int(case.setting("intercept", bool))
         accepted = Accepted.of(case, d)
         low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
-        high = pair.over(accepted, case.setting("limit", float, default=1.0))
+        low, high = _largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
+        low = np.maximum(low, _told(case, pair, accepted))
     else:
-        high = _largest(person, people, high)
-    low = _largest(person, people, low)
+        low, high = _largest(person, people, low), _largest(person, people, high)
     gone = _vanishing(problem, person, people)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
+
+
+def _told(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
+    """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
+    if "question" not in case.arrays:
+        return np.zeros(len(pair.far))
+    asked, p = case.arrays["question"], pair.M.problem.X.shape[1]
+    every(
+        (asked.shape == (len(pair.far), len(accepted.single)) and asked.dtype == np.float64, "'question' fits nobody")
+    )
+    good = (np.abs(asked) < LARGE).all(axis=1)
+    x = np.where(good[:, None], asked, 0.0)
+    good &= accepted.inside(x)
+    x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
+    return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
 
 
 def _people(case: Case, name: str, people: int) -> Index:
@@ -151,19 +166,22 @@ class _Pair:
     far: Float
     alone: list[tuple[int, Index, Metric]]
 
-    def at_own(self) -> tuple[Float, Float]:
-        """Return (low, high) at each record, (n,): without its person."""
-        M, problem, far = self.M, self.M.problem, self.far[self.person]
-        reach, axis = M.records.copy(), problem.size @ M.axis
-        for _, rows, there in self.alone:
-            reach[rows] = there.reach(problem.X[rows]).max(axis=1)
-            axis[rows] = problem.size[rows] @ there.axis
-        z1, size1 = own_scores(M, self.person, self.moves)
-        size0 = problem.size @ np.abs(M.u).max(axis=0) + problem.size @ M.axis * M.trained
+    def at(self, X: Float, person: Index) -> tuple[Float, Float]:
+        """Return (low, high) at each of these questions (m, p), (m,): with everybody, and without its person."""
+        M, problem, far, size = self.M, self.M.problem, self.far[person], np.abs(X)
+        records = M.records if X is problem.X else M.reach(X).max(axis=1)
+        reach, axis = records.copy(), size @ M.axis
+        for one, _, there in self.alone:
+            rows = np.flatnonzero(person == one)
+            reach[rows] = there.reach(X[rows]).max(axis=1)
+            axis[rows] = size[rows] @ there.axis
+        z0 = M.Z if X is problem.X else X @ M.u.T
+        z1, size1 = own_scores(M, X, person, self.moves)
+        size0 = size @ np.abs(M.u).max(axis=0) + size @ M.axis * M.trained
         # rounding counts twice: where the library adds up a score, and where it was done here
-        e0 = up(M.records * M.trained + 2 * problem.off(size0))
+        e0 = up(records * M.trained + 2 * problem.off(size0))
         e1 = up(reach * far + 2 * problem.off(size1 + axis * far))
-        return softmax_release.at_questions(problem.scores(M.Z), e0, problem.scores(z1), e1)
+        return softmax_release.at_questions(problem.scores(z0), e0, problem.scores(z1), e1)
 
     def over(self, accepted: Accepted, limit: float) -> Float:
         """Return limits over every accepted question, (people,)."""
@@ -213,15 +231,15 @@ def without(M: Metric, person: Index, moves: Float, swept: Index) -> Float:
     return up(bend * (near + ends(R, up(M.stop * bend), near)))
 
 
-def own_scores(M: Metric, person: Index, moves: Float) -> tuple[Float, Float]:
-    """Return scores (n, C) of every record at the parameters without its person, and ``|x| . |u|`` at most, (n,)."""
-    problem, u, size = M.problem, M.u + moves, (np.abs(M.u) + np.abs(moves)).max(axis=1)
-    Z, sizes = np.empty((len(person), problem.vectors)), np.empty(len(person))
+def own_scores(M: Metric, X: Float, person: Index, moves: Float) -> tuple[Float, Float]:
+    """Return scores (m, C) of rows of X at the parameters without their person, and ``|x| . |u|`` at most, (m,)."""
+    u, size = M.u + moves, (np.abs(M.u) + np.abs(moves)).max(axis=1)
+    Z, sizes = np.empty((len(person), M.problem.vectors)), np.empty(len(person))
     step = max(1, BLOCK // M.u.size)
     for k in range(0, len(person), step):
         at, who = slice(k, k + step), person[k : k + step]
-        Z[at] = np.einsum("ncp,np->nc", u[who], problem.X[at])
-        sizes[at] = np.einsum("np,np->n", size[who], problem.size[at])
+        Z[at] = np.einsum("ncp,np->nc", u[who], X[at])
+        sizes[at] = np.einsum("np,np->n", size[who], np.abs(X[at]))
     return Z, sizes
 
 
@@ -231,7 +249,7 @@ def _own_gradients(M: Metric, person: Index, moves: Float, share: float) -> tupl
     ``share`` of its terms' sizes is what a sum may lose.
     """
     problem, people = M.problem, len(moves)
-    Z, size = own_scores(M, person, moves)
+    Z, size = own_scores(M, problem.X, person, moves)
     pull, lost = problem.pulls(Z, problem.off(size), problem.label)
     lost = problem.weight * (lost + share * np.abs(pull).max(axis=1)) * M.record_sizes
     pull = problem.weight[:, None] * pull

@@ -99,7 +99,7 @@ def test_workers_say_the_same(tmp_path, monkeypatch, worked):
     agree(made, alone)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("gaussian_nb", "gaussian_nb"), ("linear_softmax", "logistic")])
+@pytest.mark.parametrize(("name", "kind"), [("gaussian_nb", "gaussian_nb")])
 def test_a_theorem_in_parts_says_the_same_and_is_resumed(name, kind, tmp_path, worked):
     certificate = certificates.ALL[name]
     engine, asked = question(kind, None)

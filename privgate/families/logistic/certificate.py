@@ -1,165 +1,211 @@
-"""Logistic regression without any retraining: where the minimiser goes without a unit, to a certified radius.
+"""Logistic regression: the case that the kernel is asked about, with a certificate that grows where it decides.
 
-Self-concordance of the log-loss turns the gradient that a unit leaves behind into a ball that holds the new minimiser.
-One Newton step bounds every unit; a second one, or Newton's method, follows where the first leaves something open.
+A minimum, one factor of its Hessian and a Newton step a person bound everybody at once. People on both sides of the
+policy's limit get further steps, and the last few a minimum of their own. All of it is proposed; the kernel checks it.
 """
 
-from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import kernel
+from privgate.engines import logistic_moves
+from privgate.families import design
 from privgate.families.certificate import Certificate, Certified, Units, attained
-from privgate.families.logistic import distances, downdate, minimum
-from privgate.families.logistic.distances import MARGIN, HessianNorm
-from privgate.families.logistic.downdate import Downdate
-from privgate.families.logistic.minimum import FittedProblem
+from privgate.families.logistic import objective, stopping
+from privgate.families.logistic.stopping import Stopping
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
-from privgate.families.retrained import Index
+from privgate.families.over_all_queries.rounding import DEEPEST
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
+Index = NDArray[np.int64]
 
-#: share of a bound that may be the ball's radius before a second step is worth its time
-_LOOSE = 0.02
-#: multiplications spent on second steps that decide something, on those that only tighten, and on Newton's method
-_DECIDE, _TIDY, _MINIMISE = 4e10, 1e10, 3e10
-#: entries of the largest temporary array
-_CHUNK = 4_000_000
+#: parameters beyond which the Hessian is too large to factor
+_PARAMETERS = 2_500
+#: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
+STOPPED_SHORT = 0.5
+#: log-odds of two classes beyond which 1 - p has lost its digits
+_DIGITS_OF_TWO = 34.6
+#: multiplications spent on further steps, and on minima of their own
+_STEPS, _ALONE = 4e10, 3e10
+#: share of a limit's distance that is worth more work although it decides nothing
+_LOOSE = 1.02
 
 
 class Newton(Certificate):
-    """Section 6.3 (ii), about minimisers; how far a training may stop from its own follows from its gradient test."""
+    """Where the minimum goes without a person, as far as the kernel follows; section 6.3 of the mathematics."""
 
     name = "newton"
-    source = "docs/mathematics.md, section 6.3 (ii)"
+    source = "privgate/kernel/logistic.py; docs/mathematics.md, section 6.3"
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
-        return distances.short_of_minimum(subject)
+        return _unfit(subject)
 
     def certify(self, about: Units) -> Certified:
-        """Return the bound for each of ``units``."""
+        """Return the kernel's limits of each of the units."""
         subject, units = about.subject, about.units
-        problem = minimum.agreed(subject)
-        reach = applies.reach(subject)
-        work = _Units(problem, reach, applies.members(subject, units))
-        work.run(about.limit)
-        detail = {"slack": work.whole, "gradient": float(problem.allowed.max()), "seen": problem.seen}
-        detail |= {"units": len(units), **work.spent}
-        exact = attained(work.lower, work.upper)
-        return Certified(work.upper, work.lower, exact, (reach.words(), minimum.assumption(problem)), detail)
+        made = _problem(subject)
+        asked = np.arange(len(units))
+        person, labels = _people(subject, units), subject.label_codes
+        loss = logistic_moves.Loss(made.X, labels, np.ones(len(labels)), made.penalty, len(subject.classes))
+        limit = 1.0 if about.limit is None else about.limit
+        try:
+            proposal = logistic_moves.propose(loss, person, made.stops.u)
+            found = made.limits(labels, person, proposal, limit)
+        except (kernel.Refused, np.linalg.LinAlgError):
+            return Certified(np.full(len(units), np.inf), np.zeros(len(units)), np.zeros(len(units), dtype=bool))
+        size = made.X.size * loss.C
+        open_ = self._open(found, asked, about.limit)[: int(_STEPS / (8 * size))]
+        if len(open_):
+            proposal = logistic_moves.refine(loss, person, proposal, np.sort(open_))
+            found = self._better(found, made.limits(labels, person, proposal, limit))
+        open_ = self._open(found, asked, about.limit)[: int(_ALONE / (10 * size * loss.C * made.X.shape[1]))]
+        if len(open_):
+            proposal = logistic_moves.alone(loss, person, proposal, np.sort(open_))
+            found = self._better(found, made.limits(labels, person, proposal, limit))
+        upper, lower = found.high[asked], found.low[asked]
+        words = (made.reach.words(), _assumption(made.stops))
+        detail = {"gradient": float(made.stops.allowed.max()), "seen": made.stops.seen, "units": len(units)}
+        questions = made.questions(proposal["at"], proposal["moves"][asked])
+        return Certified(upper, lower, attained(lower, upper), words, detail, questions)
 
+    @staticmethod
+    def _better(one: kernel.Limits, other: kernel.Limits) -> kernel.Limits:
+        return kernel.Limits.of(np.maximum(one.low, other.low), np.minimum(one.high, other.high))
 
-class _Units:
-    """Bounds of all units, tightened where it matters."""
-
-    def __init__(self, problem: FittedProblem, reach: Reach, members: applies.Members) -> None:
-        self.problem, self.reach, self.members = problem, reach, members
-        n = len(members)
-        self.lower, self.upper, self.error = np.zeros(n), np.full(n, np.inf), np.full(n, np.inf)
-        self.metric = HessianNorm.of(problem, reach, problem.X)
-        self.whole = distances.delivered(problem, reach, distances.whole(self.metric))
-        self.sizes = np.ones(n, dtype=np.int64)
-        if isinstance(members, tuple):
-            self.sizes = np.array([len(rows) for rows in members], dtype=np.int64)
-        self.spent = {"second_steps": 0, "minimised_again": 0}
-
-    def run(self, limit: float | None) -> None:
-        """Fill in the bounds."""
-        totals = np.bincount(self.problem.labels)
-        gone = [np.bincount(self.problem.labels[self._rows(k)], minlength=len(totals)) for k in range(len(self.sizes))]
-        kept = np.array([bool((totals > g).all()) for g in gone], dtype=bool)
-        self.lower[~kept] = np.inf
-        for part in self._parts(np.flatnonzero(kept)):
-            self._steps(part, second=False)
-        self._second(np.fromiter(self._open(limit, kept), dtype=np.int64), _DECIDE)
-        self._second(np.flatnonzero(kept & ~(self.error <= _LOOSE * self.upper)), _TIDY)
-        budget = int(_MINIMISE / (self.problem.X.shape[0] * self.problem.u.size**2))
-        for k in self._open(limit, kept):
-            if self.spent["minimised_again"] >= budget:
-                return
-            self._minimise_again(k)
-            self.spent["minimised_again"] += 1
-
-    def _second(self, units: Index, budget: float) -> None:
-        """Make second steps, largest bound first, while the budget lasts."""
-        units = units[np.argsort(-self.upper[units], kind="stable")]
-        n = min(len(units), int(budget / (2 * self.problem.X.size * self.problem.C)))
-        for part in self._parts(np.sort(units[:n])):
-            self._steps(part, second=True)
-        self.spent["second_steps"] += n
-
-    def _rows(self, k: int) -> Index:
-        return np.atleast_1d(self.members[k])
-
-    def _parts(self, units: Index) -> Iterator[Index]:
-        """Yield units in pieces of equal size of unit that fit the memory."""
-        K = self.problem.C + 1
-        for size in np.unique(self.sizes[units]):
-            place = units[self.sizes[units] == size]
-            step = max(1, _CHUNK // (K * K * self.problem.X.shape[1] * int(size)))
-            yield from np.split(place, np.arange(step, len(place), step))
-
-    def _steps(self, part: Index, *, second: bool) -> None:
-        if not len(part):
-            return
-        down = Downdate.of(self.problem, np.array([self._rows(k) for k in part]))
-        R = self.metric.R / down.shrink
-        u, rho, length = downdate.one_step(down, R, self.metric.rest)
-        far = rho
-        if second:
-            u, rho, far = downdate.second_step(down, u, length, R)
-        self._put(part, u, rho, self.metric, shrink=down.shrink, moved=length + far)
-
-    def _put(self, part: Index, u: Float, rho: Float, metric: HessianNorm, *, shrink: Float, moved: Float) -> None:
-        """Record bounds from parameters within ``rho`` of the minimiser.
-
-        ``moved`` bounds how far the minimiser is from where ``metric`` was taken: the Hessian there, where a refit's
-        gradient counts, is at least ``exp(-R moved)`` of this one.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            bend = np.exp(np.minimum(metric.R / shrink * moved, 300.0) / 2) / shrink
-            refit = distances.radius(metric.stop * bend, metric.R * bend) * bend * metric.norm
-            apart = (rho * metric.norm / shrink + refit) * (1 + MARGIN)
-        good = np.isfinite(apart)
-        if not good.any():
-            return
-        with_, without = self.problem.softmax(self.problem.u[None]), self.problem.softmax(u[good])
-        lower, upper = linear.any_classes(with_, without, self.reach)
-        released = distances.rounding(self.problem, *without, self.reach, apart[good])
-        error, at = apart[good] + released + self.whole, part[good]
-        upper = upper * (1 + MARGIN) + error
-        better = upper < self.upper[at]
-        self.error[at] = np.where(better, error, self.error[at])
-        self.upper[at] = np.minimum(self.upper[at], upper)
-        self.lower[at] = np.maximum(self.lower[at], lower * (1 - MARGIN) - error)
-
-    def _open(self, limit: float | None, kept: NDArray[np.bool_]) -> Iterator[int]:
-        """Yield units worth more time, each once: no bound, both sides of the limit, or the possible maximum."""
-        first = np.isinf(self.upper) & kept
+    @staticmethod
+    def _open(found: kernel.Limits, asked: Index, limit: float | None) -> Index:
+        """Return whom more work may help, the most urgent first: on both sides of the limit, then the largest."""
+        low, high = found.low[asked], found.high[asked]
+        urgent = np.isinf(high) & np.isfinite(low)
         if limit is not None:
-            first |= (self.lower <= limit) & (limit < self.upper)
-        yield from np.flatnonzero(first).tolist()
-        for k in np.argsort(-np.where(kept, self.upper, -1.0)).tolist():
-            if not kept[k] or self.upper[k] <= self.lower[kept].max(initial=0.0) * (1 + _LOOSE):
-                return
-            if not first[k] and self.error[k] > MARGIN * self.upper[k]:
-                yield k
+            urgent |= (low <= limit) & (limit < high)
+        largest = (high > _LOOSE * low.max(initial=0.0)) & (high > _LOOSE * low)
+        order = np.lexsort((-np.where(np.isinf(high), 0.0, high), ~urgent))
+        return np.asarray(order[(urgent | largest)[order]])
 
-    def _minimise_again(self, k: int) -> None:
-        """Bound one unit at its own minimiser, where the ball is as small as rounding."""
-        p, keep = self.problem, np.ones(len(self.problem.X), dtype=bool)
-        keep[self._rows(k)] = False
-        found = minimum.minimise(p.X[keep], p.labels[keep], p.u, p.lam, gauge=p.gauge)
-        if found is None:
-            return
-        u, gradient, H = found
-        if not np.linalg.cond(H) < minimum.CONDITION:
-            return
-        there = p.moved(u, np.asarray(np.linalg.inv(H)).reshape(p.inverse.shape), gradient)
-        metric = HessianNorm.of(there, self.reach, p.X[keep])
-        one = np.ones(1)
-        nu, _ = downdate.radius(metric.rest * one, metric.R * one)
-        self._put(np.array([k]), u[None], nu, metric, shrink=one, moved=nu)
+
+class _Problem:
+    """What is trained, on what, and where trainings end."""
+
+    def __init__(self, subject: Subject, X: Float, stops: Stopping, reach: Reach) -> None:
+        estimator = subject.recipe.library_estimator
+        self.intercept, self.stops, self.reach = bool(estimator.fit_intercept), stops, reach
+        self.classes = len(subject.classes)
+        self.penalty = np.full(X.shape[1], 1.0 / estimator.C)
+        if self.intercept:
+            X, self.penalty = np.column_stack([X, np.ones(len(X))]), np.append(self.penalty, 0.0)
+        self.X = X
+
+    def limits(self, labels: Index, person: Index, proposal: dict[str, Float], limit: float) -> kernel.Limits:
+        """Return the kernel's limits over the declared domain."""
+        arrays: dict[str, NDArray[Any]] = {"X": self.X, "label": labels, "person": person, "penalty": self.penalty}
+        arrays |= {"allowed": self.stops.allowed, **accepted_arrays(self.reach, self.X.shape[1] - self.intercept)}
+        settings = {"classes": self.classes, "intercept": self.intercept, "limit": float(limit)}
+        arrays |= {**proposal, "question": self.questions(proposal["at"], proposal["moves"])}
+        return kernel.limits(kernel.Case("logistic", "any", settings | accepted_settings(self.reach), arrays))
+
+    def questions(self, at: Float, moves: Float) -> Float:
+        """Return where each person's absence may show most, (U, d); NaN where nothing is known of them."""
+        d = self.X.shape[1] - self.intercept
+        known = np.isfinite(moves).all(axis=(1, 2))
+        both = [self.softmax(u) for u in (at[None], at + moves[known])]
+        found = np.full((len(moves), d), np.nan)
+        if known.any():
+            found[known] = linear.telling(both[0], both[1], self.reach)
+        return found
+
+    def softmax(self, u: Float) -> tuple[Float, Float]:
+        """Return parameters (U, C, p) as (bias (U, K), weights (U, K, d))."""
+        if self.classes == 2:
+            u = np.concatenate([np.zeros_like(u), u], axis=1)
+        return (u[..., -1], u[..., :-1]) if self.intercept else (np.zeros(u.shape[:-1]), u)
+
+
+def accepted_settings(reach: Reach) -> dict[str, Any]:
+    """Return what the kernel is told of a declared domain beside arrays."""
+    stated = {"length": reach.length, "norm": reach.norm}
+    return {"whole": bool(reach.whole), **{k: float(v) for k, v in stated.items() if v is not None}}
+
+
+def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a declared domain of d features, as the kernel wants them."""
+    made: dict[str, NDArray[Any]] = {}
+    if reach.low is not None and reach.high is not None:
+        made["box"] = np.array([reach.low, reach.high], dtype=np.float64)
+    if reach.blocks:
+        made["blocks"] = np.full(d, -1, dtype=np.int64)
+        for k, block in enumerate(reach.blocks):
+            made["blocks"][block] = k
+    return made
+
+
+def _people(subject: Subject, units: Index) -> Index:
+    """Return whose each record is: those asked about first, in their order, then everybody else."""
+    order = np.concatenate([units, np.setdiff1d(np.arange(len(subject.data.units)), units)])
+    person = np.empty(subject.data.n, dtype=np.int64)
+    for place, unit in enumerate(order.tolist()):
+        person[subject.data.units[unit]] = place
+    return person
+
+
+@lru_cache(maxsize=2)
+def _problem(subject: Subject) -> _Problem:
+    X = applies.dense(subject.data.X)
+    if X is None:
+        raise TypeError("certify() without unfit(): the features are not numbers")
+    return _Problem(subject, X, stopping.stopping(subject), applies.reach(subject))
+
+
+@lru_cache(maxsize=4)
+def _unfit(subject: Subject) -> str:
+    if problem := applies.refusal(subject, "LogisticRegression"):
+        return problem
+    estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
+    if X is None:
+        return "the features are not finite numbers"
+    if problem := applies.single_precision(subject.data.X):
+        return problem
+    if problem := objective.unfit(estimator) or objective.solver_refusal(estimator):
+        return problem
+    made = applies.declared(
+        subject,
+        X,
+        "for queries without limits DTP is infinite; declare the range of every feature, TrainingData(X, y, "
+        "domain=Domain(box=[(low, high), …])), and let the endpoint refuse anything else",
+    )
+    if isinstance(made, str):
+        return made
+    vectors = 1 if len(subject.classes) == 2 else len(subject.classes)
+    if vectors * (X.shape[1] + 1) > _PARAMETERS:
+        return f"{vectors * (X.shape[1] + 1)} parameters make the Hessian too large to factor"
+    trained = _problem(subject)
+    return trained.stops.problem or _unknown(trained)
+
+
+def _unknown(problem: _Problem) -> str:
+    """Return why the kernel will say nothing because of everybody's model; empty if it may. Estimates, no limits."""
+    bias, weights = problem.softmax(problem.stops.u[None])
+    ranges = linear.pair_ranges(bias, weights, problem.reach)[1][0]
+    # of two classes the first is released as 1 - p
+    if np.abs(ranges).max() > DEEPEST or (problem.classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
+        return "float64 holds some probabilities of the domain in too few digits; declare a narrower domain or lower C"
+    curve = (0.25 * problem.X**2).sum(axis=0) + problem.penalty
+    longest = problem.reach.longest(weights.shape[2])[1]
+    # a gradient that is left moves the parameters by at least this much, and scores by that times a question
+    if float(np.linalg.norm(problem.stops.allowed / curve)) * longest > STOPPED_SHORT:
+        return f"its tolerance lets the solver stop far from its own minimum; {objective.ADVICE}"
+    return ""
+
+
+def _assumption(stops: Stopping) -> str:
+    """Return the hypothesis about the solver, in words."""
+    return (
+        "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
+        f"{stops.allowed.max():.2g} (sum over records); {stops.seen} refits were seen to"
+    )

@@ -10,6 +10,8 @@ from privgate.families.over_all_queries.separable import bound_nodes, changes
 
 Float = NDArray[np.float64]
 
+#: entries of the largest temporary array
+_CHUNK = 4_000_000
 #: features up to which a worst question is looked for along each of them
 _FEATURES = 200
 
@@ -132,6 +134,27 @@ def at_corners(with_: tuple[Float, Float], without: tuple[Float, Float], reach: 
     if reach.low is None or reach.high is None or reach.stated > 1 or reach.whole:
         return np.asarray(value.max(axis=1))
     return uphill(with_, without, reach.low, reach.high, x[np.arange(N), value.argmax(axis=1)])[0]
+
+
+def telling(with_: tuple[Float, Float], without: tuple[Float, Float], reach: Reach) -> Float:
+    """Return a question for each of N models at which a label changes much, shape (N, d); ``any_classes`` has the rest.
+
+    Where some pair of classes changes most, and on a box of numbers uphill from there.
+    """
+    N, K, d = without[1].shape
+    found, step = np.empty((N, d)), max(1, _CHUNK // (K * K * d))
+    for k in range(0, N, step):
+        other = tuple(v[k : k + step] for v in without)
+        model = tuple(np.broadcast_to(v, o.shape) for v, o in zip(with_, other, strict=True))
+        change = model[1] - other[1]
+        x = reach.best(change[:, :, None, :] - change[:, None, :, :]).reshape(len(change), K * K, d)
+        s, r = ((v[0][:, None, :] + x @ np.swapaxes(v[1], 1, 2)).reshape(-1, K) for v in (model, other))
+        value = np.where(reach.inside(x), changes(s, r).reshape(len(change), -1), -1.0)
+        start = x[np.arange(len(change)), value.argmax(axis=1)]
+        if reach.low is not None and reach.high is not None and reach.stated == 1 and not reach.whole:
+            value, start = uphill(model, other, reach.low, reach.high, start)  # type: ignore[arg-type]  # pairs
+        found[k : k + step] = start
+    return found
 
 
 def uphill(

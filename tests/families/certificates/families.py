@@ -134,12 +134,6 @@ def gaussian(rng):
     return Instance(subject_of(rng, estimator, X, y, domain), queries)
 
 
-def penalised(rng):
-    instance = logistic(rng)
-    estimator = clone(instance.subject.recipe.training).set_params(fit_intercept=False)
-    return Instance(Subject.local(Recipe(estimator), instance.subject.data), instance.queries)
-
-
 def logistic(rng):
     d, n = int(rng.integers(1, 4)), int(rng.integers(10, 30))
     y = _labels(rng, n, int(rng.integers(2, 4)))
@@ -241,8 +235,4 @@ FAMILIES = {
     "sharded": sharded,
     "tree_cells": cells,
     "newton": logistic,
-    "strong_convexity": penalised,
-    # these two read parameters that an engine leaves behind
-    "linear_softmax": logistic,
-    "lipschitz": logistic,
 }

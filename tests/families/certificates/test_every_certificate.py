@@ -263,15 +263,3 @@ def test_training_records_outside_the_declared_domain_are_refused():
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, [0, 0, 1, 1], domain=Domain(box=((0.0, 2.0),))))
     assert "outside the declared domain" in certificates.ALL["gaussian_nb"].applies(subject)
-
-
-def test_looser_certificates_are_not_asked_once_every_unit_is_decided():
-    instance = FAMILIES["newton"](np.random.default_rng(4))
-    units = np.arange(len(instance.subject.data.units))
-    found = retrained(instance.subject, units)
-    bound, by, notes = bounds.bound(instance.subject, units, found, limit=50.0)
-    if np.isfinite(bound.upper).all():
-        assert set(by) == {"linear_softmax"}
-        assert any(text.startswith("newton was not asked") for text in notes)
-    everything, _, _ = bounds.bound(instance.subject, units, found)
-    assert (everything.upper <= bound.upper + ROUNDING).all()

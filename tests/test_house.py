@@ -1,0 +1,112 @@
+"""How large the house is, and how much of it a yes rests on: printed beside what is wanted, and a ratchet."""
+
+import ast
+import re
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "privgate"
+#: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
+BUDGET = {
+    "package, lines": (42_000, 79_000),
+    "package, files": (280, 620),
+    "lab, lines": (6_000, 6_000),
+    "families, kernel and engines, lines": (7_000, 20_500),
+    "tests, lines": (32_000, 55_200),
+    "a yes by theorem rests on, lines": (6_000, 64_600),
+    "the kernel, lines": (1_500, 3_000),
+}
+#: where a yes is made, and what it cannot do without
+ROOTS = ("privgate.check.gate",)
+
+
+def lines(files):
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+
+
+def module_of(file):
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+GRAPH = grimp.build_graph("privgate")
+
+
+def named_in(file):
+    """Modules of ours whose names stand in texts: ``privgate.linear_scores:softmax_scores``."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for name in re.findall(r"privgate(?:\.\w+)+", node.value):
+                found |= {name} & FILES.keys()
+    return found
+
+
+def closure(roots):
+    """Modules that the roots import, in functions too and by texts, their packages included."""
+    todo, seen = list(roots), set()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in FILES:
+            continue
+        seen.add(name)
+        if name == "privgate":
+            continue  # it names what users import, each when it is asked for
+        todo += [name.rpartition(".")[0], *GRAPH.find_modules_directly_imported_by(name), *named_in(FILES[name])]
+    return seen
+
+
+def measured():
+    rooms = {
+        name: [f for f in FILES.values() if f.is_relative_to(PACKAGE / name)]
+        for name in ("families", "kernel", "engines", "lab")
+    }
+    return {
+        "package, lines": lines(FILES.values()),
+        "package, files": len(FILES),
+        "lab, lines": lines(rooms["lab"]),
+        "families, kernel and engines, lines": lines(rooms["families"] + rooms["kernel"] + rooms["engines"]),
+        "tests, lines": lines((ROOT / "tests").rglob("*.py")),
+        "a yes by theorem rests on, lines": lines(FILES[name] for name in closure(ROOTS)),
+        "the kernel, lines": lines(rooms["kernel"]),
+    }
+
+
+def test_the_house_is_within_its_budget_or_closer_to_it_than_before():
+    found = measured()
+    print("\n| | wanted | now |\n| --- | ---: | ---: |")
+    for name, (wanted, _) in BUDGET.items():
+        print(f"| {name} | {wanted:,} | {found[name]:,} |")
+
+    assert found.keys() == BUDGET.keys()
+    over = {name: count for name, count in found.items() if count > BUDGET[name][1]}
+    assert not over
+    assert found["a yes by theorem rests on, lines"] > 1_000  # what is measured is there
+
+
+def test_the_kernel_rests_on_numpy_and_nothing_else():
+    kernel = {name for name in FILES if name.startswith("privgate.kernel")}
+
+    assert closure(kernel) - {"privgate"} == kernel
+    for name in kernel:
+        for node in ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                assert {m.partition(".")[0] for m in modules} <= STANDARD | {"numpy", "privgate"}, name
+
+
+STANDARD = {"collections", "dataclasses", "functools", "hashlib", "itertools", "json", "math", "typing"}
+
+
+@pytest.mark.parametrize("name", ["privgate.kernel.judge", "privgate.check.gate"])
+def test_what_is_counted_is_what_an_interpreter_would_load(name):
+    """A text that names a module, an import in a function: both are there."""
+    found = closure([name])
+
+    assert "privgate" in found
+    if name == "privgate.check.gate":
+        assert {"privgate.kernel.judge", "privgate.training.worker", "privgate.families.refit"} <= found
