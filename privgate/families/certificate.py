@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.families.design import ODD, odd
+from privgate.families.over_all_queries.reach import Reach
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
 
@@ -158,6 +159,33 @@ def smoothed(subject: Subject, alpha: float) -> float:
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
     return float(designed(np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))[0])
+
+
+def accepted_settings(reach: Reach) -> dict[str, Any]:
+    """Return what the kernel is told of a declared domain beside arrays."""
+    stated = {"length": reach.length, "norm": reach.norm}
+    return {"whole": bool(reach.whole), **{k: float(v) for k, v in stated.items() if v is not None}}
+
+
+def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a declared domain of d features, as the kernel wants them."""
+    made: dict[str, NDArray[Any]] = {}
+    if reach.low is not None and reach.high is not None:
+        made["box"] = np.array([reach.low, reach.high], dtype=np.float64)
+    if reach.blocks:
+        made["blocks"] = np.full(d, -1, dtype=np.int64)
+        for k, block in enumerate(reach.blocks):
+            made["blocks"][block] = k
+    return made
+
+
+def people_of(subject: Subject, units: Index) -> Index:
+    """Return whose each record is: those asked about first, in their order, then everybody else."""
+    order = np.concatenate([units, np.setdiff1d(np.arange(len(subject.data.units)), units)])
+    person = np.empty(subject.data.n, dtype=np.int64)
+    for place, unit in enumerate(order.tolist()):
+        person[subject.data.units[unit]] = place
+    return person
 
 
 def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:

@@ -167,7 +167,7 @@ def measure(run: Run, request: Request) -> Measurement:
     if everywhere:
         high = records["moved_upper"]
         if not over.why:  # attained at a question, but for what rounding takes there
-            seen = over.seen / (1 + over_domain.MARGIN) / run.once(unit)
+            seen = over.seen / run.once(unit)
             value, low = np.maximum(value, seen), np.maximum(low, seen)
     return _measured(run, request, value, low, high, over.why if everywhere else "", proven=everywhere)
 

@@ -10,13 +10,14 @@ standard deviation of y about its mean.
 
 Certificate.  ``at`` (p,): near the minimum. ``factor`` W (p, p): near an inverse Cholesky factor of the Hessian
 H = X'X + diag(penalty). ``moves`` (U, p): near what a person's absence adds to the minimum; NaN for whom nothing is
-shown.
+shown. ``question`` (U, d): where, beside their records, ``low`` is looked for.
 
 Why it is enough.
 1. ||W H W' - I|| <= d < 1 gives H^-1 <= W'W / (1 - d). |g| is the length of a gradient in H^-1, |v| that of a move in
    H, and ``reach`` of x the most that a move of length 1 changes x . u.
 2. f is quadratic: from u the minimum is |gradient at u| away, and a training ends within |allowed| of it.
-3. Without a person the Hessian is at least (1 - h) H, h the sum of their records' squared reaches. The gradient at
+3. Without a person the Hessian is at least (1 - h) H, h the sum of their records' squared reaches, or the square
+   of the largest reach that any combination of them of length 1 has. The gradient at
    ``at`` + m is that at ``at``, plus H m, less the person's own. So the minimum without them is at most
    |that gradient| / (1 - h) away, in the norm of H, and a training ends within |allowed| / (1 - h) of that.
 4. Distances times the reach of a question bound how far its answer is from what the parameters say.
@@ -101,13 +102,28 @@ def bound(case: Case) -> Limits:
         M, person, u, np.where(shown[:, None], moves, 0.0), float(M.length(np.zeros((1, p)), allowed[None])[0])
     )
     apart, (scale, scale_off) = np.where(shown, pair.apart(), np.inf), _deviation(M.y)
-    low, high = pair.at_own(apart)
+    low, high = pair.at(M.X, person, pair.reach, apart)
     if case.asked == "any":
         accepted = Accepted.of(case, p - int(case.setting("intercept", bool)))
-        low, high = np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0), pair.over(accepted, apart)
+        low = _largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
+        low, high = np.maximum(low, _told(case, pair, accepted, apart)), pair.over(accepted, apart)
     else:
-        high = _largest(person, people, high)
-    return Limits(_largest(person, people, low) / (scale + scale_off), up(high / (scale - scale_off)))
+        low, high = _largest(person, people, low), _largest(person, people, high)
+    return Limits(low / (scale + scale_off), up(high / (scale - scale_off)))
+
+
+def _told(case: Case, pair: "_Pair", accepted: Accepted, apart: Float) -> Float:
+    """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
+    if "question" not in case.arrays:
+        return np.zeros(len(apart))
+    asked, p = case.arrays["question"], len(pair.u)
+    every((asked.shape == (len(apart), len(accepted.single)) and asked.dtype == np.float64, "'question' fits nobody"))
+    good = (np.abs(asked) < _LARGE).all(axis=1)
+    x = np.where(good[:, None], asked, 0.0)
+    good &= accepted.inside(x)
+    x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
+    low = pair.at(x, np.arange(len(x)), pair.M.reach(x), apart)[0]
+    return np.where(good, np.nan_to_num(low, nan=0.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +168,26 @@ class _Pair:
         g, g_off = self.gradient
         off = g_off + bent_off + own_off + 4 * EPS * (np.abs(g) + np.abs(bent) + np.abs(own))
         left = M.length(g + bent - own, off) + self.stop
-        kept = (1 - up(_sum(self.person, people, self.reach[:, None] ** 2)[:, 0] * (1 + M.off), n)) * (1 - 4 * EPS)
+        kept = (1 - up(self.leverage() * (1 + M.off), n)) * (1 - 4 * EPS)
         return np.where(kept > 0, up(left / np.where(kept > 0, kept, 1.0)), np.inf)
 
-    def at_own(self, apart: Float) -> tuple[Float, Float]:
-        """Return the (least, largest) change of the answer about each record when its person leaves, (n,)."""
-        X, moves = self.M.X, self.moves[self.person]
+    def leverage(self) -> Float:
+        """Return the share of the Hessian that is each person's own, at most, (people,): by trace, or largest value."""
+        M, people = self.M, len(self.moves)
+        share = _sum(self.person, people, self.reach[:, None] ** 2)[:, 0]
+        held = np.bincount(self.person, minlength=people)
+        for k in np.flatnonzero((share > 0.25) & (held > 1)):
+            own = M.X[self.person == k]
+            lost = gamma(own.shape[1] + 8) * float(np.linalg.norm(np.abs(own) @ np.abs(M.W).T))
+            top = M.grown * (float(np.linalg.norm(own @ M.W.T, 2)) * (1 + gamma(own.size + 64)) + lost)
+            share[k] = min(share[k], up(top**2))
+        return share
+
+    def at(self, X: Float, person: Index, reach: Float, apart: Float) -> tuple[Float, Float]:
+        """Return the (least, largest) change of the answer about each row of X when its person leaves, (m,)."""
+        moves = self.moves[person]
         change = np.abs(np.einsum("np,np->n", X, moves))
-        distance = up(self.reach * (self.whole + apart[self.person]))
+        distance = up(reach * (self.whole + apart[person]))
         size = np.einsum("np,np->n", np.abs(X), 2 * np.abs(self.u) + 2 * np.abs(moves)) + 2 * distance
         off = up(distance + 2 * gamma(X.shape[1] + 6) * size)
         return np.maximum(change - off, 0.0), change + off

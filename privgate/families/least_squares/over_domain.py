@@ -1,9 +1,4 @@
-"""The largest change of a linear regression's answer over a declared domain: the change is linear in the question.
-
-Without the records T the coefficients change by ``(X'X + alpha I)^-1 X_T' c``, c = (I - H(T, T))^-1 (y_T - f(T)), and a
-free intercept by ``sum(c) / n - mean(X) . dw``. So the change at a question x is ``a + w . x``, and over a box its
-largest size is ``|a + w . centre| + |w| . half width``, attained at a corner.
-"""
+"""The largest change of a linear regression's answer over a declared domain, by the kernel (``kernel/squares``)."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,18 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import kernel
+from privgate.engines import square_moves
 from privgate.families import design
+from privgate.families.certificate import accepted_arrays, accepted_settings, people_of
 from privgate.families.engine import Declined
 from privgate.families.least_squares.engine import ENGINE
 from privgate.families.least_squares.smoothers import smoothed
 from privgate.families.over_all_queries.reach import Reach
-from privgate.families.removal import Float, removal
-from privgate.families.retrained import Index
-from privgate.families.ridge import change_of
+from privgate.families.retrained import Float, Index
 from privgate.subject.subject import Subject
 
-#: relative; what rounding of the factorisation, the refit and the answer may add (section 8.4 of the mathematics)
-MARGIN = 1e-3
+#: units of roundoff of what a solver of scikit-learn leaves of a gradient, as a share of the sizes that it adds up
+_SOLVER = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,51 +57,52 @@ def refusal(subject: Subject) -> str:
 
 def bound(subject: Subject, units: Index) -> OverDomain:
     """Return the largest change over the declared domain; infinite, with the reason, where no theorem speaks."""
-    nothing = np.full(len(units), np.inf)
-    why, domain = refusal(subject), subject.data.domain
-    if why or domain is None:
-        return OverDomain(nothing, np.zeros((len(units), 0)), why)
+    nothing = OverDomain(np.full(len(units), np.inf), np.zeros((len(units), 0)), refusal(subject))
+    if nothing.why or subject.data.domain is None:
+        return nothing
     try:
-        weights, offset, sure = changes(subject, units)
-    except Declined as exc:
-        return OverDomain(nothing, np.zeros((len(units), 0)), str(exc))
-    reach = Reach.of(domain, weights.shape[1])
-    if isinstance(reach, str):  # refused above
-        return OverDomain(nothing, np.zeros((len(units), 0)), reach)
-    up, down = offset + reach.maximum(weights), -offset + reach.maximum(-weights)
-    where = np.where((up >= down)[:, None], reach.best(weights), reach.best(-weights))
-    there = np.abs(offset + (weights * where).sum(axis=1))
-    seen = np.where(sure & reach.inside(where), np.minimum(there, np.maximum(up, down)), 0.0)
-    return OverDomain(np.where(sure, (1 + MARGIN) * np.maximum(up, down), np.inf), where, seen=seen)
+        smoothed(subject, subject.recipe.library_estimator)
+        arrays, settings = _case(subject, units)
+        made = kernel.Case("squares", "any", settings, arrays)
+        found = kernel.limits(made)
+    except (Declined, kernel.Refused) as exc:
+        return OverDomain(nothing.upper, nothing.where, str(exc))
+    except np.linalg.LinAlgError:
+        return OverDomain(nothing.upper, nothing.where, "the normal equations are singular")
+    asked = slice(0, len(units))
+    return OverDomain(found.high[asked], arrays["question"][asked], seen=found.low[asked])
 
 
-def changes(subject: Subject, units: Index) -> tuple[Float, Float, NDArray[np.bool_]]:
-    """Return (weights (U, d), offset (U,), which units are sure) of the change of the answer, linear in the question.
-
-    Raises
-    ------
-    Declined
-        The normal equations are singular.
-    """
-    estimator: Any = subject.recipe.library_estimator
-    found, lost = smoothed(subject, estimator), removal(subject, units).whole
-    change, sure = change_of(found.smoother, found.residual, lost, found.least)
-    n = subject.data.n
-    T = design.matrix(subject)[:n].astype(np.float64) - found.center
-    alpha = float(getattr(estimator, "alpha", 0.0))
-    import scipy.linalg as sl
-
-    if T.shape[1] <= n:
-        G = T.T @ T
-        G[np.diag_indices(len(G))] += alpha
-        each = sl.cho_solve(sl.cho_factor(G), (T[lost.rows] * change).T).T
-    else:  # X'(XX' + alpha I)^-1 for more features than records
-        G = T @ T.T
-        G[np.diag_indices(n)] += alpha
-        right = np.zeros((n, len(lost.rows)))
-        right[lost.rows, np.arange(len(lost.rows))] = change[:, 0]
-        each = (T.T @ sl.cho_solve(sl.cho_factor(G), right)).T
-    weights = np.add.reduceat(each, lost.start[:-1], axis=0)
-    own = np.add.reduceat(change[:, 0], lost.start[:-1])
-    offset = found.smoother.intercept * own - weights @ np.broadcast_to(found.center, weights.shape[1:])
-    return np.asarray(weights), np.asarray(offset), sure
+def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return arrays and settings of the kernel's case: everybody's moves, those of ``units`` first."""
+    estimator, n = subject.recipe.library_estimator, subject.data.n
+    X = design.matrix(subject)[:n].astype(np.float64)
+    y, d = subject.data.y.astype(np.float64), X.shape[1]
+    penalty = np.full(d, float(getattr(estimator, "alpha", 0.0)))
+    if estimator.fit_intercept:
+        X, penalty = np.column_stack([X, np.ones(n)]), np.append(penalty, 0.0)
+    person = people_of(subject, units)
+    proposal = square_moves.proposed(X, y, penalty, person)
+    sizes = np.linalg.norm(X) * 2 * np.linalg.norm(proposal["at"]) + np.linalg.norm(y)
+    allowed = _SOLVER * (n + len(penalty)) * 2.0**-53 * np.linalg.norm(X, axis=0) * sizes
+    reach = Reach.of(subject.data.domain, d) if subject.data.domain is not None else ""
+    assert isinstance(reach, Reach)  # noqa: S101  refusal() said so
+    weights = np.nan_to_num(proposal["moves"][:, :d])
+    offset = np.nan_to_num(proposal["moves"][:, d:]).sum(axis=1)
+    ends = offset + reach.maximum(weights), -offset + reach.maximum(-weights)
+    question = np.where((ends[0] >= ends[1])[:, None], reach.best(weights), reach.best(-weights))
+    if reach.length is not None or reach.norm is not None:
+        question = question * (1 - 1e-12)  # for sure inside
+    arrays = {
+        "X": X,
+        "y": y,
+        "penalty": penalty,
+        "person": person,
+        "allowed": allowed,
+        "question": question,
+        **proposal,
+    }
+    return {**arrays, **accepted_arrays(reach, d)}, {
+        "intercept": bool(estimator.fit_intercept),
+        **accepted_settings(reach),
+    }

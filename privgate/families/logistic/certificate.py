@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.engines import logistic_moves
 from privgate.families import design
-from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.certificate import (
+    Certificate,
+    Certified,
+    Units,
+    accepted_arrays,
+    accepted_settings,
+    attained,
+    people_of,
+)
 from privgate.families.logistic import objective, stopping
 from privgate.families.logistic.stopping import Stopping
 from privgate.families.over_all_queries import applies, linear
@@ -51,7 +59,7 @@ class Newton(Certificate):
         subject, units = about.subject, about.units
         made = _problem(subject)
         asked = np.arange(len(units))
-        person, labels = _people(subject, units), subject.label_codes
+        person, labels = people_of(subject, units), subject.label_codes
         loss = logistic_moves.Loss(made.X, labels, np.ones(len(labels)), made.penalty, len(subject.classes))
         limit = 1.0 if about.limit is None else about.limit
         try:
@@ -125,33 +133,6 @@ class _Problem:
         if self.classes == 2:
             u = np.concatenate([np.zeros_like(u), u], axis=1)
         return (u[..., -1], u[..., :-1]) if self.intercept else (np.zeros(u.shape[:-1]), u)
-
-
-def accepted_settings(reach: Reach) -> dict[str, Any]:
-    """Return what the kernel is told of a declared domain beside arrays."""
-    stated = {"length": reach.length, "norm": reach.norm}
-    return {"whole": bool(reach.whole), **{k: float(v) for k, v in stated.items() if v is not None}}
-
-
-def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a declared domain of d features, as the kernel wants them."""
-    made: dict[str, NDArray[Any]] = {}
-    if reach.low is not None and reach.high is not None:
-        made["box"] = np.array([reach.low, reach.high], dtype=np.float64)
-    if reach.blocks:
-        made["blocks"] = np.full(d, -1, dtype=np.int64)
-        for k, block in enumerate(reach.blocks):
-            made["blocks"][block] = k
-    return made
-
-
-def _people(subject: Subject, units: Index) -> Index:
-    """Return whose each record is: those asked about first, in their order, then everybody else."""
-    order = np.concatenate([units, np.setdiff1d(np.arange(len(subject.data.units)), units)])
-    person = np.empty(subject.data.n, dtype=np.int64)
-    for place, unit in enumerate(order.tolist()):
-        person[subject.data.units[unit]] = place
-    return person
 
 
 @lru_cache(maxsize=2)
