@@ -93,7 +93,7 @@ class Accepted:
                 sides = np.concatenate([sides[..., self.single], np.stack(chosen, axis=-1)], axis=-1)
             found.append(sides.sum(axis=-1) + lost + 2 * EPS * np.abs(lost))
         if np.isfinite(self.length):
-            found.append(up(self.length * np.maximum(w.max(axis=-1), 0.0)))
+            found.append(up(self.length * w.max(axis=-1, initial=0.0)))
         if np.isfinite(self.norm):
             found.append(up(self.norm * np.linalg.norm(np.maximum(w, 0.0), axis=-1) + 1e-150, w.shape[-1] + 8))
         return np.asarray(np.minimum.reduce(found))

@@ -70,7 +70,8 @@ def bound(case: Case) -> Limits:
     moves = np.where(shown[:, None, None], moves, 0.0)
     swept = np.arange(people) if case.setting("sweep", bool, default=False) else _people(case, "swept", people)
     far = np.where(shown, without(M, person, moves, swept[shown[swept]]), np.inf)
-    alone = list(_alone(case, problem, person, people))
+    gone = _vanishing(problem, person, people)
+    alone = list(_alone(case, problem, person, gone))
     for one, _, there in alone:
         moves[one], far[one] = there.u - u, there.trained
     pair = _Pair(M, person, moves, far, alone)
@@ -83,7 +84,6 @@ def bound(case: Case) -> Limits:
         low = np.maximum(low, _told(case, pair, accepted))
     else:
         low, high = _largest(person, people, low), _largest(person, people, high)
-    gone = _vanishing(problem, person, people)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
 
 
@@ -120,29 +120,25 @@ def _vanishing(problem: Problem, person: Index, people: int) -> NDArray[np.bool_
     return gone
 
 
-def _alone(case: Case, problem: Problem, person: Index, people: int) -> Iterator[tuple[int, Index, Metric]]:
+def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_]) -> Iterator[tuple[int, Index, Metric]]:
     """Yield (person, their records, the metric without them) for whose own minimum and factor are given, and hold."""
     if "alone_people" not in case.arrays:
         return
     who = case.array("alone_people", 1, "i")
     points, factors = case.arrays.get("alone_at"), case.arrays.get("alone_factor")
-    q = problem.vectors * len(problem.penalty)
-    every(
-        (len(_people(case, "alone_people", people)) == len(who), "array 'alone_people' names somebody twice"),
-        (
-            points is not None and points.shape == (len(who), problem.vectors, q // problem.vectors),
-            "'alone_at' fits nobody",
-        ),
-        (factors is not None and factors.shape == (len(who), q, q), "'alone_factor' fits nobody"),
-        (points is not None and points.dtype == np.float64, "'alone_at' is not float64"),
-        (factors is not None and factors.dtype == np.float64, "'alone_factor' is not float64"),
-    )
+    C, p = problem.vectors, len(problem.penalty)
+    every((len(_people(case, "alone_people", len(gone))) == len(who), "'alone_people' names somebody twice"))
+    for found, shape in ((points, (C, p)), (factors, (C * p, C * p))):  # NaN spoils one person only: Metric.of
+        fits = found is not None and found.shape == (len(who), *shape) and found.dtype == np.float64
+        every((fits, "'alone_at' or 'alone_factor' fits nobody"))
     for k, one in enumerate(who.tolist()):
         rows = np.flatnonzero(person == one)
         try:
-            yield one, rows, Metric.of(problem.without(rows), points[k], factors[k])
+            there = None if gone[one] else Metric.of(problem.without(rows), points[k], factors[k])
         except Refused:
             continue  # the other certificate of this person counts
+        if there is not None and np.isfinite(there.trained):
+            yield one, rows, there
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,11 +256,15 @@ def _own_gradients(M: Metric, person: Index, moves: Float, share: float) -> tupl
 def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float, Float]:
     """Return (length of the gradient at ``M.u + moves`` without each of these people, r of the others' records)."""
     problem, n, p = M.problem, len(person), len(M.problem.penalty)
-    size = np.abs(M.u).max(axis=0) + np.abs(moves[swept]).max(axis=(0, 1))
-    off = problem.off(problem.size @ size)
+    # |m_j| <= times axis_j, so |x| . |u + m| is at most |x| . |u| plus as many times |x| . axis
+    times = up((np.abs(moves[swept]).max(axis=1) / M.axis).max(axis=1))
+    u = np.abs(M.u).max(axis=0)
+    off, more = problem.off(problem.size @ u), problem.off(problem.size @ M.axis)
     lost = problem.pulls(M.Z, off, problem.label)[1] + gamma(n + 8)
-    kept = gamma(problem.vectors + 8) * (problem.penalty + problem.vectors * problem.shared) * size
-    beside = M.sizes(up((problem.weight * lost) @ problem.size + kept, n)[None])
+    kept = gamma(problem.vectors + 8) * (problem.penalty + problem.vectors * problem.shared)
+    sums = [(problem.weight * a) @ problem.size + kept * b for a, b in ((lost, u), (more / 4, M.axis))]
+    beside, steeper = M.sizes(up(np.stack(sums), n))
+    beside = up(beside + times * steeper)
     left, r, place = np.empty(len(swept)), np.empty(len(swept)), np.full(len(moves), -1)
     step = max(1, BLOCK // (n * problem.K))
     for k in range(0, len(swept), step):
@@ -278,13 +278,13 @@ def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float,
         change = Z - M.Z[:, None, :]
         change = np.ptp(change, axis=2) if problem.vectors > 1 else np.abs(change[..., 0])
         change[own] = 0.0
-        r[k : k + step] = up(change.max(axis=0) + 4 * off.max())
+        r[k : k + step] = change.max(axis=0)
         pull = problem.pulls(Z, off, problem.label)[0] * problem.weight[:, None, None]
         pull[own] = 0.0
         g = (pull.reshape(n, -1).T @ problem.X).reshape(V.shape)
         g = g + problem.penalty * V + problem.shared * V.sum(axis=1, keepdims=True)
-        left[k : k + step] = M.inverse_norm(g.reshape(len(some), -1), beside)
-    return left, r
+        left[k : k + step] = M.inverse_norm(g.reshape(len(some), -1), beside[k : k + step])
+    return left, up(r + 4 * (off.max() + times * more.max()))
 
 
 def _sum(person: Index, people: int, values: Float) -> Float:

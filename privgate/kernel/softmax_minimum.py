@@ -41,17 +41,18 @@ class Problem:
         penalty, allowed = case.array("penalty", 1), case.array("allowed", 1)
         (n, p), size = X.shape, np.abs(X)
         weight = case.array("weight", 1) if "weight" in case.arrays else np.ones(n)
+        every((n > 0 and p > 0 and K >= 2, "there are no records, features or classes"))
         every(
-            (n > 0 and p > 0 and K >= 2, "there are no records, features or classes"),
             (label.shape == weight.shape == (n,), f"labels or weights are not about {n} records"),
             (penalty.shape == allowed.shape == (p,), f"penalties or gradients are not about {p} parameters"),
             (bool((size <= LARGE).all()), "records are not finite"),
             (bool(((weight > 1 / LARGE) & (weight < LARGE)).all()), "weights are not positive"),
             (bool(((penalty == 0) | ((penalty > 1 / LARGE) & (penalty < LARGE))).all()), "penalties are negative"),
             (bool(((allowed >= 0) & (allowed < LARGE)).all()), "allowed gradients are negative"),
-            (set(np.unique(label).tolist()) == set(range(K)), f"labels are not 0 to {K - 1}, each held by a record"),
             (not case.setting("intercept", bool) or bool((X[:, -1] == 1).all()), "the last column is not of ones"),
         )
+        known = len(np.unique(label)) == K and bool(label.min() == 0 and label.max() == K - 1)
+        every((known, f"labels are not 0 to {K - 1}, each held by a record"))
         return cls(X, label, weight, penalty, allowed, K, size)
 
     def without(self, gone: Index) -> "Problem":

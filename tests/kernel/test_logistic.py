@@ -1,0 +1,339 @@
+"""Limits of logistic regression hold the truth, whatever the certificate; an honest one says something."""
+
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.engines import logistic_moves
+from privgate.families.logistic import stopping
+from privgate.families.logistic.certificate import Newton
+from privgate.families.logistic.engine import ENGINE
+from privgate.kernel import Refused, limits
+from privgate.kernel.accepted import Accepted
+from privgate.kernel.softmax_minimum import radius
+from privgate.kernel.softmax_release import over_questions
+from tests.in_process import InProcess
+from tests.kernel import fuzz_logistic as fuzz
+
+CHECKS = ("own", "sharp", "stops", "any", "library", "search")
+#: problems of each check in the default run, and in the long one
+FEW = {"own": 30, "sharp": 24, "stops": 40, "any": 12, "library": 25, "search": 15}
+LONG = 40
+
+
+def run(check, seeds, **kwargs):
+    tally = fuzz.Tally()
+    for seed in seeds:
+        getattr(fuzz, f"check_{check}")(np.random.default_rng([2026, seed]), tally, **kwargs)
+    return tally
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_truth_is_never_outside(check):
+    tally = run(check, range(FEW[check]))
+
+    assert tally.outside == 0, tally.worst[:5]
+    assert tally.checked >= 200
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_truth_is_never_outside_in_the_long_run(check):
+    tally = run(check, range(1000, 1000 + LONG * FEW[check]))
+
+    assert tally.outside == 0, tally.worst[:5]
+
+
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_steps_taken_again_decide_nearly_everybody_and_a_minimum_of_their_own_the_rest(K):
+    s = fuzz.sample(np.random.default_rng(K), K=K)
+    c = fuzz.honest(s)
+    again = fuzz.refined(s, c)
+    alone = logistic_moves.alone(s.loss, s.person, again, np.arange(s.people))
+
+    one, more, all_ = (limits(s.case(v)) for v in (c, again, alone))
+    holds = np.array([s.kept(i) is not None for i in range(s.people)])
+
+    assert np.isinf(all_.low[~holds]).all()
+    assert (all_.high - all_.low)[holds].max() <= 1e-6
+    assert np.median((more.high - more.low)[holds]) <= 1e-6
+    assert ((more.high - more.low)[holds] <= (one.high - one.low)[holds]).mean() >= 0.9
+
+
+def test_distances_are_nearly_what_is_proved_of_them():
+    tally = run("sharp", range(40))
+    widths = {name: np.median(tally.widths[name]) for name in ("honest", "zero", "refined")}
+
+    assert widths["refined"] < 1e-11 < widths["honest"] < widths["zero"]
+
+
+def test_the_radius_is_rounded_outward_and_infinite_where_nothing_is_left():
+    rng = np.random.default_rng(0)
+    R = 10.0 ** rng.uniform(-200, 100, 2000)
+    g = (1 - 10.0 ** rng.uniform(-15, 0, 2000)) * rng.choice([1, 1e-3, 1e-12, 1e-180], 2000) / R
+    found = radius(R, g)
+
+    with localcontext() as exact:
+        exact.prec = 60
+        for one, r, length in zip(found, map(Decimal, R), map(Decimal, g), strict=True):
+            assert np.isinf(one) or Decimal(one) >= -(1 - r * length).ln() / r
+    assert np.isinf(radius(R, 1 / R)).all()
+    assert np.isfinite(radius(np.array(2.0), np.array((1 - 1e-11) / 2)))
+    assert np.isinf(radius(np.array(1.0), np.array([np.nan, np.inf, 2.0]))).all()
+
+
+def sample(**kwargs):
+    return fuzz.sample(np.random.default_rng(5), K=3, small=True, **kwargs)
+
+
+@pytest.mark.parametrize("asked", ["own", "any"])
+def test_who_has_no_move_spoils_nobody(asked):
+    s = sample()
+    c, box = fuzz.honest(s), np.array([[-1.0] * s.d, [1.0] * s.d])
+    before = limits(s.case(c, asked=asked, arrays={"box": box}))
+    for odd in (np.nan, np.inf, -1e300):
+        moves = c["moves"].copy()
+        moves[3, 0, 1] = odd
+        found = limits(s.case({**c, "moves": moves, "swept": np.array([3, 4])}, asked=asked, arrays={"box": box}))
+        rest = np.delete(np.arange(s.people), [3, 4])
+
+        assert np.isinf(found.high[3])
+        assert (found.high[rest] == before.high[rest]).all()
+        assert (found.low[rest] == before.low[rest]).all()
+
+
+def test_who_takes_a_label_along_is_infinite_even_if_somebody_shows_a_minimum():
+    s = sample()
+    label = np.where((s.y == 2) & (s.person != 1), 0, s.y)
+    label[s.person == 1] = 2
+    s = replace(s, y=label)
+    c = fuzz.honest(s)
+    shown = {**c, "alone_people": np.array([1]), "alone_at": c["at"][None], "alone_factor": c["factor"][None]}
+
+    for certificate in (c, shown):
+        found = limits(s.case(certificate))
+        assert np.isinf(found.low[1])
+        assert np.isinf(found.high).sum() < s.people
+
+
+def test_people_are_named_once_however_often_they_are_listed():
+    s = sample()
+    c = fuzz.refined(s, fuzz.honest(s))
+    once = limits(s.case({**c, "swept": np.arange(s.people)}))
+    often = limits(s.case({**c, "swept": np.repeat(np.arange(s.people), 3)[::-1].copy()}))
+
+    assert (once.high == often.high).all()
+
+
+BROKEN = {
+    "no label is missing": lambda a: {"label": np.where(a["label"] == 1, 0, a["label"])},
+    "a label too many": lambda a: {"label": a["label"] + 1},
+    "labels are whole": lambda a: {"label": a["label"].astype(float)},
+    "records are finite": lambda a: {"X": np.where(np.arange(a["X"].shape[1]) == 0, np.inf, a["X"])},
+    "records are numbers": lambda a: {"X": a["X"] * np.nan},
+    "records are of float64": lambda a: {"X": a["X"].astype(np.float32)},
+    "the last column is of ones": lambda a: {"X": np.column_stack([a["X"][:, :-1], 2 * a["X"][:, -1]])},
+    "weights are positive": lambda a: {"weight": a["weight"] * np.where(np.arange(len(a["weight"])) == 2, -1, 1)},
+    "weights are as many": lambda a: {"weight": a["weight"][1:]},
+    "penalties are not negative": lambda a: {"penalty": -a["penalty"]},
+    "there is a penalty": lambda a: {"penalty": 0 * a["penalty"], "factor": a["factor"]},
+    "gradients are not negative": lambda a: {"allowed": a["allowed"] - 1},
+    "gradients are numbers": lambda a: {"allowed": a["allowed"] + np.nan},
+    "gradients are finite": lambda a: {"allowed": a["allowed"] + np.inf},
+    "trainings end somewhere": lambda a: {"allowed": a["allowed"] + 1e9},
+    "everybody has a move": lambda a: {"moves": a["moves"][1:]},
+    "moves have a shape": lambda a: {"moves": a["moves"][:, :, 1:]},
+    "moves are of float64": lambda a: {"moves": a["moves"].astype(np.float32)},
+    "parameters have a shape": lambda a: {"at": a["at"][0]},
+    "parameters are numbers": lambda a: {"at": a["at"] * np.nan},
+    "the factor is square": lambda a: {"factor": a["factor"][1:]},
+    "the factor is near": lambda a: {"factor": a["factor"] / 2},
+    "the factor is not 0": lambda a: {"factor": 0 * a["factor"]},
+    "the factor is finite": lambda a: {"factor": a["factor"] * 1e60},
+    "the factor is a number": lambda a: {"factor": a["factor"] * np.nan},
+    "everybody holds a record": lambda a: {"person": a["person"] + (a["person"] == 0) * 10_000},
+    "people are there": lambda a: {"swept": np.array([-1])},
+    "people have minima": lambda a: {"alone_people": np.array([0])},
+    "minima have a shape": lambda a: {
+        "alone_people": np.array([0]), "alone_at": np.zeros((1, 1, 1)), "alone_factor": a["factor"][None]
+    },
+    "people are alone once": lambda a: {
+        "alone_people": np.array([0, 0]), "alone_at": a["at"][[0, 0]], "alone_factor": a["factor"][[0, 0]]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_is_no_such_problem_or_no_certificate_is_refused(broken):
+    s = replace(sample(), intercept=False)
+    s = replace(s, X=np.column_stack([s.X, np.ones(len(s.y))]), penalty=np.append(s.penalty, 0.0), intercept=True)
+    case = s.case(fuzz.honest(s))
+    limits(case)
+
+    with pytest.raises(Refused):
+        limits(replace(case, arrays={**case.arrays, **BROKEN[broken](case.arrays)}))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "settings"),
+    [
+        ({}, {}),
+        ({}, {"length": float("inf")}),
+        ({}, {"length": -1.0}),
+        ({}, {"norm": float("nan")}),
+        ({"box": [[0.0], [1.0]]}, {}),
+        ({"box": [[1.0] * 3, [0.0] * 3]}, {}),
+        ({"box": [[0.0] * 3, [np.inf] * 3]}, {}),
+        ({"box": [[-2.0] * 3, [-1.0] * 3]}, {"length": 1.0}),
+        ({"box": [[0.0] * 3, [2.0] * 3], "blocks": [0, 0, -1]}, {}),
+        ({"blocks": [0, 0, -1]}, {"length": 1.0}),
+        ({"box": [[0.0] * 3, [1.0] * 3], "blocks": [0, 0]}, {}),
+    ],
+)
+def test_questions_that_nothing_limits_or_that_cannot_be_are_refused(arrays, settings):
+    rng = np.random.default_rng(0)
+    s = fuzz.Sample(rng.normal(size=(20, 3)), np.arange(20) % 2, np.ones(20), np.ones(3), np.arange(20), 2, False)
+    given = {k: np.array(v, dtype=np.int64 if k == "blocks" else np.float64) for k, v in arrays.items()}
+
+    with pytest.raises(Refused):
+        limits(s.case(fuzz.honest(s), asked="any", arrays=given, **settings))
+
+
+def test_linear_functions_of_accepted_questions_are_bounded_closely():
+    rng = np.random.default_rng(1)
+    gaps = []
+    for _ in range(40):
+        s = fuzz.sample(rng, small=True)
+        for arrays, settings, asked in fuzz.questions(rng, s):
+            accepted = Accepted.of(s.case({}, asked="any", arrays=arrays, **settings), s.d)
+            w, A, b = rng.normal(size=(5, s.d)), rng.normal(size=(4, s.d)), rng.normal(size=4)
+            assert (accepted.most(w)[:, None] >= w @ asked.T).all()
+            assert accepted.farthest(A, b) >= np.linalg.norm(asked @ A.T + b, axis=1).max()
+            assert (accepted.sizes.most(np.abs(w))[:, None] >= np.abs(w) @ np.abs(asked).T).all()
+            assert accepted.inside(asked).mean() > 0.5
+            assert not accepted.inside(asked * 1e9 + 1e9).any()
+            if set(arrays) | set(settings) == {"box"}:
+                gaps.append((accepted.most(w) - (w @ asked.T).max(axis=1)) / np.abs(accepted.most(w)))
+    assert np.max(gaps) <= 1e-12
+
+
+def test_over_a_box_two_classes_are_bounded_within_a_hundredth_of_what_a_question_shows():
+    rng = np.random.default_rng(2)
+    ratios = []
+    for _ in range(60):
+        d = int(rng.integers(1, 5))
+        box = np.array([-np.ones(d), np.ones(d)]) * rng.uniform(0.2, 3, d)
+        accepted = Accepted(*box, np.ones(d, bool), (), np.inf, np.inf, whole=False)
+        w, m = rng.normal(size=d + 1) * 2, rng.normal(size=(1, d + 1)) * rng.uniform(0.1, 2)
+        u, moves = np.stack([0 * w, w]), np.stack([0 * m, m], axis=1)
+
+        def change(x, w=w, m=m[0]):
+            before, after = x @ w[:-1] + w[-1], x @ (w + m)[:-1] + (w + m)[-1]
+            return [np.logaddexp(0, t * after) - np.logaddexp(0, t * before) for t in (1, -1)]
+
+        best = 0.0
+        for start, k, sign in product(rng.uniform(*box, (3, d)), (0, 1), (1, -1)):
+            got = minimize(lambda x: -sign * change(x)[k], start, bounds=box.T)  # noqa: B023  used at once
+            best = max(best, -got.fun, *np.abs(change(np.clip(got.x, *box))).ravel())
+        top = max(float(np.abs(change(np.array(x))).max()) for x in product(*box.T))
+        best, none = max(best, top), (0.0, np.zeros(1))
+        simple = over_questions(accepted, u, moves, errors=none, rounded=none, limit=1e9)[0]
+        tight = over_questions(accepted, u, moves, errors=none, rounded=none, limit=simple * 0.75)[0]
+        assert best <= tight <= simple
+        assert best >= simple / 2 * (1 - 1e-9)
+        ratios.append((tight - best) / max(best, 0.02))
+    assert np.quantile(ratios, 0.9) <= 0.01
+
+
+def test_what_own_records_show_counts_for_any_question_only_where_they_are_accepted():
+    s = fuzz.sample(np.random.default_rng(8), K=2, small=True)
+    c, X = fuzz.refined(s, fuzz.honest(s)), s.X[:, : s.d]
+    box = np.array([X.min(axis=0), np.median(X, axis=0)])
+    found, own = limits(s.case(c, asked="any", arrays={"box": box})), limits(s.case(c))
+    inside = (np.clip(X, *box) == X).all(axis=1)
+    holds = np.isin(np.arange(s.people), s.person[inside])
+    finite = np.isfinite(own.low)
+
+    assert (found.low[~holds & finite] == 0).all()
+    assert (found.low[holds] > 0).any()
+    assert (found.low <= own.low).all()
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_axiom_newton_cholesky_ends_within_its_test_and_releases_by_the_formulas(K):
+    rng, seen = np.random.default_rng(K), 0
+    for _ in range(60):
+        s = fuzz.sample(rng, K=K, library=True, small=True)
+        if (model := s.refit()) is None:
+            continue
+        u = np.column_stack([model.coef_, model.intercept_]) if s.intercept else model.coef_
+        P = np.exp(fuzz.log_p(u.astype(np.longdouble), s.X))
+        hot = s.y[:, None] == np.arange(K)
+        first = int(K == 2)
+        g = (s.w[:, None] * (P - hot)[:, first:]).T @ s.X + s.penalty * u
+        assert (np.abs(g) <= s.allowed()).all()
+        assert abs(u[:, -1].sum()) <= 1e-9 * max(1.0, np.abs(u).max()) or K == 2 or not s.intercept
+        if s.intercept:
+            coef = model.coef_ @ s.X[:, : s.d].T
+            z = (coef + model.intercept_[:, None]).T
+        else:
+            z = s.X @ model.coef_.T
+        if K == 2:
+            p = 1 / (1 + np.exp(-z[:, 0]))
+            expected = np.stack([1 - p, p], axis=1)
+        else:
+            expected = np.exp(z - z.max(axis=1, keepdims=True))
+            expected /= expected.sum(axis=1, keepdims=True)
+        got = model.predict_proba(s.X[:, : s.d])
+        assert np.abs(got - expected).max() <= 1e-12
+        seen += 1
+    assert seen >= 40
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_in_shadow_the_engine_and_todays_theorem_agree_with_the_kernel(seed):
+    rng = np.random.default_rng(seed)
+    K, n, d = 2 + seed % 3, 40, 3
+    X = rng.random((n, d))
+    y = np.unique(np.append(np.arange(2 * K) % K, rng.integers(0, K, n - 2 * K)), return_inverse=True)[1]
+    groups = rng.integers(0, 15, n) if seed >= 3 else None
+    estimator = LogisticRegression(
+        C=float(rng.choice([0.3, 3.0])), tol=1e-9, solver="newton-cholesky", fit_intercept=seed != 2
+    )
+    data = TrainingData(X, y, groups=groups, domain=Domain.of([(0, 1)] * d))
+    subject = Subject.local(Recipe(estimator), data)
+    units = np.arange(len(data.units))
+    person = np.empty(n, dtype=np.int64)
+    for k, rows in enumerate(data.units):
+        person[rows] = k
+    X = np.column_stack([X, np.ones(n)]) if estimator.fit_intercept else X
+    penalty = np.full(X.shape[1], 1 / estimator.C) * (np.arange(X.shape[1]) < d)
+    s = fuzz.Sample(X, y, np.ones(n), penalty, person, K, estimator.fit_intercept)
+    allowed = stopping.stopping(subject).allowed
+
+    made, handed_on = ENGINE.leave_out(subject, units, (None,), InProcess())
+    pdtp = np.zeros(len(units))
+    np.maximum.at(pdtp, made.row_unit, np.abs(made.log_with - made.log_without)[0].max(axis=1))
+    sure = np.array(made.status) == "converged"
+    theorem = Newton().bound(subject, units, None)
+    c = fuzz.honest(s)
+    for certificate, off in ((c, 0.0), (fuzz.refined(s, c), made.error[sure])):
+        own = limits(s.case(certificate, allowed=allowed))
+        box = limits(
+            s.case(certificate, allowed=allowed, asked="any", arrays={"box": np.array([[0.0] * d, [1.0] * d])})
+        )
+        assert not len(handed_on)
+        assert (own.low[sure] - off <= pdtp[sure]).all()
+        assert (pdtp[sure] <= own.high[sure] + off).all()
+        assert np.isinf(own.low[~sure]).all()
+        assert (theorem.lower <= box.high).all()
+        assert (box.low <= theorem.upper).all()
+    assert np.isfinite(box.high[sure]).all()
+    assert (box.high[sure] <= 1.02 * theorem.upper[sure] + 1e-5).all()
