@@ -1,0 +1,104 @@
+"""Where the goldens meet what is likely to move: how bounds, an engine's answers and commands are asked for."""
+
+import importlib
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parents[1]
+#: certificates that are gone -> who speaks in their place
+RETIRED = {"linear_softmax": "newton", "lipschitz": "newton", "strong_convexity": "newton"}
+
+
+def module(name: str, *folder: str) -> Any:
+    """Return a module of the tests, which are no package."""
+    place = str(TESTS.joinpath(*folder))
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    sys.modules.setdefault("tests", types.ModuleType("tests")).__path__ = [str(TESTS)]  # another distribution has one
+    return importlib.import_module(name)
+
+
+def instance(name: str, seed: int) -> Any:
+    """Return a small subject of the family of a certificate, the same for the same seed."""
+    from sklearn.base import clone
+
+    from privgate import Recipe, Subject
+
+    families = module("families", "families", "certificates").FAMILIES
+    subject = families[RETIRED.get(name, name)](np.random.default_rng(seed)).subject
+    if name != "strong_convexity":
+        return subject
+    estimator = clone(subject.recipe.training).set_params(fit_intercept=False)
+    return Subject.local(Recipe(estimator), subject.data)
+
+
+def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
+    """Return (lower, upper) of everybody over all questions, nats, by one certificate; None where it is silent."""
+    from privgate.families import answer, certificates
+
+    InProcess = module("in_process").InProcess
+
+    certificate = certificates.ALL.get(name) or certificates.ALL[RETIRED[name]]
+    if certificate.applies(subject):
+        return None
+    units, made = np.arange(len(subject.data.units)), None
+    if certificate.needs_retrained:
+        made = answer(subject, units, (None,), InProcess(), changes=True).retrained
+    found = certificate.bound(subject, units, made, limit=1.0)
+    return found.lower, found.upper
+
+
+def engine_cases() -> list[tuple[str, Any]]:
+    """Return (name of an engine, subject) for each case of the laws of engines."""
+    from privgate import Recipe, Subject, TrainingData
+
+    laws = module("test_every_engine", "families")
+    found = []
+    for k, (name, estimator, make, _) in enumerate(laws.CASES):
+        X, y, _rng = laws.design(make, k)
+        try:
+            found.append((f"{name}-{k}", Subject.local(Recipe(estimator), TrainingData(X, y))))
+        except ValueError:
+            continue
+    return found
+
+
+def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
+    """Return (low, high) of everybody's PDTP, nats, by one engine; None where it declines or hands somebody on."""
+    from privgate.families import ALL
+    from privgate.statistics.leakage import largest_change
+
+    InProcess = module("in_process").InProcess
+
+    one = next((e for e in ALL if e.name == name), None)
+    if one is None or one.supports(subject):
+        return None
+    units = np.arange(len(subject.data.units))
+    made, left = one.leave_out(subject, units, (None,), InProcess())
+    if len(left):
+        return None
+    own = np.zeros(len(units))
+    np.maximum.at(own, made.row_unit, largest_change(made.log_with[0], made.log_without[0]))
+    return np.maximum(own - made.error, 0.0), np.where(made.status == "undefined", np.inf, own + made.error)
+
+
+def commands() -> dict[str, list[str]]:
+    """Return the options of every command, by its name."""
+    import click
+
+    from privgate.__main__ import cli
+
+    def below(command: Any, name: str) -> dict[str, list[str]]:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            parts = [
+                below(command.get_command(context, sub), f"{name} {sub}") for sub in command.list_commands(context)
+            ]
+            return {k: v for part in parts for k, v in part.items()}
+        return {name: sorted(option for p in command.params for option in p.opts)}
+
+    return below(cli, "privgate")
