@@ -1,7 +1,8 @@
 """Proposes certificates for ``kernel.logistic``: a minimum, a factor, a Newton step for each person.
 
-Nothing is believed. A wrong number here widens a limit or has it refused. ``propose`` makes one step for everybody from one factorisation;
-``refine`` takes further steps for those whom it leaves open, ``alone`` minimises again for the last few.
+Nothing is believed. A wrong number here widens a limit or has it refused. ``propose`` makes one step for everybody
+from one factorisation; ``refine`` takes further steps for those whom it leaves open, ``alone`` minimises again for the
+last few.
 """
 
 from collections.abc import Iterator

@@ -315,7 +315,7 @@ def questions(rng, s):
     top = np.abs(X).max(axis=0) + 1
     whole = np.floor(top * rng.random((100, d)))
     yield {"box": np.array([-top, top])}, {"whole": True}, whole * rng.choice([-1, 1], size=whole.shape)
-    length = float(np.median(np.abs(X).sum(axis=1)))
+    length = 0.1 + float(np.median(np.abs(X).sum(axis=1)))
     some = rng.dirichlet(np.ones(d) / 3, 100) * length * rng.random((100, 1)) ** 0.1 * (1 - 1e-12)
     yield {}, {"length": length}, np.concatenate([some, length * np.eye(d)])
     some = np.abs(rng.normal(size=(100, d)))
