@@ -66,7 +66,7 @@ def over_questions(
     moves: Float,
     *,
     errors: tuple[float, Float],
-    rounded: tuple[float, Float],
+    rounded: tuple[Float, Float],
     limit: float,
 ) -> Float:
     """Return ``high`` over every accepted question, shape (U,), nats.
@@ -78,7 +78,7 @@ def over_questions(
         Scores with everybody, constant last, and what each person's absence adds.
     errors : float and float64 array of shape (U,)
         How far a difference of two scores of either model may be from these, at any accepted question.
-    rounded : float and float64 array of shape (U,)
+    rounded : float64 arrays of shapes () and (U,)
         How far rounding moves a score of either model.
     limit : float
         Nats. For two classes, bounds between it and its double are tightened, at 0 all; it decides nothing else.
@@ -98,10 +98,11 @@ def over_questions(
     high = tops[2].max(axis=(1, 2))
     falls = np.maximum(_by_ranges(tops[0], tops[2]), _by_ranges(tops[1], tops[2].swapaxes(1, 2)))
     high = np.where(falls < high, falls, high)
-    off = [
-        lost(top.max(axis=(-2, -1)), top[..., 1, 0], np.asarray(r), K) for top, r in zip(tops, rounded, strict=False)
-    ]
-    off = off[0] + off[1]
+    lost0, lost1 = (
+        lost(top.max(axis=(-2, -1)), top[..., 1, 0], np.asarray(off), K)
+        for top, off in zip(tops, rounded, strict=False)
+    )
+    off = lost0 + lost1
     some = np.flatnonzero((high > limit) & ((high + off <= 2 * limit) | (limit == 0)))
     if K == 2 and len(some):
         slack = e0 + e1[some] + 2 * (rounded[0] + rounded[1][some])  # what is lost where two linear functions cancel
@@ -121,7 +122,7 @@ def _by_ranges(top: Float, moved: Float) -> Float:
     grows = np.expm1(np.maximum(moved, 0.0)) * off
     by_label = np.einsum("...k,uky->uy", most, grows) if most.ndim == 1 else np.einsum("uk,uky->uy", most, grows)
     by_rest = others / (1 + others) * grows.max(axis=1)
-    return up(np.log1p(np.minimum(by_label, by_rest)), 8 * K + 64).max(axis=1)
+    return np.asarray(up(np.log1p(np.minimum(by_label, by_rest)), 8 * K + 64).max(axis=1))
 
 
 def _tightened(most: Callable[[Float], Float], w: Float, m: Float, slack: Float, high: Float) -> Float:

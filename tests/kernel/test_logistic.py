@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal, localcontext
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -27,16 +28,17 @@ FEW = {"own": 30, "sharp": 24, "stops": 40, "any": 12, "library": 25, "search": 
 LONG = 40
 
 
-def run(check, seeds, **kwargs):
+@cache
+def run(check, first, number):
     tally = fuzz.Tally()
-    for seed in seeds:
-        getattr(fuzz, f"check_{check}")(np.random.default_rng([2026, seed]), tally, **kwargs)
+    for seed in range(first, first + number):
+        getattr(fuzz, f"check_{check}")(np.random.default_rng([2026, seed]), tally)
     return tally
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_truth_is_never_outside(check):
-    tally = run(check, range(FEW[check]))
+    tally = run(check, 0, FEW[check])
 
     assert tally.outside == 0, tally.worst[:5]
     assert tally.checked >= 200
@@ -46,7 +48,7 @@ def test_the_truth_is_never_outside(check):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_truth_is_never_outside_in_the_long_run(check):
-    tally = run(check, range(1000, 1000 + LONG * FEW[check]))
+    tally = run(check, 1000, LONG * FEW[check])
 
     assert tally.outside == 0, tally.worst[:5]
 
@@ -69,7 +71,7 @@ def test_steps_taken_again_decide_nearly_everybody_and_a_minimum_of_their_own_th
 
 
 def test_distances_are_nearly_what_is_proved_of_them():
-    tally = run("sharp", range(40))
+    tally = run("sharp", 0, FEW["sharp"])
     widths = {name: np.median(tally.widths[name]) for name in ("honest", "zero", "refined")}
 
     assert widths["refined"] < 1e-11 < widths["honest"] < widths["zero"]
@@ -228,7 +230,7 @@ def test_linear_functions_of_accepted_questions_are_bounded_closely():
 def test_over_a_box_two_classes_are_bounded_within_a_hundredth_of_what_a_question_shows():
     rng = np.random.default_rng(2)
     ratios = []
-    for _ in range(60):
+    for _ in range(40):
         d = int(rng.integers(1, 5))
         box = np.array([-np.ones(d), np.ones(d)]) * rng.uniform(0.2, 3, d)
         accepted = Accepted(*box, np.ones(d, bool), (), np.inf, np.inf, whole=False)
@@ -240,7 +242,7 @@ def test_over_a_box_two_classes_are_bounded_within_a_hundredth_of_what_a_questio
             return [np.logaddexp(0, t * after) - np.logaddexp(0, t * before) for t in (1, -1)]
 
         best = 0.0
-        for start, k, sign in product(rng.uniform(*box, (3, d)), (0, 1), (1, -1)):
+        for start, k, sign in product(rng.uniform(*box, (2, d)), (0, 1), (1, -1)):
             got = minimize(lambda x: -sign * change(x)[k], start, bounds=box.T)  # noqa: B023  used at once
             best = max(best, -got.fun, *np.abs(change(np.clip(got.x, *box))).ravel())
         top = max(float(np.abs(change(np.array(x))).max()) for x in product(*box.T))
@@ -270,7 +272,7 @@ def test_what_own_records_show_counts_for_any_question_only_where_they_are_accep
 @pytest.mark.parametrize("K", [2, 3])
 def test_axiom_newton_cholesky_ends_within_its_test_and_releases_by_the_formulas(K):
     rng, seen = np.random.default_rng(K), 0
-    for _ in range(60):
+    for _ in range(40):
         s = fuzz.sample(rng, K=K, library=True, small=True)
         if (model := s.refit()) is None:
             continue
@@ -295,7 +297,7 @@ def test_axiom_newton_cholesky_ends_within_its_test_and_releases_by_the_formulas
         got = model.predict_proba(s.X[:, : s.d])
         assert np.abs(got - expected).max() <= 1e-12
         seen += 1
-    assert seen >= 40
+    assert seen >= 25
 
 
 @pytest.mark.parametrize("seed", range(6))
