@@ -3,7 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from privgate.families.logistic.certificate import Newton
 from privgate.families.logistic.engine import ENGINE
 from privgate.kernel import Refused, limits
 from privgate.kernel.accepted import Accepted
-from privgate.kernel.softmax_minimum import radius
+from privgate.kernel.softmax_minimum import Metric, Problem, radius
 from privgate.kernel.softmax_release import over_questions
 from tests.in_process import InProcess
 from tests.kernel import fuzz_logistic as fuzz
@@ -90,6 +90,72 @@ def test_the_radius_is_rounded_outward_and_infinite_where_nothing_is_left():
     assert np.isinf(radius(R, 1 / R)).all()
     assert np.isfinite(radius(np.array(2.0), np.array((1 - 1e-11) / 2)))
     assert np.isinf(radius(np.array(1.0), np.array([np.nan, np.inf, 2.0]))).all()
+
+
+def test_every_length_of_a_metric_is_above_the_exact_one_however_far_the_factor_is_off():
+    rng, seen = np.random.default_rng(3), 0
+    for _ in range(60):
+        s = fuzz.sample(rng, small=True)
+        c, off = fuzz.honest(s), 10.0 ** rng.uniform(-9, -1)
+        W = c["factor"] @ (np.eye(len(c["factor"])) + off * rng.normal(size=c["factor"].shape))
+        allowed = rng.random(len(s.penalty))
+        try:
+            M = Metric.of(Problem.of(s.case(c, allowed=allowed)), c["at"], W)
+        except Refused:
+            continue
+        (C, p), K = c["at"].shape, s.K
+        P = np.exp(fuzz.log_p(c["at"].astype(np.longdouble), s.X)).astype(float)
+        H = s._hessian(P[:, K - C :], s.X, s.w, (s.penalty == 0) & (C > 1))
+        L = np.linalg.cholesky(H)
+        size = 1 - 1e-7 * np.linalg.cond(L / np.sqrt(np.diag(H))[:, None])  # what this test itself may lose
+
+        def length(V, L=L):
+            return np.linalg.norm(np.linalg.solve(L, V.reshape(len(V), -1).T), axis=0)
+
+        g = rng.normal(size=(9, C * p)) * np.sqrt(np.diag(H))
+        assert (M.inverse_norm(g, np.zeros(9)) >= length(g) * size).all()
+        pairs = (
+            np.ones((1, 1)) if C == 1 else np.array([np.eye(C)[a] - np.eye(C)[b] for a, b in combinations(range(C), 2)])
+        )
+        reach = np.stack([length(pair[None, :, None] * s.X[:, None, :]) for pair in pairs], axis=1)
+        assert (M.pairs >= reach * size).all()
+        assert M.widest >= reach.max() * size
+        assert M.stop >= length(rng.choice([-1, 1], size=(50, C, p)) * allowed).max() * size
+        assert (M.axis >= np.array([length(np.eye(C * p)[k::p]).max() for k in range(p)]) * size).all()
+        own = [np.linalg.solve(L, np.linalg.solve(L, one).T) for one in (H - part for part in _without(s, H, P))]
+        assert (M.lever >= np.array([np.linalg.eigvalsh(one + one.T).max() / 2 for one in own]) * size).all()
+        H = np.linalg.solve(L, np.linalg.solve(L, M.H - H).T)
+        assert M.off >= np.abs(H).max() * size - 1e-12
+        seen += 1
+    assert seen >= 30
+
+
+def _without(s, H, P):
+    """Yield the Hessian without each record."""
+    C = len(H) // s.X.shape[1]
+    for x, p, w in zip(s.X, P[:, s.K - C :], s.w, strict=True):
+        yield H - w * np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
+
+
+def test_rounding_is_bounded_where_it_can_be_seen():
+    rng = np.random.default_rng(4)
+    seen = []
+    for K in (2, 3) * 10:
+        X = np.column_stack([1e7 + rng.normal(size=(300, 3)), np.ones(300)])
+        s = fuzz.Sample(X, np.arange(300) % K, np.ones(300), np.ones(4), np.arange(300), K, True)
+        u = rng.normal(size=(1 if K == 2 else K, 4))
+        u[:, 3] = -1e7 * u[:, :3].sum(axis=1)
+        problem = Problem.of(s.case({}))
+        Z, exact = X @ u.T, X.astype(np.longdouble) @ u.T.astype(np.longdouble)
+        off = problem.off(problem.size @ np.abs(u).max(axis=0))
+        apart = np.ptp(problem.scores(Z - exact), axis=1)
+        pull, lost = problem.pulls(Z, off, problem.label)
+        P = np.exp(fuzz.log_p(u.astype(np.longdouble), X))[:, K - len(u) :]
+        wrong = np.abs(pull - (P - (s.y[:, None] == np.arange(K))[:, K - len(u) :])).max(axis=1)
+        assert (apart <= off).all()
+        assert (wrong <= lost).all()
+        seen += [apart.max() / off.max(), (wrong / lost).max()]
+    assert np.median(seen) >= 1e-3
 
 
 def sample(**kwargs):
