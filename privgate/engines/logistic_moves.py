@@ -1,16 +1,19 @@
 """Proposes certificates for ``kernel.logistic``: a minimum, a factor, a Newton step for each person.
 
-Nothing is believed. A wrong number here widens a limit or has it refused. ``propose`` makes one step for everybody from one factorisation;
-``refine`` takes further steps for those whom it leaves open, ``alone`` minimises again for the last few.
+Nothing is believed. A wrong number here widens a limit or has it refused. ``propose`` makes one step for everybody
+from one factorisation; ``refine`` takes further steps for those whom it leaves open, ``alone`` minimises again for the
+last few.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
+Certificate = dict[str, NDArray[Any]]
 
 #: entries of the largest temporary array
 _BLOCK = 4_000_000
@@ -182,7 +185,7 @@ class Leaving:
         return moves
 
 
-def propose(loss: Loss, person: Index, start: Float | None = None) -> dict[str, Float]:
+def propose(loss: Loss, person: Index, start: Float | None = None) -> Certificate:
     """Return the arrays ``at``, ``factor`` and ``moves`` of a certificate: one Newton step for everybody.
 
     Parameters
@@ -198,9 +201,7 @@ def propose(loss: Loss, person: Index, start: Float | None = None) -> dict[str, 
     return {"at": leaving.u, "factor": factor(leaving.H), "moves": leaving.first(people)}
 
 
-def refine(
-    loss: Loss, person: Index, certificate: dict[str, Float], people: Index, rounds: int = 3
-) -> dict[str, Float]:
+def refine(loss: Loss, person: Index, certificate: Certificate, people: Index, rounds: int = 3) -> Certificate:
     """Return the certificate with further steps for some people, who are then to be swept."""
     leaving = Leaving(loss, person, (certificate["at"], *loss.slope(certificate["at"])[::2]))
     moves = certificate["moves"].copy()
@@ -209,7 +210,7 @@ def refine(
     return {**certificate, "moves": moves, "swept": people}
 
 
-def alone(loss: Loss, person: Index, certificate: dict[str, Float], people: Index) -> dict[str, Float]:
+def alone(loss: Loss, person: Index, certificate: Certificate, people: Index) -> Certificate:
     """Return the certificate with a minimum and a factor of their own for some people."""
     points, factors, who = [], [], []
     for one in people:

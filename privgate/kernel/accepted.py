@@ -112,7 +112,7 @@ class Accepted:
             found.append(rest + self.length * float(axis.max(initial=0.0)))
         if np.isfinite(self.norm):
             found.append(rest + self.norm * float(np.linalg.norm(axis)))
-        return float(up(np.float64(min(found) + gamma(4) * rest + 1e-150), q + d + 16))
+        return float(up(np.array(min(found) + gamma(4) * rest + 1e-150), q + d + 16))
 
     def inside(self, X: Float) -> NDArray[np.bool_]:
         """Return which rows of X are accepted for sure; of shape (n,)."""
@@ -126,4 +126,6 @@ class Accepted:
             good &= (up(X.sum(axis=1), X.shape[1]) <= self.length) & (
                 up(np.linalg.norm(X, axis=1), 2 * X.shape[1]) <= self.norm
             )
-        return good & (not self.whole or (np.floor(X) == X).all(axis=1))
+        if self.whole:
+            good &= (np.floor(X) == X).all(axis=1)
+        return np.asarray(good)

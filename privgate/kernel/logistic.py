@@ -58,15 +58,12 @@ def bound(case: Case) -> Limits:
     """
     problem = Problem.of(case)
     person, people = case.person(len(problem.X))
-    shape, moves = (problem.vectors, len(problem.penalty)), case.arrays.get("moves")
-    u, W = case.array("at", 2), case.array("factor", 2)
-    every(
-        (u.shape == shape, f"'at' is not of shape {shape}"),
-        (moves is not None and moves.dtype == np.float64 and moves.shape == (people, *shape), "'moves' fit nobody"),
-    )
+    u, W, shape = case.array("at", 2), case.array("factor", 2), (problem.vectors, len(problem.penalty))
+    every((u.shape == shape, f"'at' is not of shape {shape}"))
+    moves = _given(case, "moves", (people, *shape))
     M = Metric.of(problem, u, W)
     every((np.isfinite(M.trained), "a training on all records may end anywhere"))
-    shown = (np.abs(moves) < LARGE).all(axis=(1, 2))  # not where one is NaN
+    shown = np.asarray((np.abs(moves) < LARGE).all(axis=(1, 2)))  # not where one is NaN
     moves = np.where(shown[:, None, None], moves, 0.0)
     swept = np.arange(people) if case.setting("sweep", bool, default=False) else _people(case, "swept", people)
     far = np.where(shown, without(M, person, moves, swept[shown[swept]]), np.inf)
@@ -91,15 +88,20 @@ def _told(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
-    asked, p = case.arrays["question"], pair.M.problem.X.shape[1]
-    every(
-        (asked.shape == (len(pair.far), len(accepted.single)) and asked.dtype == np.float64, "'question' fits nobody")
-    )
+    asked, p = _given(case, "question", (len(pair.far), len(accepted.single))), pair.M.problem.X.shape[1]
     good = (np.abs(asked) < LARGE).all(axis=1)
     x = np.where(good[:, None], asked, 0.0)
     good &= accepted.inside(x)
     x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
     return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
+
+
+def _given(case: Case, name: str, shape: tuple[int, ...]) -> Float:
+    """Return an array of the certificate that may hold NaN, which spoils one person's limits and nobody else's."""
+    found = case.arrays.get(name)
+    if found is None or found.shape != shape or found.dtype != np.float64:
+        raise Refused(f"the case needs an array {name!r} of float64, of shape {shape}")
+    return found
 
 
 def _people(case: Case, name: str, people: int) -> Index:
@@ -125,12 +127,12 @@ def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_])
     if "alone_people" not in case.arrays:
         return
     who = case.array("alone_people", 1, "i")
-    points, factors = case.arrays.get("alone_at"), case.arrays.get("alone_factor")
-    C, p = problem.vectors, len(problem.penalty)
     every((len(_people(case, "alone_people", len(gone))) == len(who), "'alone_people' names somebody twice"))
-    for found, shape in ((points, (C, p)), (factors, (C * p, C * p))):  # NaN spoils one person only: Metric.of
-        fits = found is not None and found.shape == (len(who), *shape) and found.dtype == np.float64
-        every((fits, "'alone_at' or 'alone_factor' fits nobody"))
+    C, p = problem.vectors, len(problem.penalty)
+    points, factors = (
+        _given(case, "alone_at", (len(who), C, p)),
+        _given(case, "alone_factor", (len(who), C * p, C * p)),
+    )
     for k, one in enumerate(who.tolist()):
         rows = np.flatnonzero(person == one)
         try:
@@ -184,7 +186,7 @@ class _Pair:
         M, problem, d = self.M, self.M.problem, len(accepted.single)
 
         def most(size: Float) -> Float:
-            return accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1)
+            return np.asarray(accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1))
 
         farthest = np.full(len(self.far), M.farthest(accepted, d))
         axis = np.full(len(self.far), most(M.axis))

@@ -116,6 +116,11 @@ def _length(V: Float) -> Float:
     return up(np.linalg.norm(V, axis=-1) + 1e-150, V.shape[-1] + 8)
 
 
+def above(x: float, terms: float = 64) -> float:
+    """Return a number that so many operations made, rounded upward."""
+    return float(up(np.array(x), terms))
+
+
 def radius(R: Float, g: Float) -> Float:
     """Return -ln(1 - R g) / R rounded upward, infinite where R g is not below 1; never below g."""
     t = up(R * g, 4)
@@ -167,17 +172,17 @@ class Metric:
         moved = float(problem.off(problem.size @ np.abs(u).max(axis=0)).max())
         P = problem.answers(Z)
         H = problem.hessian(P)
-        curved = float(up(np.expm1(moved) + (4 * K + 56) * EPS))  # each curvature is off by this share at most
+        curved = above(np.expm1(moved) + (4 * K + 56) * EPS)  # each curvature is off by this share at most
         summed = gamma(n + K + 12)  # and a sum of them by this share of scale_j scale_k
         scale = np.sqrt(np.diag(H) * (1 + 4 * summed))
         ahead = float(_length(np.abs(W) @ scale))
         apart = W @ H @ W.T - np.eye(q)
-        d = float(up(np.linalg.norm(apart), q * q + 8) + up((2 * gamma(2 * q + 8) + summed) * ahead**2))
+        d = above(float(np.linalg.norm(apart)), q * q + 8) + above((2 * gamma(2 * q + 8) + summed) * ahead**2)
         every((d + curved < 0.5, f"the factor is {d:.2g} from an inverse factor of the Hessian"))
-        grown = float(up(np.sqrt((1 + curved) / (1 - d))))
-        off = float(up(curved + summed * (grown * ahead) ** 2))
+        grown = above(np.sqrt((1 + curved) / (1 - d)))
+        off = above(curved + summed * (grown * ahead) ** 2)
         every((off < 0.5, f"the Hessian is known up to a share of {off:.2g} only"))
-        return cls(problem, u, W, Z, P, H, grown, off, scale, float(up(grown * ahead)))
+        return cls(problem, u, W, Z, P, H, grown, off, scale, above(grown * ahead))
 
     @cached_property
     def parts(self) -> Float:
@@ -210,7 +215,7 @@ class Metric:
         C, none = self.problem.vectors, np.zeros(len(self.W))
         pairs = list(self.parts) if C == 1 else [self.parts[a] - self.parts[b] for a, b in combinations(range(C), 2)]
         ends = [accepted.farthest(A[:, :d], A[:, d] if A.shape[1] > d else none) for A in pairs]
-        return float(up(np.float64(self.grown * max(ends))))
+        return above(self.grown * max(ends))
 
     @cached_property
     def record_sizes(self) -> Float:

@@ -23,7 +23,7 @@ import numpy as np
 
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Float
-from privgate.kernel.rounding import EPS, of_complement, of_softmax
+from privgate.kernel.rounding import EPS, of_complement, of_softmax, up
 
 #: the c that are tried, fractions of 1024, so that 1 - c is exact; steps at which h loses at most .005 nats
 _SHARES = np.round(np.sin(np.linspace(0, np.pi / 2, 17)) ** 2 * 1024) / 1024
@@ -66,7 +66,7 @@ def over_questions(
     moves: Float,
     *,
     errors: tuple[float, Float],
-    rounded: tuple[float, Float],
+    rounded: tuple[Float, Float],
     limit: float,
 ) -> Float:
     """Return ``high`` over every accepted question, shape (U,), nats.
@@ -78,10 +78,10 @@ def over_questions(
         Scores with everybody, constant last, and what each person's absence adds.
     errors : float and float64 array of shape (U,)
         How far a difference of two scores of either model may be from these, at any accepted question.
-    rounded : float and float64 array of shape (U,)
+    rounded : float64 arrays of shapes () and (U,)
         How far rounding moves a score of either model.
     limit : float
-        Nats. For two classes, bounds between it and its double are tightened; it decides nothing else.
+        Nats. For two classes, bounds between it and its double are tightened, at 0 all; it decides nothing else.
     """
     K, (e0, e1) = len(with_), errors
 
@@ -89,19 +89,40 @@ def over_questions(
         found = accepted.most(w[..., :-1])
         return found + w[..., -1] + 4 * EPS * (np.abs(found) + np.abs(w[..., -1]))
 
-    change, span0, span1 = np.zeros(len(moves)), np.zeros(()), np.zeros(len(moves))
+    tops = [np.zeros((K, K)), np.zeros((len(moves), K, K)), np.zeros((len(moves), K, K))]  # of score a less score b
     for a in range(K):
         for b in set(range(K)) - {a}:
             w, m = with_[a] - with_[b], moves[:, a] - moves[:, b]
-            top0, top1 = most(w), most(w + m)  # of two classes, in the end, the second's score less the first's
-            change, span0, span1 = np.maximum(change, most(m)), np.maximum(span0, top0), np.maximum(span1, top1)
-    high = change + e0 + e1
-    off = lost(span0 + e0, top0 + e0, np.asarray(rounded[0]), K) + lost(span1 + e1, top1 + e1, rounded[1], K)
-    some = np.flatnonzero((high > limit) & (high + off <= 2 * limit))
+            tops[0][a, b] = most(w) + e0
+            tops[1][:, a, b], tops[2][:, a, b] = most(w + m) + e1, most(m) + e0 + e1
+    high = tops[2].max(axis=(1, 2))
+    falls = np.maximum(_by_ranges(tops[0], tops[2]), _by_ranges(tops[1], tops[2].swapaxes(1, 2)))
+    high = np.where(falls < high, falls, high)
+    lost0, lost1 = (
+        lost(top.max(axis=(-2, -1)), top[..., 1, 0], np.asarray(off), K)
+        for top, off in zip(tops, rounded, strict=False)
+    )
+    off = lost0 + lost1
+    some = np.flatnonzero((high > limit) & ((high + off <= 2 * limit) | (limit == 0)))
     if K == 2 and len(some):
         slack = e0 + e1[some] + 2 * (rounded[0] + rounded[1][some])  # what is lost where two linear functions cancel
         high[some] = _tightened(most, with_[1] - with_[0], moves[some, 1] - moves[some, 0], slack, high[some])
     return np.asarray(high + off)
+
+
+def _by_ranges(top: Float, moved: Float) -> Float:
+    """Return how far any label falls, at most, (U,), nats.
+
+    ``top[., a, b]`` is the largest score of a less that of b in the model that it falls from, ``moved[., a, b]`` the
+    largest change of that difference to the other model. ln p_y falls by ln sum_k p_k exp(change of k less y).
+    """
+    K, off = top.shape[-1], 1 - np.eye(top.shape[-1])
+    most = 1 / np.exp(-top).sum(axis=-1)  # a probability is at most this
+    others = (np.exp(np.minimum(top, 700.0)) * off).sum(axis=-2)
+    grows = np.expm1(np.maximum(moved, 0.0)) * off
+    by_label = np.einsum("...k,uky->uy", most, grows) if most.ndim == 1 else np.einsum("uk,uky->uy", most, grows)
+    by_rest = others / (1 + others) * grows.max(axis=1)
+    return np.asarray(up(np.log1p(np.minimum(by_label, by_rest)), 8 * K + 64).max(axis=1))
 
 
 def _tightened(most: Callable[[Float], Float], w: Float, m: Float, slack: Float, high: Float) -> Float:

@@ -1,4 +1,4 @@
-"""Freezes what the product says today: ``python tests/goldens/freeze.py names certificates engines referee kinds=FILE``.
+"""Freezes what the product says: ``python tests/goldens/freeze.py names certificates engines referee kinds=FILE``.
 
 Run on the tree before a rewrite, never on the one after it. Rows that are there already are kept.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[2])]
-import adapters
+import adapters  # noqa: E402  it lies beside this file
 
 DATA = Path(__file__).parent / "data"
 #: seeds that are tried for an approved and a refused case
@@ -90,7 +90,7 @@ def referee() -> Iterator[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder, Fleet(jobs=1, ledger="none") as fleet:
             try:
                 got = catalogue.put(one, Path(folder), fleet)
-            except Exception as exc:  # a served subject needs a database that only the tests make
+            except Exception as exc:  # noqa: BLE001  a served subject needs a database that only the tests make
                 print(one.name, type(exc).__name__, str(exc)[:100], file=sys.stderr)
                 continue
         seconds = round(time.perf_counter() - started, 1)

@@ -158,10 +158,15 @@ def sample(rng, *, K=None, library=False, small=False):
 
 
 def sharp(rng):
-    """Return a problem in which distances are nearly what is proved of them: steps are short, leverages are not.
+    """Return a problem in which distances are nearly what is proved of them: one direction, or some without a link.
 
-    Each person holds many records in one direction, with labels that nearly cancel.
+    Each person holds many records in one direction, with labels that nearly cancel: steps are short, leverages are not.
+    Or one label is rare, and a probability grows as its score does: remainders are what they can be.
     """
+    if rng.random() < 0.4:
+        n, few = int(rng.integers(100, 400)), int(rng.integers(3, 12))
+        X, y = np.full((n, 1), 10.0 ** rng.uniform(-1, 1)), (np.arange(n) < few).astype(np.int64)
+        return Sample(X, y, np.ones(n), np.full(1, 1e-4), np.arange(n), 2, intercept=False)
     d, each, K = int(rng.integers(1, 4)), int(rng.choice([2, 6, 20])), 2
     person = np.repeat(np.arange(2 * d), each)
     X = 10.0 ** rng.uniform(-3, -1) * (np.eye(d)[person % d] + 0.02 * rng.normal(size=(len(person), d)))
@@ -315,7 +320,7 @@ def questions(rng, s):
     top = np.abs(X).max(axis=0) + 1
     whole = np.floor(top * rng.random((100, d)))
     yield {"box": np.array([-top, top])}, {"whole": True}, whole * rng.choice([-1, 1], size=whole.shape)
-    length = float(np.median(np.abs(X).sum(axis=1)))
+    length = 0.1 + float(np.median(np.abs(X).sum(axis=1)))
     some = rng.dirichlet(np.ones(d) / 3, 100) * length * rng.random((100, 1)) ** 0.1 * (1 - 1e-12)
     yield {}, {"length": length}, np.concatenate([some, length * np.eye(d)])
     some = np.abs(rng.normal(size=(100, d)))
