@@ -89,7 +89,7 @@ def _told(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
     asked, p = _given(case, "question", (len(pair.far), len(accepted.single))), pair.M.problem.X.shape[1]
-    good = (np.abs(asked) < LARGE).all(axis=1)
+    good = np.asarray((np.abs(asked) < LARGE).all(axis=1))
     x = np.where(good[:, None], asked, 0.0)
     good &= accepted.inside(x)
     x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)

@@ -8,6 +8,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -15,7 +16,7 @@ from privgate.engines import logistic_moves
 from privgate.families.logistic import stopping
 from privgate.families.logistic.certificate import Newton
 from privgate.families.logistic.engine import ENGINE
-from privgate.kernel import Refused, limits
+from privgate.kernel import Case, Refused, limits
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.softmax_minimum import Metric, Problem, radius
 from privgate.kernel.softmax_release import over_questions
@@ -409,3 +410,29 @@ def test_in_shadow_the_engine_and_todays_theorem_agree_with_the_kernel(seed):
         s.case(certificate, allowed=allowed, asked="any", arrays={"box": np.array([[0.0] * d, [1.0] * d])}, limit=0)
     )
     assert (box.high[sure] <= 1.1 * theorem.upper[sure]).all()
+
+
+def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
+    rng = np.random.default_rng(8)
+    X, label = rng.normal(size=(60, 2)), (rng.random(60) < 0.4).astype(np.int64)
+    design, penalty = np.column_stack([X, np.ones(60)]), np.array([1.0, 1.0, 0.0])
+    low, high, person = X.min(axis=0), X.max(axis=0), np.arange(60)
+    loss = logistic_moves.Loss(design, label, np.ones(60), penalty, 2)
+    arrays = {"X": design, "label": label, "person": person, "penalty": penalty, "allowed": np.full(3, 1e-7)}
+    arrays |= {"box": np.array([low, high]), **logistic_moves.propose(loss, person)}
+    settings = {"classes": 2, "intercept": True}
+
+    def shown(question):
+        more = {} if question is None else {"question": np.repeat(question[None], 60, axis=0)}
+        return limits(Case("logistic", "any", settings, {**arrays, **more}))
+
+    plain, named, outside = shown(None), shown(high), shown(high + 1)
+    full = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky").fit(X, label)
+    for k in range(0, 60, 6):
+        without = clone(full).fit(np.delete(X, k, 0), np.delete(label, k))
+        gap = full.predict_log_proba(high[None]) - without.predict_log_proba(high[None])
+        assert named.low[k] <= max(np.abs(gap).max(), plain.low[k]) + 1e-9
+        assert named.low[k] >= np.abs(gap).max() * 0.9 - 1e-3
+    assert (named.low > plain.low).any()
+    assert (named.high == plain.high).all()
+    assert (outside.low == plain.low).all()

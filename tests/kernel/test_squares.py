@@ -154,3 +154,22 @@ def test_what_is_broken_is_refused(name, change):
 
     with pytest.raises(Refused):
         limits(broken)
+
+
+def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
+    X, y, person, alpha = problem(5)
+    low, high = X.min(axis=0), X.max(axis=0)
+    full, unit, box = model(X, y, alpha), float(np.std(y)), np.array([low, high])
+    plain = limits(case_of(X, y, person, alpha, "any", box=box))
+    named = limits(case_of(X, y, person, alpha, "any", box=box, question=np.repeat(high[None], len(X), axis=0)))
+    outside = limits(case_of(X, y, person, alpha, "any", box=box, question=np.repeat(high[None] + 1, len(X), axis=0)))
+    nothing = limits(case_of(X, y, person, alpha, "any", box=box, question=np.full(X.shape, np.nan)))
+
+    for k in range(len(X)):
+        without = model(np.delete(X, k, 0), np.delete(y, k), alpha)
+        seen = abs(full.predict(high[None])[0] - without.predict(high[None])[0]) / unit
+        assert named.low[k] <= max(seen, plain.low[k]) * (1 + 1e-9)
+        assert named.low[k] >= seen * (1 - 1e-3) - 1e-6
+    assert (named.high == plain.high).all()
+    assert (outside.low == plain.low).all()
+    assert (nothing.low == plain.low).all()
