@@ -86,3 +86,35 @@ def categorical(seed):
     arrays |= {"codes": X, "label": y, "person": person, "sizes": sizes, "accepted": accepted}
     arrays |= {"floor": V if declared else np.zeros(d, dtype=np.int64)}
     return make, X, y, person, settings, arrays, np.array(list(itertools.product(*map(range, accepted))))
+
+
+def gaussian(seed):
+    """Return the same with numbers in a box, and many questions of it beside its corners."""
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(1, 4)), int(rng.integers(6, 40))
+    y, person = labels_and_people(rng, n)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-1, 1, d) + 0.7 * y[:, None]
+    if rng.random() < 0.3:
+        X += 10.0 ** rng.uniform(0, 6)
+    if rng.random() < 0.3:
+        X[:, 0] = X[0, 0] if d > 1 else np.round(X[:, 0])  # constant
+    if rng.random() < 0.3:
+        X = np.round(X)
+    X[rng.integers(0, n, n // 3)] = X[0]
+    wide = float(10.0 ** rng.uniform(-2, 0.5)) * np.ptp(X, axis=0) + 0.1
+    box = np.array([X.min(axis=0) - wide, X.max(axis=0) + wide])
+    if rng.random() < 0.2:
+        box = np.array([np.median(X, axis=0) - wide, np.median(X, axis=0) + wide])
+    smoothing = float(rng.choice([1e-9, 1e-4, 1e-2, 1.0]))
+    K = int(y.max()) + 1
+    p = rng.dirichlet(np.ones(K)) if rng.random() < 0.3 else None
+    settings = {"var_smoothing": smoothing, "classes": K}
+    arrays = {"X": X, "label": y, "person": person, "box": box}
+    arrays |= {} if p is None else {"log_prior": np.log(p)}
+    asked = [box[0] + (box[1] - box[0]) * rng.random((300, d)), np.array(list(itertools.product(*box.T)))]
+    asked.append(X[(X >= box[0]).all(axis=1) & (X <= box[1]).all(axis=1)])
+
+    def make():
+        return GaussianNB(priors=p, var_smoothing=smoothing)
+
+    return make, X, y, person, settings, arrays, np.concatenate(asked)
