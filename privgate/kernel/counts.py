@@ -23,14 +23,16 @@ Axioms.  Training counts, and answers are computed as scikit-learn's ``Categoric
 privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, EPS, gamma, of_logarithm
-from privgate.kernel.scores import BLOCK, at, largest, over
+from privgate.kernel.scores import Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
 
 #: halvings of the interval in which a ratio is looked for
 _HALVINGS = 40
@@ -57,6 +59,8 @@ class _Model:
     learnt : bool
         Whether the bias follows N.
     scale : float
+    negated : float
+        What Bernoulli's rounding adds to ``off``.
     """
 
     label: Index
@@ -68,96 +72,72 @@ class _Model:
     whole: Float
     bias: Float
     learnt: bool
-    scale: float = 1.0
+    scale: float
+    negated: float = 0.0
 
     @classmethod
     def of(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
         """Return the model that is trained on the case's records; ``shares`` are of N, or of what is in the cell."""
-        label, K, alpha = case.array("label", 1, "i"), case.setting("classes", int), case.setting("alpha", float)
-        n, d = codes.shape
+        (label, N), alpha, d = labels(case, codes.shape), case.setting("alpha", float), codes.shape[1]
         every(
-            (n > 0 and d > 0 and label.shape == (n,), "records and labels differ"),
-            (K >= 2 and bool(((label >= 0) & (label < K)).all()), f"labels are not from 0 to {K - 1}"),
             (alpha >= _TINY, "without smoothing a cell may be impossible"),
             (sizes.shape == (d,) and bool(((codes >= 0) & (codes < sizes)).all()), "a record is in no cell"),
         )
-        N, start = np.bincount(label, minlength=K).astype(np.float64), np.cumsum(sizes) - sizes
-        every((bool((N > 0).all()), "a class has no record"))
+        K, start = len(N), np.cumsum(sizes) - sizes
         cells = codes + start
         T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K).reshape(-1, K)
-        learnt = shares and case.setting("fit_prior", bool)
-        bias = case.array("log_prior", 1) if "log_prior" in case.arrays else np.zeros(K)
-        every((bias.shape == (K,) and bool(np.isfinite(bias).all()), f"'log_prior' is not of {K} numbers"))
+        fixed = fixed_prior(case, K) if shares else np.zeros(K)
         whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
-        return cls(
-            label,
-            cells,
-            start,
-            T.astype(np.float64),
-            N,
-            alpha,
-            whole,
-            np.log(N) if learnt else bias,
-            learnt,
-            1.0 if shares else 1.0 / d,
-        )
+        bias = np.log(N) if fixed is None else fixed
+        T = T.astype(np.float64)
+        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, 1.0 if shares else 1.0 / d)
 
     @property
     def sizes(self) -> Index:
         return np.diff(self.start, append=len(self.T))
 
-    @property
+    @cached_property
     def table(self) -> Float:
         """What each cell adds to the scores, (cells, K)."""
         of = np.where(np.isfinite(self.whole), np.log(self.whole), 0.0)
         return np.asarray(self.scale * (np.log(self.T + self.alpha) - np.repeat(of, self.sizes, axis=0)))
 
-    @property
+    @cached_property
     def off(self) -> float:
-        """How far a score is off with or without anybody, in the library; twice, for what is lost here."""
+        """How far a score is off with or without anybody, in the library and here."""
         d, V = len(self.start), int(self.sizes.max())
         top = float(self.N.sum()) + self.alpha * V
         one = 2 * max(abs(np.log(self.alpha)), abs(np.log(top)), 1.0)
         size = 3 * d * self.scale * one + np.log(top) + np.abs(self.bias).max()
-        return float(2 * (d * self.scale * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
+        return self.negated + float(2 * (d * self.scale * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Some people: what their absence takes off the scores of class k in each cell, ``M`` (K, U, cells)."""
+class _Loss(NamedTuple):
+    """What some people's absence takes off scores: ``bias`` (U, K), ``M`` (K, U, cells); records that are ``left``."""
 
-    people: slice
-    rows: Index
-    who: Index
     left: Float
     bias: Float
     M: Float
 
-    def without(self, z: Float, cells: Index, who: Index) -> Float:
-        """Return scores without the people ``who`` in these cells (m, d), ``z`` (m, K) with everybody."""
-        M, each = self.M, who[:, None]
-        return z - self.bias[who] - np.stack([M[k][each, cells].sum(axis=1) for k in range(len(M))], axis=1)
-
-
-def _blocks(model: _Model, person: Index, people: int) -> Iterator[_Block]:
-    """Yield everybody, in blocks that fit the memory."""
-    (cells, K), order = model.T.shape, np.argsort(person, kind="stable")
-    first = np.searchsorted(person[order], np.arange(people + 1))
-    step = max(1, BLOCK // (cells * K))
-    for p in range(0, people, step):
-        U = min(step, people - p)
-        rows = order[first[p] : first[p + U]]
-        who, label = person[rows] - p, model.label[rows]
+    @classmethod
+    def of(cls, model: _Model, block: Block) -> "_Loss":
+        """Return what each of some people's absence takes off."""
+        (_, rows, who, U), (cells, K), label = block, model.T.shape, model.label[block.rows]
         m = np.zeros((U, K))
         np.add.at(m, (who, label), 1.0)
         shift = np.log1p(-m[:, None, :] / model.whole)  # (U, d, K)
         M = np.repeat(shift.transpose(2, 0, 1), model.sizes, axis=2)
-        key = ((label * U + who)[:, None] * cells + model.cells[rows]).ravel()
-        key, R = np.unique(key, return_counts=True)
+        key, R = np.unique((label * U + who)[:, None] * cells + model.cells[rows], return_counts=True)
         T = model.T[key % cells, key // (cells * U)]
         M.ravel()[key] += np.log1p(R / (T - R + model.alpha))
         bias = -np.log1p(-m / model.N) if model.learnt else np.zeros((U, K))
-        yield _Block(slice(p, p + U), rows, who, model.N - m, bias, model.scale * M)
+        return cls(model.N - m, bias, model.scale * M)
+
+    def at(self, model: _Model, cells: Index, who: Index) -> tuple[Float, Float]:
+        """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
+        z, each = model.bias + model.table[cells].sum(axis=1), who[:, None]
+        lost = np.stack([M[each, cells].sum(axis=1) for M in self.M], axis=1)
+        return at(z, z - self.bias[who] - lost, model.off)
 
 
 def categorical(case: Case) -> Limits:
@@ -169,11 +149,10 @@ def categorical(case: Case) -> Limits:
     model, (person, people) = _Model.of(case, codes, sizes, shares=True), case.person(n)
     asked = case.array("accepted", 1, "i") if case.asked == "any" else sizes
     every((asked.shape == (d,) and bool(((asked > 0) & (asked <= sizes)).all()), "'accepted' are other categories"))
-    off = model.off
-    if case.setting("bernoulli", bool, default=False):
+    if case.setting("bernoulli", bool):
         every((bool((floor == 2).all() and (sizes == 2).all()), "features of Bernoulli's are 0 and 1"))
-        off += 2 * _negated(model, person, people)
-    found = _limits(case, model, person, people, asked, off)
+        model = replace(model, negated=2 * _negated(model, person, people))
+    found = _limits(case, model, asked)
     low, high = found.low, found.high
     for j in np.flatnonzero(sizes > floor):
         holders = person[codes[:, j] == sizes[j] - 1]
@@ -202,69 +181,98 @@ def partitions(case: Case) -> Limits:
     leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
     average = case.setting("average", str)
     every((average in ("geometric", "arithmetic"), f"no average is {average!r}"))
-    model, (person, people) = _Model.of(case, leaf, sizes, shares=False), case.person(len(leaf))
-    if average == "geometric" and len(sizes) > 1:
-        return _limits(case, model, person, people, sizes, model.off)
-    return _arithmetic(case, model, person, people)
+    model = _Model.of(case, leaf, sizes, shares=False)
+    return _limits(case, model, sizes) if average == "geometric" and len(sizes) > 1 else _arithmetic(case, model)
 
 
-def _limits(case: Case, model: _Model, person: Index, people: int, asked: Index, off: float) -> Limits:
+def _limits(case: Case, model: _Model, asked: Index) -> Limits:
     """Return limits of a sum over features, of which the first ``asked`` (d,) cells each are accepted."""
-    table, K, limit = model.table, len(model.N), case.setting("limit", float, default=1.0)
+    table, K, (person, people) = model.table, len(model.N), case.person(len(model.label))
+    limit, question = case.setting("limit", float, default=1.0), _question(case, model, asked, people)
     chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, asked, strict=True)])
     start, w = np.cumsum(asked) - asked, (table[chosen, 1] - table[chosen, 0], model.bias[1] - model.bias[0])
-    spans = [
+    span = max(
         np.maximum.reduceat(table[chosen, a] - table[chosen, b], start).sum() + model.bias[a] - model.bias[b]
         for a in range(K)
         for b in range(K)
-    ]
-    low, high, question = np.empty(people), np.empty(people), _question(case, model, asked, people)
-    for block in _blocks(model, person, people):
-        some, M = slice(*block.people.indices(people)), block.M[:, :, chosen]
-        below, above = _at(model, table, block, off, model.cells[block.rows], block.who)
+    )
+    low, high, told = np.empty(people), np.empty(people), np.zeros(1)
+    for block in blocks(person, people, model.T.size):
+        loss, some = _Loss.of(model, block), block.people
+        below, most = loss.at(model, model.cells[block.rows], block.who)
         if case.asked == "any":
             inside = (model.cells[block.rows] - model.start < asked).all(axis=1)
-            below, odds = np.where(inside, below, 0.0), np.zeros(len(block.left))
-            for a in range(K):
-                for b in range(a):
-                    change, moved = M[a] - M[b], block.bias[:, a] - block.bias[:, b]
-                    up = np.maximum.reduceat(change, start, axis=1).sum(axis=1) + moved
-                    down = np.minimum.reduceat(change, start, axis=1).sum(axis=1) + moved
-                    odds = np.maximum.reduce([odds, up, -down])
-
-            def reach(who: Index, k: float, n: float, block: _Block = block, M: Float = M) -> Float:
-                change, moved = M[1, who] - M[0, who], block.bias[who, 1] - block.bias[who, 0]
-                return np.maximum.reduceat(k * w[0] - n * change, start, axis=1).sum(axis=1) + k * w[1] - n * moved
-
-            high[some] = over(odds, max(spans), off, K, limit, reach)
-            if question is not None:
-                told = _at(model, table, block, off, np.maximum(question[some], 0), np.arange(len(block.left)))[0]
-                told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
-                below, block = np.append(below, told), block  # noqa: PLW2901
+            below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
+            scope = Scope(K, span, limit, _reach(w, M, loss.bias, start))
+            most = over(_odds(M, loss.bias, start), model.off, scope)
+            told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
+            told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
         else:
-            high[some] = largest(block.who, len(block.left), above)
-        who = np.append(block.who, np.arange(len(block.left)))[: len(below)]
-        low[some] = largest(who, len(block.left), np.nan_to_num(below, nan=0.0, posinf=0.0))
-        vanishing = (block.left <= 0).any(axis=1)
-        low[some], high[some] = np.where(vanishing, np.inf, low[some]), np.where(vanishing, np.inf, high[some])
+            most = largest(block.who, block.U, most)
+        low[some], high[some] = settled(block, below, told, most, loss.left)
     return Limits(low, high)
 
 
-def _at(model: _Model, table: Float, block: _Block, off: float, cells: Index, who: Index) -> tuple[Float, Float]:
-    """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
-    z = model.bias + table[cells].sum(axis=1)
-    return at(z, block.without(z, cells, who), off)
+def _odds(M: Float, bias: Float, start: Index) -> Float:
+    """Return the largest change of a log-odds, (U,): in each feature the cell that changes most."""
+    odds = np.zeros(len(bias))
+    for a in range(len(M)):
+        for b in range(a):
+            change, moved = M[a] - M[b], bias[:, a] - bias[:, b]
+            up = np.maximum.reduceat(change, start, axis=1).sum(axis=1) + moved
+            down = np.minimum.reduceat(change, start, axis=1).sum(axis=1) + moved
+            odds = np.maximum.reduce([odds, up, -down])
+    return odds
 
 
-def _question(case: Case, model: _Model, asked: Index, people: int) -> Index | None:
-    """Return the cells of array ``question`` (people, d), codes; -1 where one is not accepted, None without any."""
+def _reach(w: tuple[Float, float], M: Float, bias: Float, start: Index) -> Callable[..., Float]:
+    """Return what ``over`` asks: the sum of the features' largest combinations of log-odds ``w`` and change."""
+
+    def reach(who: Index, k: float, n: float) -> Float:
+        change, moved = M[1, who] - M[0, who], bias[who, 1] - bias[who, 0]
+        return np.asarray(np.maximum.reduceat(k * w[0] - n * change, start, axis=1).sum(axis=1) + k * w[1] - n * moved)
+
+    return reach
+
+
+def _question(case: Case, model: _Model, asked: Index, people: int) -> Index:
+    """Return the cells (people, d) of array ``question``, codes of accepted ones; -1 where there is none."""
     if "question" not in case.arrays:
-        return None
+        return np.full((people, len(asked)), -1)
     found = case.array("question", 2, "i")
     every((found.shape == (people, len(asked)), "'question' fits nobody"))
     return np.where(((found >= 0) & (found < asked)).all(axis=1, keepdims=True), found + model.start, -1)
 
 
-def _arithmetic(case: Case, model: _Model, person: Index, people: int) -> Limits:
+def _arithmetic(case: Case, model: _Model) -> Limits:
     """Return limits of means of shares, by the one ratio that no choice of cells exceeds."""
-    raise NotImplementedError
+    (person, people), sizes = case.person(len(model.label)), model.sizes
+    B, K, a = len(sizes), len(model.N), model.alpha
+    low, high = np.empty(people), np.empty(people)
+    off = 8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * (1 + abs(np.log(a)) + np.log(model.N.sum() + K * (a + 1))))
+    p = (model.T + a) / (model.T.sum(axis=1, keepdims=True) + K * a)
+    for block in blocks(person, people, 4 * model.T.size):
+        (some, rows, who, U), cells = block, len(model.T)
+        R = np.zeros((U, cells, K))
+        np.add.at(R, (who[:, None], model.cells[rows], model.label[rows, None]), 1.0)
+        q = (model.T - R + a) / (model.T - R + a).sum(axis=2, keepdims=True)
+        before, after = p[model.cells[rows]].sum(axis=1), q[who[:, None], model.cells[rows]].sum(axis=1)
+        change = np.abs(np.log(before) - np.log(after)).max(axis=1)
+        below, most = change - off, largest(who, U, change) + off
+        if case.asked == "any" and B > 1:  # no other cell of one table changes
+            most = np.maximum(_ratio(p[None], q, model.start), _ratio(q, p[None], model.start)) + off
+        left = model.N - np.array([np.bincount(model.label[rows[who == u]], minlength=K) for u in range(U)])
+        low[some], high[some] = settled(block, below, np.zeros(1), most, left)
+    return Limits(low, high)
+
+
+def _ratio(p: Float, q: Float, start: Index) -> Float:
+    """Return at most how much larger any label's mean of p is than that of q, nats, (U,), over all choices of cells."""
+    ratio = p / q
+    low, high = np.ones(ratio[:, 0].shape), np.maximum(ratio.max(axis=1), 1.0)
+    for _ in range(_HALVINGS):
+        middle = low / 2 + high / 2
+        gain = np.maximum.reduceat(p - middle[:, None, :] * q, start, axis=1)
+        shown = gain.sum(axis=1) + gamma(len(start) + 8) * (1 + middle) * len(start) <= 0
+        low, high = np.where(shown, low, middle), np.where(shown, middle, high)
+    return np.asarray(np.log(high).max(axis=1))

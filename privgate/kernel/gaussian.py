@@ -21,7 +21,6 @@ Why it is enough.
 Axioms.  Answers are computed as scikit-learn's ``GaussianNB`` does, in float64. Rounding is as ``rounding`` says.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,7 +30,18 @@ from numpy.typing import NDArray
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, EPS, SHARE, of_logarithm
-from privgate.kernel.scores import BLOCK, at, largest, over
+from privgate.kernel.scores import (
+    Block,
+    Scope,
+    asked_questions,
+    at,
+    blocks,
+    fixed_prior,
+    labels,
+    largest,
+    over,
+    settled,
+)
 
 #: operations, the library's and ours, for each that adds a number to a mean or to a sum of squares
 _EACH = 4
@@ -76,26 +86,21 @@ class _Model:
     @classmethod
     def of(cls, case: Case) -> "_Model":
         """Return the model that is trained on the case's records."""
-        raw, label, K = case.array("X", 2), case.array("label", 1, "i"), case.setting("classes", int)
-        n, d = raw.shape
-        every(
-            (n > 0 and d > 0 and label.shape == (n,), "records and labels differ"),
-            (bool((np.abs(raw) < 1e100).all()), "numbers are not finite"),
-            (K >= 2 and set(range(K)) == set(label.tolist()), f"labels are not all of 0 to {K - 1}"),
-        )
-        prior = case.array("log_prior", 1) if "log_prior" in case.arrays else None
-        every((prior is None or (prior.shape == (K,) and bool(np.isfinite(prior).all())), "'log_prior' is not finite"))
+        raw = case.array("X", 2)
+        label, held = labels(case, raw.shape)
+        every((bool((np.abs(raw) < 1e100).all()), "numbers are not finite"))
+        prior = fixed_prior(case, len(held), default="log_prior" not in case.arrays)
         smoothing = case.setting("var_smoothing", float)
         every((smoothing >= 0, "'var_smoothing' is negative"))
         X = raw - raw.mean(axis=0)
-        own = [X[label == k] for k in range(K)]
-        held = np.array([[float(len(v)) for v in own]])
+        own = [X[label == k] for k in range(len(held))]
         moments = np.array([[v.mean(axis=0) for v in own]]), np.array([[v.var(axis=0) for v in own]])
-        return cls(raw, X, label, smoothing, prior, _Moments(held, *moments, X.var(axis=0)[None]))
+        return cls(raw, X, label, smoothing, prior, _Moments(held[None], *moments, X.var(axis=0)[None]))
 
-    def without(self, rows: Index, who: Index, U: int) -> _Moments:
-        """Return the moments without each of U people, who hold these rows."""
-        X, label, (n, mean, variance, overall) = self.X[rows], self.label[rows], self.all
+    def without(self, block: Block) -> _Moments:
+        """Return the moments without each of some people."""
+        (_, rows, who, U), (n, mean, variance, overall) = block, self.all
+        X, label = self.X[rows], self.label[rows]
         K, d = mean.shape[1:]
         lost, sums, squares = np.zeros((U, K)), np.zeros((U, K, d)), np.zeros((U, K, d))
         z = X - mean[0, label]
@@ -187,49 +192,30 @@ def _top(pair: tuple[Float, Float, Float], side: Float) -> Float:
     return np.asarray(constant + np.maximum.reduce(values).sum(axis=-1))
 
 
-def _blocks(person: Index, people: int, width: int) -> Iterator[tuple[slice, Index, Index, int]]:
-    """Yield (people, their rows, whose they are from 0, how many people), in blocks that fit the memory."""
-    order = np.argsort(person, kind="stable")
-    first = np.searchsorted(person[order], np.arange(people + 1))
-    step = max(1, BLOCK // width)
-    for p in range(0, people, step):
-        U = min(step, people - p)
-        rows = order[first[p] : first[p + U]]
-        yield slice(p, p + U), rows, person[rows] - p, U
-
-
 def bound(case: Case) -> Limits:
     """Return limits of Gaussian naive Bayes; the module's docstring is the theorem."""
     model, (n, d) = _Model.of(case), case.array("X", 2).shape
     (person, people), K = case.person(n), model.all.n.shape[1]
-    any_, limit = case.asked == "any", case.setting("limit", float, default=1.0)
-    accepted, inside, side = None, np.ones(n, dtype=bool), np.zeros((2, d))
-    question = np.full((people, d), np.nan)
-    centre = model.raw.mean(axis=0)
-    if any_:
+    limit, centre = case.setting("limit", float, default=1.0), model.raw.mean(axis=0)
+    inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), asked_questions(case, people, d)
+    if case.asked == "any":
         accepted = Accepted.of(case, d)
         every((accepted.low is not None, "a box is needed"))
         side, inside = np.array([accepted.low, accepted.high]) - centre, accepted.inside(model.raw)
-        if "question" in case.arrays:
-            question = case.arrays["question"]
-            every((question.shape == (people, d) and question.dtype == np.float64, "'question' fits nobody"))
-            question = np.where(accepted.inside(question)[:, None], question, np.nan)
+        question = np.where(accepted.inside(question)[:, None], question, np.nan)
     everybody, far = model.scores(model.all), np.abs(side).max(axis=0)[None]
-    low, high = np.zeros(people), np.zeros(people)
-    for some, rows, who, U in _blocks(person, people, 4 * K * d):
-        left = model.without(rows, who, U)
-        below, above = _at(model, left, who, model.X[rows])
-        if any_:
-            told = _at(model, left, np.arange(U), question[some] - centre)[0]
-            below = np.append(np.where(inside[rows], below, 0.0), told)
+    low, high, told = np.zeros(people), np.zeros(people), np.zeros(1)
+    for block in blocks(person, people, 4 * K * d):
+        left = model.without(block)
+        below, above = _at(model, left, block.who, model.X[block.rows])
+        if case.asked == "any":
+            below = np.where(inside[block.rows], below, 0.0)
+            told = _at(model, left, np.arange(block.U), question[block.people] - centre)[0]
             off = np.maximum(model.off(model.all, far), model.off(left, far))
-            high[some] = _over(everybody, model.scores(left), side, off, limit)
-            who = np.append(who, np.arange(U))  # noqa: PLW2901
+            most = _over(everybody, model.scores(left), side, off, limit)
         else:
-            high[some] = largest(who, U, above)
-        vanishing = (left.n <= 0).any(axis=1)
-        low[some] = np.where(vanishing, np.inf, largest(who, U, np.nan_to_num(below, nan=0.0)))
-        high[some] = np.where(vanishing, np.inf, high[some])
+            most = largest(block.who, block.U, above)
+        low[block.people], high[block.people] = settled(block, below, told, most, left.n)
     return Limits(low, high)
 
 
@@ -257,4 +243,4 @@ def _over(everybody: _Scores, left: _Scores, side: Float, off: Float, limit: flo
         constant, line, curve = (k * u + n * v[who] for u, v in zip(w, m, strict=True))
         return _top((constant, line, curve), side)
 
-    return over(odds, max(spans), off, K, limit, reach)
+    return over(odds, off, Scope(K, max(spans), limit, reach))

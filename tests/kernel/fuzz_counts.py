@@ -118,3 +118,61 @@ def gaussian(seed):
         return GaussianNB(priors=p, var_smoothing=smoothing)
 
     return make, X, y, person, settings, arrays, np.concatenate(asked)
+
+
+def partitions(seed):
+    """Return the same for trees whose splits are drawn before the data are seen, or one table."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(6, 30)), int(rng.integers(1, 4))
+    X = np.round(rng.normal(size=(n, d)), 1) if rng.random() < 0.5 else rng.integers(0, 3, (n, d)).astype(float)
+    y, person = labels_and_people(rng, n)
+    alpha, average = float(10.0 ** rng.uniform(-10, 3)), str(rng.choice(["geometric", "arithmetic"]))
+    asked = np.concatenate([X, rng.uniform(-3, 3, (300, d)), rng.integers(0, 3, (30, d))])
+    if rng.random() < 0.3:
+        _, leaf = np.unique(X, axis=0, return_inverse=True)
+        sizes, leaf = np.array([leaf.max() + 2]), leaf.reshape(-1, 1)
+
+        def make():
+            return ContingencyTable(alpha=alpha)
+    else:
+        shape = {"n_trees": int(rng.integers(1, 5)), "depth": int(rng.integers(1, 4)), "low": -2, "high": 2}
+        shape |= {"n_features": d, "random_state": seed, "average": average}
+
+        def make():
+            return RandomTrees(alpha=alpha, **shape)
+
+        leaf, sizes = make().leaves(X), np.full(shape["n_trees"], 2 ** shape["depth"])
+    settings = {"alpha": alpha, "classes": int(y.max()) + 1, "average": average}
+    return make, X, y, person, settings, {"leaf": leaf, "label": y, "person": person, "sizes": sizes}, asked
+
+
+def words(seed):
+    """Return the same for documents of declared length or norm, or in a box."""
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(2, 5)), int(rng.integers(6, 30))
+    y, person = labels_and_people(rng, n)
+    X = np.array([np.bincount(rng.integers(0, d, rng.integers(0, 6)), minlength=d) for _ in range(n)]).astype(float)
+    if rng.random() < 0.4:
+        X *= rng.random((n, d))
+    alpha = 10.0 ** rng.uniform(-10, 3, d) if rng.random() < 0.3 else np.full(d, 10.0 ** rng.uniform(-10, 3))
+    kind, size = str(rng.choice(["length", "norm", "box"])), float(rng.integers(1, 6))
+    asked = rng.random((300, d)) ** 3 * size
+    if kind != "box":
+        extent = asked.sum(axis=1) if kind == "length" else np.linalg.norm(asked, axis=1)
+        asked *= np.minimum(1, size * (1 - 1e-12) / extent)[:, None]
+    corners = size * np.array(list(itertools.product((0.0, 1.0), repeat=d)))
+    corners = corners if kind == "box" else size * np.eye(d + 1, d)
+    asked = np.concatenate([asked, corners])
+    how = str(rng.choice(["multinomial", "complement", "norm"]))
+    more, settings, arrays = prior(rng, y.max() + 1) if how == "multinomial" else ({}, {}, {})
+
+    def make():
+        if how == "multinomial":
+            return MultinomialNB(alpha=alpha, **more)
+        return ComplementNB(alpha=alpha, norm=how == "norm")
+
+    settings |= {"classes": int(y.max()) + 1, "complement": how != "multinomial", "norm": how == "norm"}
+    settings |= {} if kind == "box" else {kind: size}
+    arrays |= {"X": X, "label": y, "person": person, "alpha": alpha}
+    arrays |= {"box": np.array([np.zeros(d), np.full(d, size)])} if kind == "box" else {}
+    return make, X, y, person, settings, arrays, asked
