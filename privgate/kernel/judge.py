@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import cells, construction, logistic, sample, squares, transcript
+from privgate.kernel import cells, construction, counts, gaussian, logistic, sample, squares, transcript, words
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
@@ -15,6 +15,10 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "transcript": transcript.bound,
     "logistic": logistic.bound,
     "squares": squares.bound,
+    "categorical": counts.categorical,
+    "partitions": counts.partitions,
+    "gaussian": gaussian.bound,
+    "words": words.bound,
 }
 
 

@@ -106,7 +106,8 @@ def over_questions(
     some = np.flatnonzero((high > limit) & ((high + off <= 2 * limit) | (limit == 0)))
     if K == 2 and len(some):
         slack = e0 + e1[some] + 2 * (rounded[0] + rounded[1][some])  # what is lost where two linear functions cancel
-        high[some] = _tightened(most, with_[1] - with_[0], moves[some, 1] - moves[some, 0], slack, high[some])
+        w, m = with_[1] - with_[0], moves[some, 1] - moves[some, 0]
+        high[some] = tightened(lambda k, n: most(k * w + n * m), slack, high[some])
     return np.asarray(high + off)
 
 
@@ -125,12 +126,16 @@ def _by_ranges(top: Float, moved: Float) -> Float:
     return np.asarray(up(np.log1p(np.minimum(by_label, by_rest)), 8 * K + 64).max(axis=1))
 
 
-def _tightened(most: Callable[[Float], Float], w: Float, m: Float, slack: Float, high: Float) -> Float:
-    """Return smaller limits of any label's change than ``high``, those of the change of the log-odds ``w . x``."""
+def tightened(most: Callable[[float, float], Float], slack: Float, high: Float) -> Float:
+    """Return smaller limits of any label's change than ``high``, (U,), those of the change of the log-odds.
+
+    ``most(k, n)`` is the largest ``k w(x) + n m(x)`` over the questions, w the log-odds of the second label with
+    everybody, m what a person's absence adds to it; (U,), less ``slack`` at most.
+    """
     reach = np.empty((4, len(_SHARES), len(high)))  # of each direction and label, for each c, what stands on the left
     for j, c in enumerate(_SHARES):
         for i, (k, n) in enumerate(((-c, 1 - c), (c, 1.0), (-c, -1.0), (c, c - 1))):
-            reach[i, j] = most(k * w + n * m) + slack
+            reach[i, j] = most(float(k), float(n)) + slack
     c = _SHARES[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.nan_to_num(c * np.log(c)) - np.nan_to_num((1 - c) * np.log1p(-c))

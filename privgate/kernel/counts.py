@@ -1,0 +1,278 @@
+"""Counts in cells: categorical and Bernoulli naive Bayes, and partitions that no data moved.
+
+Records.  ``cells`` each record is in one cell of each of d features or partitions. Counts are whole numbers, so that
+what a person's absence takes off them is exact.
+
+Claim.  Scores of class k are a constant plus a sum of what one cell of each feature adds (``_Model``). No answer about
+a record of theirs (asked "own"), or to any accepted question ("any"), differs by more than ``high`` between the models
+with and without a person; one about a record of theirs, or their ``question``, differs by ``low`` or more.
+
+Certificate.  None: counts say it all.
+
+Why it is enough.
+1. A person who holds R of T records of class k in a cell takes ln((T + a) / (T - R + a)) off its score there, and in
+   every cell of a feature of V categories adds -ln(1 - m / (N + a V)), m of the class's N records being theirs. A
+   learnt prior loses ln(N / (N - m)); a fixed one nothing.
+2. A change of a log-odds is a sum over features, so its maximum is the sum of the features' maxima.
+3. Where a class is left without records, or a feature without the category that sets its size, nothing is limited.
+4. The arithmetic mean of shares: p / p' is a ratio of sums of one cell's share a partition; it is at most r if
+   sum_b max over cells of (p_b - r p'_b) <= 0.
+5. ``scores`` turns changes of scores into those of answers.
+
+Axioms.  Training counts, and answers are computed as scikit-learn's ``CategoricalNB`` and ``BernoulliNB``, and
+privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from privgate.kernel.assertion import Case, Float, Index, Limits, every
+from privgate.kernel.rounding import ELEMENTARY, EPS, gamma, of_logarithm
+from privgate.kernel.scores import Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
+
+#: halvings of the interval in which a ratio is looked for
+_HALVINGS = 40
+#: smoothing below which numbers that are divided by it may overflow
+_TINY = 1e-290
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Scores ``bias[k] + scale * sum_j table[cell of feature j, k]``.
+
+    Parameters
+    ----------
+    label, cells : int64 arrays of shape (n,) and (n, d)
+    start : int64 array of shape (d,)
+        First cell of each feature.
+    T : float64 array of shape (cells, K)
+        Records of each class in each cell.
+    N : float64 array of shape (K,)
+    alpha : float
+    whole : float64 array of shape (d, K)
+        What shares are of: N + alpha V; infinite where it is the same for all classes.
+    bias : float64 array of shape (K,)
+    learnt : bool
+        Whether the bias follows N.
+    scale : float
+    negated : float
+        What Bernoulli's rounding adds to ``off``.
+    """
+
+    label: Index
+    cells: Index
+    start: Index
+    T: Float
+    N: Float
+    alpha: float
+    whole: Float
+    bias: Float
+    learnt: bool
+    scale: float
+    negated: float = 0.0
+
+    @classmethod
+    def of(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
+        """Return the model that is trained on the case's records; ``shares`` are of N, or of what is in the cell."""
+        (label, N), alpha, d = labels(case, codes.shape), case.setting("alpha", float), codes.shape[1]
+        every(
+            (alpha >= _TINY, "without smoothing a cell may be impossible"),
+            (sizes.shape == (d,) and bool(((codes >= 0) & (codes < sizes)).all()), "a record is in no cell"),
+        )
+        K, start = len(N), np.cumsum(sizes) - sizes
+        cells = codes + start
+        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K).reshape(-1, K)
+        fixed = fixed_prior(case, K) if shares else np.zeros(K)
+        whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
+        bias = np.log(N) if fixed is None else fixed
+        T = T.astype(np.float64)
+        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, 1.0 if shares else 1.0 / d)
+
+    @property
+    def sizes(self) -> Index:
+        return np.diff(self.start, append=len(self.T))
+
+    @cached_property
+    def table(self) -> Float:
+        """What each cell adds to the scores, (cells, K)."""
+        of = np.where(np.isfinite(self.whole), np.log(self.whole), 0.0)
+        return np.asarray(self.scale * (np.log(self.T + self.alpha) - np.repeat(of, self.sizes, axis=0)))
+
+    @cached_property
+    def off(self) -> float:
+        """How far a score is off with or without anybody, in the library and here."""
+        d, V = len(self.start), int(self.sizes.max())
+        top = float(self.N.sum()) + self.alpha * V
+        one = 2 * max(abs(np.log(self.alpha)), abs(np.log(top)), 1.0)
+        size = 3 * d * self.scale * one + np.log(top) + np.abs(self.bias).max()
+        return self.negated + float(2 * (d * self.scale * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
+
+
+class _Loss(NamedTuple):
+    """What some people's absence takes off scores: ``bias`` (U, K), ``M`` (K, U, cells); records that are ``left``."""
+
+    left: Float
+    bias: Float
+    M: Float
+
+    @classmethod
+    def of(cls, model: _Model, block: Block) -> "_Loss":
+        """Return what each of some people's absence takes off."""
+        (_, rows, who, U), (cells, K), label = block, model.T.shape, model.label[block.rows]
+        m = np.zeros((U, K))
+        np.add.at(m, (who, label), 1.0)
+        shift = np.log1p(-m[:, None, :] / model.whole)  # (U, d, K)
+        M = np.repeat(shift.transpose(2, 0, 1), model.sizes, axis=2)
+        key, R = np.unique((label * U + who)[:, None] * cells + model.cells[rows], return_counts=True)
+        T = model.T[key % cells, key // (cells * U)]
+        M.ravel()[key] += np.log1p(R / (T - R + model.alpha))
+        bias = -np.log1p(-m / model.N) if model.learnt else np.zeros((U, K))
+        return cls(model.N - m, bias, model.scale * M)
+
+    def at(self, model: _Model, cells: Index, who: Index) -> tuple[Float, Float]:
+        """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
+        z, each = model.bias + model.table[cells].sum(axis=1), who[:, None]
+        lost = np.stack([M[each, cells].sum(axis=1) for M in self.M], axis=1)
+        return at(z, z - self.bias[who] - lost, model.off)
+
+
+def categorical(case: Case) -> Limits:
+    """Return limits of naive Bayes over categories: ``codes`` (n, d), of which an estimator knows ``sizes`` (d,)."""
+    codes, sizes, floor = case.array("codes", 2, "i"), case.array("sizes", 1, "i"), case.array("floor", 1, "i")
+    n, d = codes.shape
+    every((n > 0 and d > 0 and sizes.shape == (d,) == floor.shape, "records, 'sizes' and 'floor' differ"))
+    every((bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"))
+    model, (person, people) = _Model.of(case, codes, sizes, shares=True), case.person(n)
+    asked = case.array("accepted", 1, "i") if case.asked == "any" else sizes
+    every((asked.shape == (d,) and bool(((asked > 0) & (asked <= sizes)).all()), "'accepted' are other categories"))
+    if case.setting("bernoulli", bool):
+        every((bool((floor == 2).all() and (sizes == 2).all()), "features of Bernoulli's are 0 and 1"))
+        model = replace(model, negated=2 * _negated(model, person, people))
+    found = _limits(case, model, asked)
+    low, high = found.low, found.high
+    for j in np.flatnonzero(sizes > floor):
+        holders = person[codes[:, j] == sizes[j] - 1]
+        if (holders == holders[0]).all():  # training without them knows one category less
+            high[holders[0]] = np.inf
+            low[holders[0]] = np.inf if asked[j] == sizes[j] else 0.0
+    return Limits(low, high)
+
+
+def _negated(model: _Model, person: Index, people: int) -> float:
+    """Return how far ``ln(1 - exp(ln p))`` moves a score, at most.
+
+    ln p errs by ``own``; 1 - p by that share of p and by half a unit of 1, which is a share of 1 - p.
+    """
+    K, a = len(model.N), model.alpha
+    most = np.bincount(person * K + model.label, minlength=people * K).reshape(people, K).max(axis=0)
+    zeros, ones = np.maximum(model.T[::2] - most, 0.0) + a, model.T[1::2] + a
+    size = np.abs(np.log(a)) + np.log1p(model.N.sum() + 2 * a)
+    own = ELEMENTARY * 2 * size + 8 * EPS
+    taken = of_logarithm(2 * (own * ones / zeros + EPS * (ones + zeros) / zeros))
+    return float(taken.sum(axis=0).max())
+
+
+def partitions(case: Case) -> Limits:
+    """Return limits of partitions that no data moved: cells ``leaf`` (n, B), of ``sizes`` (B,); every cell is asked."""
+    leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
+    average = case.setting("average", str)
+    every((average in ("geometric", "arithmetic"), f"no average is {average!r}"))
+    model = _Model.of(case, leaf, sizes, shares=False)
+    return _limits(case, model, sizes) if average == "geometric" and len(sizes) > 1 else _arithmetic(case, model)
+
+
+def _limits(case: Case, model: _Model, asked: Index) -> Limits:
+    """Return limits of a sum over features, of which the first ``asked`` (d,) cells each are accepted."""
+    table, K, (person, people) = model.table, len(model.N), case.person(len(model.label))
+    limit, question = case.setting("limit", float, default=1.0), _question(case, model, asked, people)
+    chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, asked, strict=True)])
+    start, w = np.cumsum(asked) - asked, (table[chosen, 1] - table[chosen, 0], model.bias[1] - model.bias[0])
+    span = max(
+        np.maximum.reduceat(table[chosen, a] - table[chosen, b], start).sum() + model.bias[a] - model.bias[b]
+        for a in range(K)
+        for b in range(K)
+    )
+    low, high, told = np.empty(people), np.empty(people), np.zeros(1)
+    for block in blocks(person, people, model.T.size):
+        loss, some = _Loss.of(model, block), block.people
+        below, most = loss.at(model, model.cells[block.rows], block.who)
+        if case.asked == "any":
+            inside = (model.cells[block.rows] - model.start < asked).all(axis=1)
+            below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
+            scope = Scope(K, span, limit, _reach(w, M, loss.bias, start))
+            most = over(_odds(M, loss.bias, start), model.off, scope)
+            told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
+            told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
+        else:
+            most = largest(block.who, block.U, most)
+        low[some], high[some] = settled(block, below, told, most, loss.left)
+    return Limits(low, high)
+
+
+def _odds(M: Float, bias: Float, start: Index) -> Float:
+    """Return the largest change of a log-odds, (U,): in each feature the cell that changes most."""
+    odds = np.zeros(len(bias))
+    for a in range(len(M)):
+        for b in range(a):
+            change, moved = M[a] - M[b], bias[:, a] - bias[:, b]
+            up = np.maximum.reduceat(change, start, axis=1).sum(axis=1) + moved
+            down = np.minimum.reduceat(change, start, axis=1).sum(axis=1) + moved
+            odds = np.maximum.reduce([odds, up, -down])
+    return odds
+
+
+def _reach(w: tuple[Float, float], M: Float, bias: Float, start: Index) -> Callable[..., Float]:
+    """Return what ``over`` asks: the sum of the features' largest combinations of log-odds ``w`` and change."""
+
+    def reach(who: Index, k: float, n: float) -> Float:
+        change, moved = M[1, who] - M[0, who], bias[who, 1] - bias[who, 0]
+        return np.asarray(np.maximum.reduceat(k * w[0] - n * change, start, axis=1).sum(axis=1) + k * w[1] - n * moved)
+
+    return reach
+
+
+def _question(case: Case, model: _Model, asked: Index, people: int) -> Index:
+    """Return the cells (people, d) of array ``question``, codes of accepted ones; -1 where there is none."""
+    if "question" not in case.arrays:
+        return np.full((people, len(asked)), -1)
+    found = case.array("question", 2, "i")
+    every((found.shape == (people, len(asked)), "'question' fits nobody"))
+    return np.where(((found >= 0) & (found < asked)).all(axis=1, keepdims=True), found + model.start, -1)
+
+
+def _arithmetic(case: Case, model: _Model) -> Limits:
+    """Return limits of means of shares, by the one ratio that no choice of cells exceeds."""
+    (person, people), sizes = case.person(len(model.label)), model.sizes
+    B, K, a = len(sizes), len(model.N), model.alpha
+    low, high = np.empty(people), np.empty(people)
+    off = 8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * (1 + abs(np.log(a)) + np.log(model.N.sum() + K * (a + 1))))
+    p = (model.T + a) / (model.T.sum(axis=1, keepdims=True) + K * a)
+    for block in blocks(person, people, 4 * model.T.size):
+        (some, rows, who, U), cells = block, len(model.T)
+        R = np.zeros((U, cells, K))
+        np.add.at(R, (who[:, None], model.cells[rows], model.label[rows, None]), 1.0)
+        q = (model.T - R + a) / (model.T - R + a).sum(axis=2, keepdims=True)
+        before, after = p[model.cells[rows]].sum(axis=1), q[who[:, None], model.cells[rows]].sum(axis=1)
+        change = np.abs(np.log(before) - np.log(after)).max(axis=1)
+        below, most = change - off, largest(who, U, change) + off
+        if case.asked == "any" and B > 1:  # no other cell of one table changes
+            most = np.maximum(_ratio(p[None], q, model.start), _ratio(q, p[None], model.start)) + off
+        left = model.N - np.array([np.bincount(model.label[rows[who == u]], minlength=K) for u in range(U)])
+        low[some], high[some] = settled(block, below, np.zeros(1), most, left)
+    return Limits(low, high)
+
+
+def _ratio(p: Float, q: Float, start: Index) -> Float:
+    """Return at most how much larger any label's mean of p is than that of q, nats, (U,), over all choices of cells."""
+    ratio = p / q
+    low, high = np.ones(ratio[:, 0].shape), np.maximum(ratio.max(axis=1), 1.0)
+    for _ in range(_HALVINGS):
+        middle = low / 2 + high / 2
+        gain = np.maximum.reduceat(p - middle[:, None, :] * q, start, axis=1)
+        shown = gain.sum(axis=1) + gamma(len(start) + 8) * (1 + middle) * len(start) <= 0
+        low, high = np.where(shown, low, middle), np.where(shown, middle, high)
+    return np.asarray(np.log(high).max(axis=1))

@@ -1,0 +1,143 @@
+"""How far released log-probabilities differ, whose scores are known with and without a person.
+
+Claim.  Scores of a model are within ``off`` of the given ones, and log-probabilities are released as scores less the
+logarithm of the sum of their exponentials. Then some label's differs between two models by ``low`` or more, and none by
+more than ``high``: at given questions (``at``), or at all of them (``over``).
+
+Why it is enough.  A log-probability moves by at most twice what its scores move by. Both vectors of probabilities sum
+to 1, so no label changes by more than the largest change of a log-odds. For two classes ``softmax_release.tightened``
+bounds a label's change by maxima over the questions of sums of log-odds and change.
+
+Axioms.  Rounding is as ``rounding.of_softmax`` says. From ``rounding.DEEPEST`` on nothing is limited: a probability may
+be released as 0.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from privgate.kernel.assertion import Case, Float, Index, every
+from privgate.kernel.rounding import of_softmax
+from privgate.kernel.softmax_release import tightened
+
+#: entries of the largest temporary array
+BLOCK = 1 << 21
+
+
+def log_shares(z: Float) -> Float:
+    """Return log-probabilities of scores, (…, K)."""
+    top = z.max(axis=-1, keepdims=True)
+    return np.asarray(z - top - np.log(np.exp(z - top).sum(axis=-1, keepdims=True)))
+
+
+def at(z0: Float, z1: Float, off: Float | float) -> tuple[Float, Float]:
+    """Return (low, high), (m,), at questions with these scores (m, K), each off by at most ``off``.
+
+    ``off`` holds what the library loses and what was lost here.
+    """
+    K, change = z0.shape[1], np.abs(log_shares(z0) - log_shares(z1)).max(axis=1)
+    lost = sum(2 * of_softmax(np.asarray(off), np.ptp(z, axis=1) + 2 * off, K) for z in (z0, z1))
+    return np.maximum(change - lost, 0.0), change + lost
+
+
+class Scope(NamedTuple):
+    """All questions.
+
+    Parameters
+    ----------
+    K : int
+        Classes.
+    span : float
+        Largest difference of two scores with everybody.
+    limit : float
+        Nats. For two classes, limits between it and its double are tightened; it decides nothing else.
+    reach : callable
+        (some, k, n) -> the largest ``k w(x) + n m(x)``, w the second score less the first, m what their absence adds
+        to it; of shape (len(some),), for the people ``some``.
+    """
+
+    K: int
+    span: float
+    limit: float
+    reach: Callable[..., Float]
+
+
+def over(odds: Float, off: Float | float, scope: Scope) -> Float:
+    """Return ``high``, (U,), over all questions, at which no difference of two scores changes by more than ``odds``.
+
+    ``off`` is how far a score is off, here and in the library, together.
+    """
+    high = odds + 4 * off
+    some = np.flatnonzero((high > scope.limit) & (high <= 2 * scope.limit))
+    if scope.K == 2 and len(some):
+        slack = np.broadcast_to(8 * np.asarray(off), odds.shape)[some]
+        high[some] = tightened(lambda k, n: scope.reach(some, k, n), slack, high[some])
+    spans = scope.span + 2 * off, scope.span + odds + 4 * off
+    lost = sum(2 * of_softmax(np.asarray(off), np.asarray(s), scope.K) for s in spans)
+    return np.asarray(high + lost)
+
+
+def largest(person: Index, people: int, values: Float) -> Float:
+    """Return the largest of what belongs to each person's records, (people,); NaN wins."""
+    found = np.zeros(people)
+    np.maximum.at(found, person, values)
+    return found
+
+
+class Block(NamedTuple):
+    """Some people: which, their rows, whose each of the rows is, from 0, and how many people they are."""
+
+    people: slice
+    rows: Index
+    who: Index
+    U: int
+
+
+def blocks(person: Index, people: int, width: int) -> Iterator[Block]:
+    """Yield everybody, in blocks that fit the memory where each takes ``width`` numbers."""
+    order = np.argsort(person, kind="stable")
+    first = np.searchsorted(person[order], np.arange(people + 1))
+    step = max(1, BLOCK // width)
+    for p in range(0, people, step):
+        U = min(step, people - p)
+        rows = order[first[p] : first[p + U]]
+        yield Block(slice(p, p + U), rows, person[rows] - p, U)
+
+
+def settled(block: Block, below: Float, told: Float, high: Float, left: Float) -> tuple[Float, Float]:
+    """Return (low, high), (U,): ``below`` at records, ``told`` at questions; infinite where a class of ``left`` goes.
+
+    ``left`` (U, K) is how many records each class has without them.
+    """
+    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(told))
+    vanishing = (left <= 0).any(axis=1)
+    return np.where(vanishing, np.inf, low), np.where(vanishing, np.inf, high)
+
+
+def labels(case: Case, records: tuple[int, ...]) -> tuple[Index, Float]:
+    """Return (label of each record, (n,), records of each class, (K,)) of a case whose records have this shape."""
+    label, K = case.array("label", 1, "i"), case.setting("classes", int)
+    every(
+        (min(records) > 0 and label.shape == records[:1], "records and labels differ"),
+        (K >= 2 and bool(((label >= 0) & (label < K)).all()), f"labels are not from 0 to {K - 1}"),
+    )
+    N = np.bincount(label, minlength=K).astype(np.float64)
+    every((bool((N > 0).all()), "a class has no record"))
+    return label, N
+
+
+def fixed_prior(case: Case, K: int, **default: bool) -> Float | None:
+    """Return the logarithms of the classes' fixed priors, up to a constant; None where they follow the records."""
+    found = case.array("log_prior", 1) if "log_prior" in case.arrays else np.zeros(K)
+    every((found.shape == (K,) and bool(np.isfinite(found).all()), f"'log_prior' is not of {K} numbers"))
+    learnt = case.setting("fit_prior", bool, **default)
+    every((not learnt or "log_prior" not in case.arrays, "the prior is fixed, and is not"))
+    return None if learnt else found
+
+
+def asked_questions(case: Case, people: int, d: int) -> Float:
+    """Return array ``question`` (people, d), NaN where there is none."""
+    found = case.arrays.get("question", np.full((people, d), np.nan))
+    every((found.shape == (people, d) and found.dtype == np.float64, "'question' fits nobody"))
+    return found

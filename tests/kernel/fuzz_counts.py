@@ -1,0 +1,178 @@
+"""Small random problems of counting models, and what real refits of the library answer."""
+
+import itertools
+import warnings
+
+import numpy as np
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+
+from privgate.kernel import Case, limits
+from privgate.models import ContingencyTable, RandomTrees
+
+
+def labels_and_people(rng, n):
+    """Return labels 0, 1, … and whose each record is."""
+    K = int(rng.integers(2, 5))
+    y = rng.integers(0, K, n) if rng.random() < 0.7 else np.minimum(rng.geometric(0.6, n) - 1, K - 1)
+    y = np.unique(np.append(y[:-2], [0, 1]), return_inverse=True)[1]
+    person = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.5 else rng.permutation(n)
+    return y.astype(np.int64), np.unique(person, return_inverse=True)[1].astype(np.int64)
+
+
+def prior(rng, K):
+    """Return (arguments of the library, settings, arrays)."""
+    if rng.random() < 0.5:
+        return {}, {"fit_prior": True}, {}
+    if rng.random() < 0.5:
+        return {"fit_prior": False}, {"fit_prior": False}, {}
+    p = rng.dirichlet(np.ones(K))
+    return {"class_prior": p}, {"fit_prior": False}, {"log_prior": np.log(p)}
+
+
+def changes(make, X, y, person, asked=None):
+    """Return the largest change of a released log-probability of each person: at own records, or at ``asked``."""
+    everybody, found = make().fit(X, y), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for u in range(person.max() + 1):
+            kept = person != u
+            if len(np.unique(y[kept])) < len(np.unique(y)):
+                found.append(np.inf)
+                continue
+            at = X[~kept] if asked is None else asked
+            try:
+                without = make().fit(X[kept], y[kept])
+                found.append(np.abs(log_p(everybody, at) - log_p(without, at)).max())
+            except (IndexError, ValueError):
+                found.append(np.inf)
+    return np.nan_to_num(np.array(found), nan=np.inf, posinf=np.inf)
+
+
+def log_p(model, X):
+    if hasattr(model, "predict_log_proba"):
+        return model.predict_log_proba(X)
+    return np.log(model.predict_proba(X))
+
+
+def outside(case, truth, *, complete=True):
+    """Return (people outside their limits, ratio of high to truth where both are finite)."""
+    found = limits(case)
+    bad = (found.high < truth) | ((found.low > truth) & complete)
+    with np.errstate(all="ignore"):
+        ratio = (found.high / truth)[np.isfinite(found.high) & np.isfinite(truth) & (truth > 1e-6)]
+    return np.flatnonzero(bad), ratio
+
+
+def categorical(seed):
+    """Return (estimator, codes, labels, person, settings, arrays, every accepted question)."""
+    rng = np.random.default_rng(seed)
+    d, n, bernoulli = int(rng.integers(1, 5)), int(rng.integers(6, 30)), bool(rng.random() < 0.3)
+    V = np.full(d, 2) if bernoulli else rng.integers(1, 5, d)
+    X = np.column_stack([np.minimum(rng.geometric(rng.uniform(0.2, 0.9), n) - 1, v - 1) for v in V])
+    X[rng.integers(0, n, n // 3)] = X[0]
+    y, person = labels_and_people(rng, n)
+    declared = rng.random() < 0.5 or bernoulli
+    sizes = V if declared else X.max(axis=0) + 1
+    accepted = sizes if rng.random() < 0.7 else rng.integers(1, sizes + 1)
+    alpha = float(10.0 ** rng.uniform(-10, 3)) if rng.random() < 0.5 else float(rng.choice([1e-10, 0.1, 1.0, 5.0]))
+    more, settings, arrays = prior(rng, y.max() + 1)
+
+    def make():
+        if bernoulli:
+            return BernoulliNB(alpha=alpha, binarize=None, **more)
+        return CategoricalNB(alpha=alpha, min_categories=V if declared else None, **more)
+
+    settings |= {"alpha": alpha, "classes": int(y.max()) + 1, "bernoulli": bernoulli}
+    arrays |= {"codes": X, "label": y, "person": person, "sizes": sizes, "accepted": accepted}
+    arrays |= {"floor": V if declared else np.zeros(d, dtype=np.int64)}
+    return make, X, y, person, settings, arrays, np.array(list(itertools.product(*map(range, accepted))))
+
+
+def gaussian(seed):
+    """Return the same with numbers in a box, and many questions of it beside its corners."""
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(1, 4)), int(rng.integers(6, 40))
+    y, person = labels_and_people(rng, n)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-1, 1, d) + 0.7 * y[:, None]
+    if rng.random() < 0.3:
+        X += 10.0 ** rng.uniform(0, 6)
+    if rng.random() < 0.3:
+        X[:, 0] = X[0, 0] if d > 1 else np.round(X[:, 0])  # constant
+    if rng.random() < 0.3:
+        X = np.round(X)
+    X[rng.integers(0, n, n // 3)] = X[0]
+    wide = float(10.0 ** rng.uniform(-2, 0.5)) * np.ptp(X, axis=0) + 0.1
+    box = np.array([X.min(axis=0) - wide, X.max(axis=0) + wide])
+    if rng.random() < 0.2:
+        box = np.array([np.median(X, axis=0) - wide, np.median(X, axis=0) + wide])
+    smoothing = float(rng.choice([1e-9, 1e-4, 1e-2, 1.0]))
+    K = int(y.max()) + 1
+    p = rng.dirichlet(np.ones(K)) if rng.random() < 0.3 else None
+    settings = {"var_smoothing": smoothing, "classes": K}
+    arrays = {"X": X, "label": y, "person": person, "box": box}
+    arrays |= {} if p is None else {"log_prior": np.log(p)}
+    asked = [box[0] + (box[1] - box[0]) * rng.random((300, d)), np.array(list(itertools.product(*box.T)))]
+    asked.append(X[(X >= box[0]).all(axis=1) & (X <= box[1]).all(axis=1)])
+
+    def make():
+        return GaussianNB(priors=p, var_smoothing=smoothing)
+
+    return make, X, y, person, settings, arrays, np.concatenate(asked)
+
+
+def partitions(seed):
+    """Return the same for trees whose splits are drawn before the data are seen, or one table."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(6, 30)), int(rng.integers(1, 4))
+    X = np.round(rng.normal(size=(n, d)), 1) if rng.random() < 0.5 else rng.integers(0, 3, (n, d)).astype(float)
+    y, person = labels_and_people(rng, n)
+    alpha, average = float(10.0 ** rng.uniform(-10, 3)), str(rng.choice(["geometric", "arithmetic"]))
+    asked = np.concatenate([X, rng.uniform(-3, 3, (300, d)), rng.integers(0, 3, (30, d))])
+    if rng.random() < 0.3:
+        _, leaf = np.unique(X, axis=0, return_inverse=True)
+        sizes, leaf = np.array([leaf.max() + 2]), leaf.reshape(-1, 1)
+
+        def make():
+            return ContingencyTable(alpha=alpha)
+    else:
+        shape = {"n_trees": int(rng.integers(1, 5)), "depth": int(rng.integers(1, 4)), "low": -2, "high": 2}
+        shape |= {"n_features": d, "random_state": seed, "average": average}
+
+        def make():
+            return RandomTrees(alpha=alpha, **shape)
+
+        leaf, sizes = make().leaves(X), np.full(shape["n_trees"], 2 ** shape["depth"])
+    settings = {"alpha": alpha, "classes": int(y.max()) + 1, "average": average}
+    return make, X, y, person, settings, {"leaf": leaf, "label": y, "person": person, "sizes": sizes}, asked
+
+
+def words(seed):
+    """Return the same for documents of declared length or norm, or in a box."""
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(2, 5)), int(rng.integers(6, 30))
+    y, person = labels_and_people(rng, n)
+    X = np.array([np.bincount(rng.integers(0, d, rng.integers(0, 6)), minlength=d) for _ in range(n)]).astype(float)
+    if rng.random() < 0.4:
+        X *= rng.random((n, d))
+    alpha = 10.0 ** rng.uniform(-10, 3, d) if rng.random() < 0.3 else np.full(d, 10.0 ** rng.uniform(-10, 3))
+    kind, size = str(rng.choice(["length", "norm", "box"])), float(rng.integers(1, 6))
+    asked = rng.random((300, d)) ** 3 * size
+    if kind != "box":
+        extent = asked.sum(axis=1) if kind == "length" else np.linalg.norm(asked, axis=1)
+        asked *= np.minimum(1, size * (1 - 1e-12) / extent)[:, None]
+    corners = size * np.array(list(itertools.product((0.0, 1.0), repeat=d)))
+    corners = corners if kind == "box" else size * np.eye(d + 1, d)
+    asked = np.concatenate([asked, corners])
+    how = str(rng.choice(["multinomial", "complement", "norm"]))
+    more, settings, arrays = prior(rng, y.max() + 1) if how == "multinomial" else ({}, {}, {})
+
+    def make():
+        if how == "multinomial":
+            return MultinomialNB(alpha=alpha, **more)
+        return ComplementNB(alpha=alpha, norm=how == "norm")
+
+    settings |= {"classes": int(y.max()) + 1, "complement": how != "multinomial", "norm": how == "norm"}
+    settings |= {} if kind == "box" else {kind: size}
+    arrays |= {"X": X, "label": y, "person": person, "alpha": alpha}
+    arrays |= {"box": np.array([np.zeros(d), np.full(d, size)])} if kind == "box" else {}
+    return make, X, y, person, settings, arrays, asked
