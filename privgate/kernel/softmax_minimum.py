@@ -172,7 +172,7 @@ class Metric:
         moved = float(problem.off(problem.size @ np.abs(u).max(axis=0)).max())
         P = problem.answers(Z)
         H = problem.hessian(P)
-        curved = above(np.expm1(moved) + (4 * K + 56) * EPS)  # each curvature is off by this share at most
+        curved = above(np.expm1(moved) + (8 * K + 112) * EPS)  # each curvature is off by this share at most
         summed = gamma(n + K + 12)  # and a sum of them by this share of scale_j scale_k
         scale = np.sqrt(np.diag(H) * (1 + 4 * summed))
         ahead = float(_length(np.abs(W) @ scale))

@@ -1,5 +1,6 @@
 """Random problems of regularised logistic regression, certificates honest and not, and the truth found another way."""
 
+import contextlib
 import warnings
 from dataclasses import dataclass, replace
 from itertools import product
@@ -13,6 +14,10 @@ from privgate.kernel import Case, Refused, limits
 
 #: tolerance of the library's solver; its gradient test is about the mean
 TOL = 1e-8
+
+
+class NoMinimumError(Exception):
+    """No parameters have such a gradient, or they were not found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +70,11 @@ class Sample:
             g = (w[:, None] * (P - hot)[:, first:]).T @ X + self.penalty * u + shared * u.sum(axis=0) - tilt
             H = self._hessian(P[:, first:], X, w, shared)
             scale = 1 / np.sqrt(np.diag(H))
-            step = (scale * np.linalg.solve(scale[:, None] * H * scale, scale * g.ravel().astype(float))).reshape(
-                u.shape
-            )
+            try:
+                step = scale * np.linalg.solve(scale[:, None] * H * scale, scale * g.ravel().astype(float))
+            except np.linalg.LinAlgError as exc:
+                raise NoMinimumError from exc
+            step = step.reshape(u.shape)
             square, t = float((step * g).sum()), 1.0
             while square > 1e-8 and t > 1e-9 and self._value(u - t * step, X, w, hot, shared, tilt)[0] > value:
                 t /= 2
@@ -75,7 +82,7 @@ class Sample:
             if square < 1e-34 or (square < 1e-20 and square >= last):
                 return u
             last = square
-        raise AssertionError("no minimum was found")
+        raise NoMinimumError
 
     def _value(self, u, X, w, hot, shared, tilt):
         Z = scores(u, X)
@@ -263,29 +270,33 @@ def judged(tally, case):
 
 
 def own_truth(s, who, *, allowed=None):
-    """Return the largest change of a log-probability at each person's own records; infinite where a label goes.
+    """Return (least, largest) change of a log-probability at each person's own records; infinite where a label goes.
 
-    With ``allowed`` both trainings end there, in the direction that moves the person's first record most.
+    With ``allowed`` both trainings also end there, in the direction that moves the person's first record most.
     """
-    u, true = s.minimum(), np.full(len(who), np.inf)
+    u, most = s.minimum(), np.full(len(who), np.inf)
+    least = most.copy()
     for k, i in enumerate(who):
-        if (keep := s.kept(i)) is not None:
-            rows, v = s.X[s.person == i], s.minimum(keep, u)
-            ends = [(u, v)]
-            if allowed is not None:
-                sign = np.sign(rows[0]) * np.sign(np.arange(len(u)) - 0.5 if len(u) > 1 else 1)[..., None]
-                one = [s.minimum(start=u, tilt=t * sign * allowed) for t in (1, -1)]
-                other = [s.minimum(keep, v, tilt=t * sign * allowed) for t in (-1, 1)]
-                ends += zip(one, other, strict=True)
-            true[k] = max(float(np.abs(log_p(a, rows) - log_p(b, rows)).max()) for a, b in ends)
-    return true
+        if (keep := s.kept(i)) is None:
+            continue
+        rows, v = s.X[s.person == i], s.minimum(keep, u)
+        ends = [(u, v)]
+        if allowed is not None:
+            sign = np.sign(rows[0]) * np.sign(np.arange(len(u)) - 0.5 if len(u) > 1 else 1)[..., None]
+            for t in (1, -1):
+                with contextlib.suppress(NoMinimumError):
+                    one = s.minimum(start=u, tilt=t * sign * allowed)
+                    ends.append((one, s.minimum(keep, v, tilt=-t * sign * allowed)))
+        true = [float(np.abs(log_p(a, rows) - log_p(b, rows)).max()) for a, b in ends]
+        least[k], most[k] = min(true), max(true)
+    return least, most
 
 
 def check_own(rng, tally, *, K=None, people=6, small=False, made=None):
     """Compare every certificate's limits with the exact minimum, at the records of some people."""
     s = sample(rng, K=K, small=small) if made is None else made
     who = np.unique(np.append(rng.permutation(s.people)[: people - 1], 0))
-    true = own_truth(s, who)
+    _, true = own_truth(s, who)
     for name, certificate in certificates(rng, s):
         found = judged(tally, s.case(certificate))
         if found is not None:
@@ -303,11 +314,11 @@ def check_stops(rng, tally, *, K=None, people=3):
     who = rng.permutation(s.people)[:people]
     allowed = 10.0 ** rng.uniform(-4, -1) * (s.w[:, None] * np.abs(s.X)).sum(axis=0)
     allowed *= 1 if len(np.unique(s.penalty)) == 1 else np.minimum(1, s.penalty)
-    true, exact, c = own_truth(s, who, allowed=allowed), own_truth(s, who), honest(s)
+    (least, most), c = own_truth(s, who, allowed=allowed), honest(s)
     some = c if rng.random() < 0.5 else logistic_moves.alone(s.loss, s.person, c, who)
     for name, certificate in (("honest", c), ("refined", refined(s, c)), ("alone", some)):
         if (found := judged(tally, s.case(certificate, allowed=allowed))) is not None:
-            tally.see(name, found.low[who], found.high[who], true, at_most=exact)
+            tally.see(name, found.low[who], found.high[who], most, at_most=least)
 
 
 def questions(rng, s):
@@ -344,7 +355,7 @@ def check_any(rng, tally, *, K=None, people=4):
     s = sample(rng, K=K, small=True)
     s = replace(s, X=np.column_stack([s.X[:, : s.d] / np.maximum(1, np.abs(s.X[:, : s.d]).max(axis=0)), s.X[:, s.d :]]))
     who = rng.permutation(s.people)[:people]
-    u, c, own = s.minimum(), honest(s), own_truth(s, who)
+    u, c, (_, own) = s.minimum(), honest(s), own_truth(s, who)
     left = [None if s.kept(i) is None else s.minimum(s.kept(i), u) for i in who]
     for arrays, settings, asked in questions(rng, s):
         x = np.column_stack([asked, np.ones(len(asked))]) if s.intercept else asked
@@ -405,7 +416,7 @@ def check_search(rng, tally, *, K=None, rounds=60):
     """Search for a certificate that makes one person's upper limit smallest; compare every one on the way."""
     s = sample(rng, K=K, small=True)
     i = int(rng.integers(s.people))
-    true, best, c = own_truth(s, [i]), np.inf, honest(s)
+    (_, true), best, c = own_truth(s, [i]), np.inf, honest(s)
     move = rng.normal(size=c["moves"][i].shape) * np.abs(np.nan_to_num(c["moves"])).mean() * rng.choice([0, 1, 3])
     c["moves"] = np.nan_to_num(c["moves"])
     c["moves"][i] = move
