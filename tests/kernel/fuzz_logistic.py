@@ -142,7 +142,7 @@ def sample(rng, *, K=None, library=False, small=False):
     n, d = int(rng.integers(15, 60 if small else 140)), int(rng.integers(1, 7))
     X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, size=d)
     if rng.random() < 0.3:
-        X[:, rng.integers(d)] = rng.random(n) < 0.1  # a rare flag
+        X[:, rng.integers(d)] = rng.random(n) < rng.choice([0.1, 1 / n])  # a rare flag
     if rng.random() < 0.2:
         X[: n // 2] = X[rng.integers(0, 5, n // 2)]  # equal records
     intercept = bool(rng.random() < 0.7)
@@ -357,6 +357,10 @@ def check_any(rng, tally, *, K=None, people=4):
     who = rng.permutation(s.people)[:people]
     u, c, (_, own) = s.minimum(), honest(s), own_truth(s, who)
     left = [None if s.kept(i) is None else s.minimum(s.kept(i), u) for i in who]
+    off = logistic_moves.alone(s.loss, s.person, c, who)
+    if "alone_at" in off:
+        noise = 10.0 ** rng.uniform(-4, 0) * np.abs(c["at"]).mean() * rng.normal(size=off["alone_at"].shape)
+        off = {**off, "alone_at": off["alone_at"] + noise}
     for arrays, settings, asked in questions(rng, s):
         x = np.column_stack([asked, np.ones(len(asked))]) if s.intercept else asked
         true = np.array([np.inf if v is None else float(np.abs(log_p(u, x) - log_p(v, x)).max()) for v in left])
@@ -364,6 +368,7 @@ def check_any(rng, tally, *, K=None, people=4):
             ("honest", c),
             ("refined", refined(s, c)),
             ("alone", logistic_moves.alone(s.loss, s.person, c, who)),
+            ("alone, off", off),
             ("zero", {**c, "moves": 0 * c["moves"]}),
             ("double", {**c, "moves": 2 * c["moves"]}),
         ):

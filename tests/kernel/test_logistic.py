@@ -125,19 +125,18 @@ def test_every_length_of_a_metric_is_above_the_exact_one_however_far_the_factor_
         assert M.widest >= reach.max() * size
         assert M.stop >= length(rng.choice([-1, 1], size=(50, C, p)) * allowed).max() * size
         assert (M.axis >= np.array([length(np.eye(C * p)[k::p]).max() for k in range(p)]) * size).all()
-        own = [np.linalg.solve(L, np.linalg.solve(L, one).T) for one in (H - part for part in _without(s, H, P))]
-        assert (M.lever >= np.array([np.linalg.eigvalsh(one + one.T).max() / 2 for one in own]) * size).all()
+        own = [np.linalg.solve(L, np.linalg.solve(L, one).T) for one in _parts(s, P)]
+        assert (M.lever >= np.array([np.linalg.eigvalsh(one + one.T).max() / 2 for one in own]) * size - 1e-14).all()
         H = np.linalg.solve(L, np.linalg.solve(L, M.H - H).T)
         assert M.off >= np.abs(H).max() * size - 1e-12
         seen += 1
     assert seen >= 30
 
 
-def _without(s, H, P):
-    """Yield the Hessian without each record."""
-    C = len(H) // s.X.shape[1]
-    for x, p, w in zip(s.X, P[:, s.K - C :], s.w, strict=True):
-        yield H - w * np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
+def _parts(s, P):
+    """Yield each record's part of the Hessian."""
+    for x, p, w in zip(s.X, P[:, int(s.K == 2) :], s.w, strict=True):
+        yield w * np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
 
 
 def test_rounding_is_bounded_where_it_can_be_seen():
@@ -336,6 +335,43 @@ def test_what_own_records_show_counts_for_any_question_only_where_they_are_accep
     assert (found.low[~holds & finite] == 0).all()
     assert (found.low[holds] > 0).any()
     assert (found.low <= own.low).all()
+
+
+def test_a_column_that_nobody_has_moves_no_question_unless_a_gradient_is_allowed_there():
+    s = fuzz.sample(np.random.default_rng(11), K=3, library=True, small=True)
+    more = replace(s, X=np.insert(s.X, 1, 0.0, axis=1), penalty=np.insert(s.penalty, 1, s.penalty[0]))
+    box = np.array([[-1.0] * s.d, [1.0] * s.d])
+    wide = np.insert(box, 1, [-100.0, 100.0], axis=1)
+    allowed = np.full(len(s.penalty), 1e-6)
+
+    plain = limits(s.case(fuzz.honest(s), allowed=allowed, asked="any", arrays={"box": box}))
+    idle, other = (
+        limits(more.case(fuzz.honest(more), allowed=np.insert(allowed, 1, a), asked="any", arrays={"box": wide}))
+        for a in (0.0, 1e-6)
+    )
+    shown = np.isfinite(plain.high)
+
+    assert (np.isfinite(idle.high) == shown).all()
+    assert np.abs(idle.high / plain.high - 1)[shown].max() <= 1e-9
+    assert (other.high > 1.001 * plain.high)[shown].all()
+
+
+def test_a_column_of_one_person_alone_still_moves_questions_where_their_own_minimum_is_wrong_about_it():
+    s = fuzz.sample(np.random.default_rng(11), K=3, library=True, small=True)
+    s = replace(s, X=np.insert(s.X, 0, s.person == 3, axis=1), penalty=np.insert(s.penalty, 0, s.penalty[0]))
+    x = np.zeros((2, s.X.shape[1]))
+    x[:, 0], x[:, -1] = (1000, -1000), 1
+    c = logistic_moves.alone(s.loss, s.person, fuzz.honest(s), np.array([3]))
+    wrong = c["alone_at"].copy()
+    wrong[0, :, 0] = c["at"][:, 0]  # as if the column told nothing of who is there
+    box = np.stack([np.append(-1000.0, np.zeros(s.d - 1)), np.append(1000.0, np.zeros(s.d - 1))])
+    u = s.minimum()
+    true = float(np.abs(fuzz.log_p(u, x) - fuzz.log_p(s.minimum(s.kept(3), u), x)).max())
+
+    found = limits(s.case({**c, "alone_at": wrong}, asked="any", arrays={"box": box}))
+
+    assert true >= 0.1
+    assert found.high[3] >= true
 
 
 @pytest.mark.parametrize("K", [2, 3])
