@@ -174,7 +174,7 @@ class _Pair:
         def most(size: Float) -> Float:
             return np.asarray(accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1))
 
-        used = problem.used  # by anybody: a person's own column is idle without them, and yet it moves with them
+        used = problem.used  # by anybody: a person's own column is idle without them, and moves when they leave
         u, moves, whole = M.u * used, self.moves * used, M.farthest(accepted, used)
         farthest = np.full(len(self.far), whole)
         axis = np.full(len(self.far), most(M.axis))
