@@ -203,6 +203,8 @@ def propose(loss: Loss, person: Index, start: Float | None = None) -> Certificat
 
 def refine(loss: Loss, person: Index, certificate: Certificate, people: Index, rounds: int = 3) -> Certificate:
     """Return the certificate with further steps for some people, who are then to be swept."""
+    if not len(people):
+        return certificate
     leaving = Leaving(loss, person, (certificate["at"], *loss.slope(certificate["at"])[::2]))
     moves = certificate["moves"].copy()
     with np.errstate(all="ignore"):

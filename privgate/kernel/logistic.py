@@ -28,7 +28,8 @@ Why it is enough.
    there: after s along the way the slope is at least (1 - e^(-R s)) / R - g. Where a training ends, its gradient
    counts in the norm at the minimum, and the same inequality bounds how far that is.
 4. Distances times the reach of a record, or of the farthest question, bound differences of scores;
-   ``softmax_release`` has the rest. A person without whom a label has no record is infinite: there is no model.
+   ``softmax_release`` has the rest. Parameters of a column that is 0 in every record, with a penalty and no gradient
+   allowed, are 0 in every training. A person without whom a label has no record is infinite: there is no model.
 
 Axioms.  Trainings end within ``allowed``. Weights and penalties do not depend on who is there. Released scores are
 sums of products, with intercepts that sum to 0 over K > 2 classes. Rounding is as ``rounding`` says.
@@ -188,17 +189,19 @@ class _Pair:
         def most(size: Float) -> Float:
             return np.asarray(accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1))
 
-        farthest = np.full(len(self.far), M.farthest(accepted, d))
+        used = problem.used  # by anybody: a person's own column is idle without them, and moves when they leave
+        u, moves, whole = M.u * used, self.moves * used, M.farthest(accepted, used)
+        farthest = np.full(len(self.far), whole)
         axis = np.full(len(self.far), most(M.axis))
         for one, _, there in self.alone:
-            farthest[one], axis[one] = there.farthest(accepted, d), most(there.axis)
-        size0 = most(np.abs(M.u).max(axis=0))
-        size1 = size0 + most(np.abs(self.moves).max(axis=1)) + axis * self.far
+            farthest[one], axis[one] = there.farthest(accepted, used), most(there.axis)
+        size0 = most(np.abs(u).max(axis=0))
+        size1 = size0 + most(np.abs(moves).max(axis=1)) + axis * self.far
         return softmax_release.over_questions(
             accepted,
-            problem.classwise(M.u, d),
-            problem.classwise(self.moves, d),
-            errors=(M.farthest(accepted, d) * M.trained, farthest * self.far),
+            problem.classwise(u, d),
+            problem.classwise(moves, d),
+            errors=(whole * M.trained, farthest * self.far),
             rounded=(problem.off(size0 + most(M.axis) * M.trained), problem.off(size1)),
             limit=limit,
         )

@@ -71,6 +71,12 @@ class Problem:
         """1 at columns along which all vectors may move together, (p,)."""
         return np.where(self.penalty == 0, float(self.vectors > 1), 0.0)
 
+    @cached_property
+    def used(self) -> Float:
+        """0 at columns whose parameters are 0 in every training: no record has them, no gradient is left; (p,)."""
+        idle = (self.size == 0).all(axis=0) & (self.allowed == 0) & (self.penalty > 0)
+        return np.where(idle, 0.0, 1.0)
+
     def off(self, size: Float) -> Float:
         """Return how far rounding moves a difference of two scores, from ``|x| . |u|`` of either."""
         return 2 * gamma(len(self.penalty) + 8) * size
@@ -122,7 +128,11 @@ def above(x: float, terms: float = 64) -> float:
 
 
 def radius(R: Float, g: Float) -> Float:
-    """Return -ln(1 - R g) / R rounded upward, infinite where R g is not below 1; never below g."""
+    """Return -ln(1 - R g) / R rounded upward, infinite where R g is not below 1; never below g.
+
+    t is R g or more, and -ln(1 - t) grows in t; log1p of t as it is stored errs by a share of its result, so nothing
+    is lost near 1. Where R g underflows, g is right up to a share of R g.
+    """
     t = up(R * g, 4)
     return np.where(t < _FULL, np.maximum(up(-np.log1p(-t) / R), up(g)), np.inf)
 
@@ -172,7 +182,7 @@ class Metric:
         moved = float(problem.off(problem.size @ np.abs(u).max(axis=0)).max())
         P = problem.answers(Z)
         H = problem.hessian(P)
-        curved = above(np.expm1(moved) + (4 * K + 56) * EPS)  # each curvature is off by this share at most
+        curved = above(np.expm1(moved) + (8 * K + 112) * EPS)  # each curvature is off by this share at most
         summed = gamma(n + K + 12)  # and a sum of them by this share of scale_j scale_k
         scale = np.sqrt(np.diag(H) * (1 + 4 * summed))
         ahead = float(_length(np.abs(W) @ scale))
@@ -210,10 +220,14 @@ class Metric:
             found.append(np.stack([_length(D) for D in pairs], axis=1))
         return up(self.grown * np.concatenate(found) + gamma(X.shape[1] + 8) * sizes[:, None])
 
-    def farthest(self, accepted: Accepted, d: int) -> float:
-        """Return how far a move of length 1 moves a difference of two scores at any accepted question of d features."""
-        C, none = self.problem.vectors, np.zeros(len(self.W))
-        pairs = list(self.parts) if C == 1 else [self.parts[a] - self.parts[b] for a, b in combinations(range(C), 2)]
+    def farthest(self, accepted: Accepted, used: Float) -> float:
+        """Return how far a move of length 1 moves a difference of two scores at any accepted question.
+
+        Columns where ``used`` (p,) is 0 are left out: their parameters are known.
+        """
+        C, d, none = self.problem.vectors, len(accepted.single), np.zeros(len(self.W))
+        parts = self.parts * used
+        pairs = list(parts) if C == 1 else [parts[a] - parts[b] for a, b in combinations(range(C), 2)]
         ends = [accepted.farthest(A[:, :d], A[:, d] if A.shape[1] > d else none) for A in pairs]
         return above(self.grown * max(ends))
 

@@ -1,12 +1,15 @@
 """What the product said before the house was rebuilt is still true: names, bounds, engines, verdicts."""
 
-import importlib
+import importlib.util
 import json
+import os
 from pathlib import Path
 
 import adapters
 import numpy as np
 import pytest
+
+from privgate.training.fleet import Fleet
 
 DATA = Path(__file__).parent / "data"
 #: relative, and nats: what two ways of adding the same numbers may differ by
@@ -72,3 +75,36 @@ def test_what_an_engine_says_of_people_is_what_it_said(row):
     assert said is not None, "an engine declines what it answered"
     old = (np.array([float(v) for v in row[side]]) for side in ("low", "high"))
     assert still_true(*said, *old).all()
+
+
+@pytest.fixture
+def own_registry(empty_database, monkeypatch):
+    """Give served subjects a migrated database to copy, and MLflow's process-wide address back."""
+    monkeypatch.setenv("REFEREE_EMPTY_DATABASE", str(empty_database))
+    yield
+    import mlflow
+
+    mlflow.tracking.fluent._active_experiment_id = None
+    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
+    mlflow.set_tracking_uri(None)
+
+
+#: subjects of a second, one of each outcome
+FEW = frozenset(("constant_flags_alpha1e12", "contingency_table", "plain_small_tree"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(r, marks=[] if r["row"] in FEW else pytest.mark.slow) for r in rows("referee")],
+    ids=[r["row"] for r in rows("referee")],
+)
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("own_registry")
+def test_a_subject_of_the_referee_gets_the_same_verdict(row, tmp_path):
+    one = adapters.module("fifty.subjects", "referee").ALL[row["row"]]
+    if missing := [name for name in one.needs if importlib.util.find_spec(name) is None]:
+        pytest.skip(f"it needs {', '.join(missing)}")
+    with Fleet(jobs=1, ledger="none") as fleet:
+        got = adapters.module("fifty.catalogue", "referee").put(one, tmp_path, fleet)
+
+    assert got.outcome == row["outcome"], got.why

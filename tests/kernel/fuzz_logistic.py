@@ -1,180 +1,14 @@
-"""Random problems of regularised logistic regression, certificates honest and not, and the truth found another way."""
+"""Certificates, honest and not, whose limits are compared with the truth."""
 
-import warnings
+import contextlib
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from privgate.engines import logistic_moves
-from privgate.kernel import Case, Refused, limits
-
-#: tolerance of the library's solver; its gradient test is about the mean
-TOL = 1e-8
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Records (the intercept a last column of ones), labels, weights, penalties, and whose each record is."""
-
-    X: np.ndarray
-    y: np.ndarray
-    w: np.ndarray
-    penalty: np.ndarray
-    person: np.ndarray
-    K: int
-    intercept: bool
-
-    @property
-    def people(self):
-        return int(self.person.max()) + 1
-
-    @property
-    def d(self):
-        return self.X.shape[1] - self.intercept
-
-    @property
-    def loss(self):
-        return logistic_moves.Loss(self.X, self.y, self.w, self.penalty, self.K)
-
-    def case(self, certificate, *, allowed=None, asked="own", arrays=None, **settings):
-        """Return a case that claims this certificate."""
-        allowed = np.zeros(len(self.penalty)) if allowed is None else allowed
-        given = {"X": self.X, "label": self.y, "weight": self.w, "penalty": self.penalty, "person": self.person}
-        settings = {"classes": self.K, "intercept": self.intercept, **settings}
-        return Case("logistic", asked, settings, {**given, "allowed": allowed, **certificate, **(arrays or {})})
-
-    def kept(self, i):
-        """Return which records stay without person i; None where a label would go."""
-        keep = self.person != i
-        return keep if len(np.unique(self.y[keep])) == self.K else None
-
-    def minimum(self, keep=None, start=None, tilt=0.0):
-        """Return where the gradient is ``tilt``, (C, p) in long double, by Newton with the Hessian record by record."""
-        keep = np.ones(len(self.y), bool) if keep is None else keep
-        X, w = self.X[keep].astype(np.longdouble), self.w[keep].astype(np.longdouble)
-        hot = (self.y[keep][:, None] == np.arange(self.K)).astype(np.longdouble)
-        first = self.K == 2  # the first of two classes has no parameters
-        u = np.zeros((self.K - first, X.shape[1]), np.longdouble) if start is None else start.astype(np.longdouble)
-        shared = (self.penalty == 0) & (not first)
-        last = np.inf
-        for _ in range(200):
-            value, P = self._value(u, X, w, hot, shared, tilt)
-            g = (w[:, None] * (P - hot)[:, first:]).T @ X + self.penalty * u + shared * u.sum(axis=0) - tilt
-            H = self._hessian(P[:, first:], X, w, shared)
-            scale = 1 / np.sqrt(np.diag(H))
-            step = (scale * np.linalg.solve(scale[:, None] * H * scale, scale * g.ravel().astype(float))).reshape(
-                u.shape
-            )
-            square, t = float((step * g).sum()), 1.0
-            while square > 1e-8 and t > 1e-9 and self._value(u - t * step, X, w, hot, shared, tilt)[0] > value:
-                t /= 2
-            u = u - t * step
-            if square < 1e-34 or (square < 1e-20 and square >= last):
-                return u
-            last = square
-        raise AssertionError("no minimum was found")
-
-    def _value(self, u, X, w, hot, shared, tilt):
-        Z = scores(u, X)
-        top = Z.max(axis=1, keepdims=True)
-        E = np.exp(Z - top)
-        logs = Z - top - np.log(E.sum(axis=1, keepdims=True))
-        rest = (self.penalty * u * u).sum() / 2 + (shared * u.sum(axis=0) ** 2).sum() / 2
-        return -(w[:, None] * hot * logs).sum() + rest - (tilt * u).sum(), E / E.sum(axis=1, keepdims=True)
-
-    def _hessian(self, P, X, w, shared):
-        (n, C), p = P.shape, X.shape[1]
-        P, X, w = P.astype(float), X.astype(float), w.astype(float)
-        curve = w[:, None, None] * (P[:, :, None] * np.eye(C) - P[:, :, None] * P[:, None, :])
-        rows = (X[:, None, :, None] * X[:, None, None, :]).reshape(n, p * p)
-        H = (curve.reshape(n, C * C).T @ rows).reshape(C, C, p, p).transpose(0, 2, 1, 3)
-        H = H + np.eye(C)[:, None, :, None] * np.diag(self.penalty)[None, :, None, :]
-        return (H + np.diag(shared.astype(float))[None, :, None, :]).reshape(C * p, C * p)
-
-    def library(self):
-        """Return scikit-learn's estimator of this problem: all penalties are one."""
-        return LogisticRegression(
-            C=1 / self.penalty[0], fit_intercept=self.intercept, solver="newton-cholesky", tol=TOL, max_iter=1000
-        )
-
-    def allowed(self):
-        """Return at how large a gradient the library ends: its test, and the rounding of its own sums."""
-        n, p = self.X.shape
-        size = (self.w[:, None] * np.abs(self.X)).sum(axis=0)
-        return self.w.sum() * TOL + 2.0**-52 * 50 * (n + p) * size
-
-    def refit(self, keep=None):
-        """Return scikit-learn's model of some records; None where its solver says that it did not converge."""
-        keep = np.ones(len(self.y), bool) if keep is None else keep
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                return self.library().fit(self.X[keep, : self.d], self.y[keep], sample_weight=self.w[keep])
-            except (ConvergenceWarning, RuntimeWarning, UserWarning):
-                return None
-
-
-def scores(u, X):
-    Z = X @ u.T
-    return np.column_stack([np.zeros(len(Z), Z.dtype), Z]) if Z.shape[1] == 1 else Z
-
-
-def log_p(u, X):
-    """Return log-probabilities (m, K) in the precision of u."""
-    Z = scores(u, X.astype(u.dtype))
-    top = Z.max(axis=1, keepdims=True)
-    return Z - top - np.log(np.exp(Z - top).sum(axis=1, keepdims=True))
-
-
-def sample(rng, *, K=None, library=False, small=False):
-    """Return a problem: K = 2 to 4, groups, weights, columns of any scale, separable or equal records, or none."""
-    K = int(rng.integers(2, 5)) if K is None else K
-    n, d = int(rng.integers(15, 60 if small else 140)), int(rng.integers(1, 7))
-    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, size=d)
-    if rng.random() < 0.3:
-        X[:, rng.integers(d)] = rng.random(n) < 0.1  # a rare flag
-    if rng.random() < 0.2:
-        X[: n // 2] = X[rng.integers(0, 5, n // 2)]  # equal records
-    intercept = bool(rng.random() < 0.7)
-    X = np.column_stack([X, np.ones(n)]) if intercept else X
-    size = np.abs(X).max(axis=0)
-    strength = 10.0 ** rng.uniform(-0.5, 2)  # the largest separate the labels
-    y = (
-        (X / np.where(size > 0, size, 1)) @ rng.normal(size=(X.shape[1], K)) * strength + rng.gumbel(size=(n, K))
-    ).argmax(1)
-    y[: 2 * K] = np.tile(np.arange(K), 2)
-    w = rng.uniform(0.2, 5, n) if rng.random() < 0.4 else np.ones(n)
-    one = 10.0 ** rng.uniform(-4, 3) if not library else 10.0 ** rng.uniform(-2, 3)
-    penalty = np.full(X.shape[1], one) * (1 if library else 10.0 ** rng.uniform(-1, 1, X.shape[1]))
-    if intercept:
-        penalty[-1] = 0.0
-    person = np.arange(n)
-    if rng.random() < 0.4:
-        person = rng.permutation(np.concatenate([np.arange(n // 2), rng.integers(0, n // 2, n - n // 2)]))
-    return Sample(X, y.astype(np.int64), w, penalty, person.astype(np.int64), K, intercept)
-
-
-def sharp(rng):
-    """Return a problem in which distances are nearly what is proved of them: one direction, or some without a link.
-
-    Each person holds many records in one direction, with labels that nearly cancel: steps are short, leverages are not.
-    Or one label is rare, and a probability grows as its score does: remainders are what they can be.
-    """
-    if rng.random() < 0.4:
-        n, few = int(rng.integers(100, 400)), int(rng.integers(3, 12))
-        X, y = np.full((n, 1), 10.0 ** rng.uniform(-1, 1)), (np.arange(n) < few).astype(np.int64)
-        return Sample(X, y, np.ones(n), np.full(1, 1e-4), np.arange(n), 2, intercept=False)
-    d, each, K = int(rng.integers(1, 4)), int(rng.choice([2, 6, 20])), 2
-    person = np.repeat(np.arange(2 * d), each)
-    X = 10.0 ** rng.uniform(-3, -1) * (np.eye(d)[person % d] + 0.02 * rng.normal(size=(len(person), d)))
-    y = np.arange(len(person)) % 2
-    y[rng.random(len(y)) < 0.1] ^= 1
-    y[:2] = 0, 1
-    w = np.full(len(y), 10.0 ** rng.uniform(-1, 1) * 4 / (X**2).sum(axis=0).mean())
-    return Sample(X, y.astype(np.int64), w, np.ones(d), person.astype(np.int64), K, intercept=False)
+from privgate.kernel import Refused, limits
+from tests.kernel.problems_logistic import NoMinimumError, log_p, sample, sharp
 
 
 def honest(s):
@@ -263,29 +97,33 @@ def judged(tally, case):
 
 
 def own_truth(s, who, *, allowed=None):
-    """Return the largest change of a log-probability at each person's own records; infinite where a label goes.
+    """Return (least, largest) change of a log-probability at each person's own records; infinite where a label goes.
 
-    With ``allowed`` both trainings end there, in the direction that moves the person's first record most.
+    With ``allowed`` both trainings also end there, in the direction that moves the person's first record most.
     """
-    u, true = s.minimum(), np.full(len(who), np.inf)
+    u, most = s.minimum(), np.full(len(who), np.inf)
+    least = most.copy()
     for k, i in enumerate(who):
-        if (keep := s.kept(i)) is not None:
-            rows, v = s.X[s.person == i], s.minimum(keep, u)
-            ends = [(u, v)]
-            if allowed is not None:
-                sign = np.sign(rows[0]) * np.sign(np.arange(len(u)) - 0.5 if len(u) > 1 else 1)[..., None]
-                one = [s.minimum(start=u, tilt=t * sign * allowed) for t in (1, -1)]
-                other = [s.minimum(keep, v, tilt=t * sign * allowed) for t in (-1, 1)]
-                ends += zip(one, other, strict=True)
-            true[k] = max(float(np.abs(log_p(a, rows) - log_p(b, rows)).max()) for a, b in ends)
-    return true
+        if (keep := s.kept(i)) is None:
+            continue
+        rows, v = s.X[s.person == i], s.minimum(keep, u)
+        ends = [(u, v)]
+        if allowed is not None:
+            sign = np.sign(rows[0]) * np.sign(np.arange(len(u)) - 0.5 if len(u) > 1 else 1)[..., None]
+            for t in (1, -1):
+                with contextlib.suppress(NoMinimumError):
+                    one = s.minimum(start=u, tilt=t * sign * allowed)
+                    ends.append((one, s.minimum(keep, v, tilt=-t * sign * allowed)))
+        true = [float(np.abs(log_p(a, rows) - log_p(b, rows)).max()) for a, b in ends]
+        least[k], most[k] = min(true), max(true)
+    return least, most
 
 
 def check_own(rng, tally, *, K=None, people=6, small=False, made=None):
     """Compare every certificate's limits with the exact minimum, at the records of some people."""
     s = sample(rng, K=K, small=small) if made is None else made
     who = np.unique(np.append(rng.permutation(s.people)[: people - 1], 0))
-    true = own_truth(s, who)
+    _, true = own_truth(s, who)
     for name, certificate in certificates(rng, s):
         found = judged(tally, s.case(certificate))
         if found is not None:
@@ -303,11 +141,11 @@ def check_stops(rng, tally, *, K=None, people=3):
     who = rng.permutation(s.people)[:people]
     allowed = 10.0 ** rng.uniform(-4, -1) * (s.w[:, None] * np.abs(s.X)).sum(axis=0)
     allowed *= 1 if len(np.unique(s.penalty)) == 1 else np.minimum(1, s.penalty)
-    true, exact, c = own_truth(s, who, allowed=allowed), own_truth(s, who), honest(s)
+    (least, most), c = own_truth(s, who, allowed=allowed), honest(s)
     some = c if rng.random() < 0.5 else logistic_moves.alone(s.loss, s.person, c, who)
     for name, certificate in (("honest", c), ("refined", refined(s, c)), ("alone", some)):
         if (found := judged(tally, s.case(certificate, allowed=allowed))) is not None:
-            tally.see(name, found.low[who], found.high[who], true, at_most=exact)
+            tally.see(name, found.low[who], found.high[who], most, at_most=least)
 
 
 def questions(rng, s):
@@ -344,8 +182,12 @@ def check_any(rng, tally, *, K=None, people=4):
     s = sample(rng, K=K, small=True)
     s = replace(s, X=np.column_stack([s.X[:, : s.d] / np.maximum(1, np.abs(s.X[:, : s.d]).max(axis=0)), s.X[:, s.d :]]))
     who = rng.permutation(s.people)[:people]
-    u, c, own = s.minimum(), honest(s), own_truth(s, who)
+    u, c, (_, own) = s.minimum(), honest(s), own_truth(s, who)
     left = [None if s.kept(i) is None else s.minimum(s.kept(i), u) for i in who]
+    off = logistic_moves.alone(s.loss, s.person, c, who)
+    if "alone_at" in off:
+        noise = 10.0 ** rng.uniform(-4, 0) * np.abs(c["at"]).mean() * rng.normal(size=off["alone_at"].shape)
+        off = {**off, "alone_at": off["alone_at"] + noise}
     for arrays, settings, asked in questions(rng, s):
         x = np.column_stack([asked, np.ones(len(asked))]) if s.intercept else asked
         true = np.array([np.inf if v is None else float(np.abs(log_p(u, x) - log_p(v, x)).max()) for v in left])
@@ -353,6 +195,7 @@ def check_any(rng, tally, *, K=None, people=4):
             ("honest", c),
             ("refined", refined(s, c)),
             ("alone", logistic_moves.alone(s.loss, s.person, c, who)),
+            ("alone, off", off),
             ("zero", {**c, "moves": 0 * c["moves"]}),
             ("double", {**c, "moves": 2 * c["moves"]}),
         ):
@@ -405,7 +248,7 @@ def check_search(rng, tally, *, K=None, rounds=60):
     """Search for a certificate that makes one person's upper limit smallest; compare every one on the way."""
     s = sample(rng, K=K, small=True)
     i = int(rng.integers(s.people))
-    true, best, c = own_truth(s, [i]), np.inf, honest(s)
+    (_, true), best, c = own_truth(s, [i]), np.inf, honest(s)
     move = rng.normal(size=c["moves"][i].shape) * np.abs(np.nan_to_num(c["moves"])).mean() * rng.choice([0, 1, 3])
     c["moves"] = np.nan_to_num(c["moves"])
     c["moves"][i] = move
