@@ -232,15 +232,14 @@ def _over(everybody: _Scores, left: _Scores, side: Float, off: Float, limit: flo
     """Return ``high`` over the box, (U,)."""
     K = left.constant.shape[1]
     change = _Scores(*(b - a for a, b in zip(everybody, left, strict=True)))
-    odds, spans = np.zeros(len(off)), [0.0]
+    odds, top = np.zeros((len(off), K, K)), np.zeros((K, K))
     for a in range(K):
         for b in set(range(K)) - {a}:
-            odds = np.maximum(odds, _top(change.pair(a, b), side))
-            spans.append(float(_top(everybody.pair(a, b), side)[0]))
+            odds[:, a, b], top[a, b] = _top(change.pair(b, a), side), _top(everybody.pair(a, b), side)[0]
     w, m = everybody.pair(1, 0), change.pair(1, 0)
 
     def reach(who: Index, k: float, n: float) -> Float:
         constant, line, curve = (k * u + n * v[who] for u, v in zip(w, m, strict=True))
         return _top((constant, line, curve), side)
 
-    return over(odds, off, Scope(K, max(spans), limit, reach))
+    return over(odds, off, Scope(top, limit, reach))

@@ -168,17 +168,16 @@ def _at(everybody: _Linear, without: _Linear, X: Float, who: Index) -> tuple[Flo
 def _over(everybody: _Linear, without: _Linear, accepted: Accepted, limit: float) -> Float:
     """Return ``high`` over the accepted questions, (U,)."""
     bias, change = everybody.bias - without.bias, everybody.weights - without.weights
-    K, odds, span = bias.shape[1], np.zeros(len(bias)), 0.0
+    K = bias.shape[1]
+    odds, top = np.zeros((len(bias), K, K)), np.zeros((K, K))
     w0, b0 = everybody.weights[0], everybody.bias[0]
     for a in range(K):
         for b in set(range(K)) - {a}:
-            odds = np.maximum(odds, accepted.most(change[:, a] - change[:, b]) + bias[:, a] - bias[:, b])
-            span = max(span, float(accepted.most(w0[a] - w0[b]) + b0[a] - b0[b]))
+            odds[:, a, b] = accepted.most(change[:, a] - change[:, b]) + bias[:, a] - bias[:, b]
+            top[a, b] = accepted.most(w0[a] - w0[b]) + b0[a] - b0[b]
 
     def reach(who: Index, k: float, n: float) -> Float:
         w = k * (w0[1] - w0[0]) - n * (change[who, 1] - change[who, 0])
         return np.asarray(accepted.most(w) + k * (b0[1] - b0[0]) - n * (bias[who, 1] - bias[who, 0]))
 
-    return over(
-        odds, np.maximum(everybody.anywhere(accepted), without.anywhere(accepted)), Scope(K, span, limit, reach)
-    )
+    return over(odds, np.maximum(everybody.anywhere(accepted), without.anywhere(accepted)), Scope(top, limit, reach))
