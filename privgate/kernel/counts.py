@@ -85,12 +85,22 @@ class _Model:
         )
         K, start = len(N), np.cumsum(sizes) - sizes
         cells = codes + start
-        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K).reshape(-1, K)
+        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
         fixed = fixed_prior(case, K) if shares else np.zeros(K)
         whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
         bias = np.log(N) if fixed is None else fixed
-        T = T.astype(np.float64)
-        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, 1.0 if shares else 1.0 / d)
+        return cls(
+            label,
+            cells,
+            start,
+            T.reshape(-1, K).astype(np.float64),
+            N,
+            alpha,
+            whole,
+            bias,
+            fixed is None,
+            1.0 if shares else 1.0 / d,
+        )
 
     @property
     def sizes(self) -> Index:

@@ -58,7 +58,7 @@ class _Linear:
 
     def anywhere(self, accepted: Accepted) -> Float:
         """Return how far any score is off at any accepted question, (U,)."""
-        return accepted.sizes.most(self.off).max(axis=1) + self.off_bias
+        return np.asarray(accepted.sizes.most(self.off).max(axis=1) + self.off_bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
-from privgate.kernel import Case, limits
+from privgate.kernel import limits
 from privgate.models import ContingencyTable, RandomTrees
 
 
@@ -112,7 +112,7 @@ def gaussian(seed):
     arrays = {"X": X, "label": y, "person": person, "box": box}
     arrays |= {} if p is None else {"log_prior": np.log(p)}
     asked = [box[0] + (box[1] - box[0]) * rng.random((300, d)), np.array(list(itertools.product(*box.T)))]
-    asked.append(X[(X >= box[0]).all(axis=1) & (X <= box[1]).all(axis=1)])
+    asked.append(X[(np.clip(X, *box) == X).all(axis=1)])
 
     def make():
         return GaussianNB(priors=p, var_smoothing=smoothing)
