@@ -6,7 +6,7 @@ import pytest
 
 from privgate.kernel import Case, Refused, limits
 
-DEFAULT = {"categorical": 14, "words": 10, "partitions": 8}
+DEFAULT = {"categorical": 14, "words": 10, "partitions": 30}
 
 
 def judged(family, seed, asked):
