@@ -85,12 +85,22 @@ class _Model:
         )
         K, start = len(N), np.cumsum(sizes) - sizes
         cells = codes + start
-        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K).reshape(-1, K)
+        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
         fixed = fixed_prior(case, K) if shares else np.zeros(K)
         whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
         bias = np.log(N) if fixed is None else fixed
-        T = T.astype(np.float64)
-        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, 1.0 if shares else 1.0 / d)
+        return cls(
+            label,
+            cells,
+            start,
+            T.reshape(-1, K).astype(np.float64),
+            N,
+            alpha,
+            whole,
+            bias,
+            fixed is None,
+            1.0 if shares else 1.0 / d,
+        )
 
     @property
     def sizes(self) -> Index:
@@ -187,15 +197,11 @@ def partitions(case: Case) -> Limits:
 
 def _limits(case: Case, model: _Model, asked: Index) -> Limits:
     """Return limits of a sum over features, of which the first ``asked`` (d,) cells each are accepted."""
-    table, K, (person, people) = model.table, len(model.N), case.person(len(model.label))
+    table, (person, people) = model.table, case.person(len(model.label))
     limit, question = case.setting("limit", float, default=1.0), _question(case, model, asked, people)
     chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, asked, strict=True)])
     start, w = np.cumsum(asked) - asked, (table[chosen, 1] - table[chosen, 0], model.bias[1] - model.bias[0])
-    span = max(
-        np.maximum.reduceat(table[chosen, a] - table[chosen, b], start).sum() + model.bias[a] - model.bias[b]
-        for a in range(K)
-        for b in range(K)
-    )
+    top = _odds(table.T[:, None, chosen], model.bias[None], start)[0]
     low, high, told = np.empty(people), np.empty(people), np.zeros(1)
     for block in blocks(person, people, model.T.size):
         loss, some = _Loss.of(model, block), block.people
@@ -203,7 +209,7 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
         if case.asked == "any":
             inside = (model.cells[block.rows] - model.start < asked).all(axis=1)
             below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
-            scope = Scope(K, span, limit, _reach(w, M, loss.bias, start))
+            scope = Scope(top, limit, _reach(w, M, loss.bias, start))
             most = over(_odds(M, loss.bias, start), model.off, scope)
             told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
             told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
@@ -214,14 +220,13 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
 
 
 def _odds(M: Float, bias: Float, start: Index) -> Float:
-    """Return the largest change of a log-odds, (U,): in each feature the cell that changes most."""
-    odds = np.zeros(len(bias))
+    """Return the largest sum of a first class less a second's, (U, K, K): in each feature the cell with most."""
+    odds = np.zeros((len(bias), len(M), len(M)))
     for a in range(len(M)):
         for b in range(a):
             change, moved = M[a] - M[b], bias[:, a] - bias[:, b]
-            up = np.maximum.reduceat(change, start, axis=1).sum(axis=1) + moved
-            down = np.minimum.reduceat(change, start, axis=1).sum(axis=1) + moved
-            odds = np.maximum.reduce([odds, up, -down])
+            odds[:, a, b] = np.maximum.reduceat(change, start, axis=1).sum(axis=1) + moved
+            odds[:, b, a] = -np.minimum.reduceat(change, start, axis=1).sum(axis=1) - moved
     return odds
 
 

@@ -60,7 +60,8 @@ class _Scores(NamedTuple):
 
     def pair(self, a: int, b: int) -> tuple[Float, Float, Float]:
         """Return the difference of two classes' scores."""
-        return self.constant[..., a] - self.constant[..., b], *(v[..., a, :] - v[..., b, :] for v in self[1:])
+        line, curve = (v[..., a, :] - v[..., b, :] for v in (self.line, self.curve))
+        return self.constant[..., a] - self.constant[..., b], line, curve
 
 
 class _Moments(NamedTuple):
@@ -119,7 +120,7 @@ class _Model:
         most = count * overall - square - total**2 / rest
         odd = (after < _CANCELS * before).any(axis=(1, 2)) | (most < _CANCELS * count * overall).any(axis=1)
         found = _Moments(left[:, :, 0], means, variances, most / rest)
-        for u in np.flatnonzero(odd & (left > 0).all(axis=(1, 2))):
+        for u in np.flatnonzero(odd & (left > 0).all(axis=(1, 2))).tolist():
             self._anew(found, u, rows[who == u])
         return found
 
@@ -134,7 +135,7 @@ class _Model:
 
     def variance(self, moments: _Moments) -> Float:
         """Return what the library divides by, (U, K, d)."""
-        return moments.variance + self.smoothing * moments.overall.max(axis=1)[:, None, None]
+        return np.asarray(moments.variance + self.smoothing * moments.overall.max(axis=1)[:, None, None])
 
     def priors(self, moments: _Moments) -> Float:
         """Return constants of the scores, (U, K)."""
@@ -149,7 +150,9 @@ class _Model:
     def at(self, moments: _Moments, x: Float) -> Float:
         """Return the scores (U, K) of one centred question (U, d) a model."""
         v = self.variance(moments)
-        return self.priors(moments) - 0.5 * (np.log(v) + (x[:, None, :] - moments.mean) ** 2 / v).sum(axis=2)
+        return np.asarray(
+            self.priors(moments) - 0.5 * (np.log(v) + (x[:, None, :] - moments.mean) ** 2 / v).sum(axis=2)
+        )
 
     def off(self, moments: _Moments, size: Float) -> Float:
         """Return how far a score is off, (U,), at questions of at most this size, centred (U or 1, d)."""
@@ -232,15 +235,14 @@ def _over(everybody: _Scores, left: _Scores, side: Float, off: Float, limit: flo
     """Return ``high`` over the box, (U,)."""
     K = left.constant.shape[1]
     change = _Scores(*(b - a for a, b in zip(everybody, left, strict=True)))
-    odds, spans = np.zeros(len(off)), [0.0]
+    odds, top = np.zeros((len(off), K, K)), np.zeros((K, K))
     for a in range(K):
         for b in set(range(K)) - {a}:
-            odds = np.maximum(odds, _top(change.pair(a, b), side))
-            spans.append(float(_top(everybody.pair(a, b), side)[0]))
+            odds[:, a, b], top[a, b] = _top(change.pair(b, a), side), _top(everybody.pair(a, b), side)[0]
     w, m = everybody.pair(1, 0), change.pair(1, 0)
 
     def reach(who: Index, k: float, n: float) -> Float:
         constant, line, curve = (k * u + n * v[who] for u, v in zip(w, m, strict=True))
         return _top((constant, line, curve), side)
 
-    return over(odds, off, Scope(K, max(spans), limit, reach))
+    return over(odds, off, Scope(top, limit, reach))

@@ -5,7 +5,8 @@ logarithm of the sum of their exponentials. Then some label's differs between tw
 more than ``high``: at given questions (``at``), or at all of them (``over``).
 
 Why it is enough.  A log-probability moves by at most twice what its scores move by. Both vectors of probabilities sum
-to 1, so no label changes by more than the largest change of a log-odds. For two classes ``softmax_release.tightened``
+to 1, so no label changes by more than the largest change of a log-odds, and by less where little mass can move
+(``_moved``). For two classes ``softmax_release.tightened``
 bounds a label's change by maxima over the questions of sums of log-odds and change.
 
 Axioms.  Rounding is as ``rounding.of_softmax`` says. From ``rounding.DEEPEST`` on nothing is limited: a probability may
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privgate.kernel.assertion import Case, Float, Index, every
-from privgate.kernel.rounding import of_softmax
+from privgate.kernel.rounding import of_softmax, up
 from privgate.kernel.softmax_release import tightened
 
 #: entries of the largest temporary array
@@ -46,10 +47,8 @@ class Scope(NamedTuple):
 
     Parameters
     ----------
-    K : int
-        Classes.
-    span : float
-        Largest difference of two scores with everybody.
+    top : float64 array of shape (K, K)
+        Largest difference of the scores of a first class and a second, with everybody.
     limit : float
         Nats. For two classes, limits between it and its double are tightened; it decides nothing else.
     reach : callable
@@ -57,25 +56,42 @@ class Scope(NamedTuple):
         to it; of shape (len(some),), for the people ``some``.
     """
 
-    K: int
-    span: float
+    top: Float
     limit: float
     reach: Callable[..., Float]
 
 
 def over(odds: Float, off: Float | float, scope: Scope) -> Float:
-    """Return ``high``, (U,), over all questions, at which no difference of two scores changes by more than ``odds``.
+    """Return ``high``, (U,), over all questions.
 
-    ``off`` is how far a score is off, here and in the library, together.
+    ``odds`` (U, K, K) is how far, at most, the scores of a first class less those of a second fall without a person;
+    ``off`` how far a score is off, here and in the library, together.
     """
-    high = odds + 4 * off
+    K, off = len(scope.top), np.broadcast_to(np.asarray(off), odds.shape[:1])
+    D, top = np.maximum(odds + 4 * off[:, None, None], 0.0), scope.top + 2 * off[:, None, None]
+    most = D.max(axis=(1, 2))
+    high = np.minimum(most, np.maximum(_moved(top + D.transpose(0, 2, 1), D), _moved(top, D.transpose(0, 2, 1))))
     some = np.flatnonzero((high > scope.limit) & (high <= 2 * scope.limit))
-    if scope.K == 2 and len(some):
-        slack = np.broadcast_to(8 * np.asarray(off), odds.shape)[some]
-        high[some] = tightened(lambda k, n: scope.reach(some, k, n), slack, high[some])
-    spans = scope.span + 2 * off, scope.span + odds + 4 * off
-    lost = sum(2 * of_softmax(np.asarray(off), np.asarray(s), scope.K) for s in spans)
+    if K == 2 and len(some):
+        high[some] = tightened(lambda k, n: scope.reach(some, k, n), 8 * off[some], high[some])
+    lost = sum(2 * of_softmax(off, top.max(axis=(1, 2)) + s, K) for s in (0.0, most))
     return np.asarray(high + lost)
+
+
+def _moved(top: Float, D: Float) -> Float:
+    """Return how far the logarithm of a probability q_y falls short of p_y's, (U,), at most.
+
+    ``top`` (U, K, K) are the largest log-odds of q, ``D`` those of p_y / p_b less those of q_y / q_b, not negative.
+    ln p_y - ln q_y = -ln sum_b q_b exp(-D_yb) <= -ln(1 - m (1 - exp(-D))), D the largest, m the mass that moves: of
+    the other labels, and no more than each of those has that move.
+    """
+    K, against = D.shape[1], np.exp(top) * (1 - np.eye(D.shape[1]))  # [b, y]
+    others = against.sum(axis=1)
+    rest = np.where(np.isfinite(others), others / (1 + others), 1.0)
+    each = 1 / (1 + (np.exp(-top) * (1 - np.eye(K))).sum(axis=2))
+    mass = np.minimum(rest, ((D > 0) * each[:, None, :]).sum(axis=2))
+    share = np.minimum(up(mass * -np.expm1(-D.max(axis=2)), K + 64), 1.0)
+    return np.asarray(up(-np.log1p(-share)).max(axis=1))
 
 
 def largest(person: Index, people: int, values: Float) -> Float:

@@ -1,8 +1,8 @@
 """Multinomial and complement naive Bayes: how far each person's absence moves an answer to accepted questions.
 
 Model.  T are the sums of features over each class's records, not negative. With ``alpha`` added, multinomial weights
-are ln of a class's share of each feature. Complement ones are -ln of the share that all other classes hold; with
-``norm`` they are divided by their sum. A score is linear: weights . x, and for multinomial a prior.
+are ln of a class's share of each feature. Complement ones are -ln of the share that all other classes hold;
+"normed" ones are divided by their sum. A score is linear: weights . x, and for multinomial a prior.
 
 Claim.  No answer about a record of theirs (asked "own"), or to any accepted question ("any"), differs by more than
 ``high`` between the models with and without a person; one about a record of theirs, or their ``question``, differs by
@@ -58,7 +58,7 @@ class _Linear:
 
     def anywhere(self, accepted: Accepted) -> Float:
         """Return how far any score is off at any accepted question, (U,)."""
-        return accepted.sizes.most(self.off).max(axis=1) + self.off_bias
+        return np.asarray(accepted.sizes.most(self.off).max(axis=1) + self.off_bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,7 @@ class _Model:
     N: Float
     alpha: Float
     prior: Float | None
-    complement: bool
-    norm: bool
+    kind: str
 
     @classmethod
     def of(cls, case: Case) -> "_Model":
@@ -83,11 +82,11 @@ class _Model:
             (bool(((X >= 0) & (X < _LARGE)).all()), "numbers are negative, or not finite"),
             (alpha.shape == X.shape[1:] and bool(((alpha >= _TINY) & (alpha < _LARGE)).all()), "no smoothing"),
         )
-        complement, norm = case.setting("complement", bool), case.setting("norm", bool, default=False)
-        every((complement or not norm, "only complements are normalised"))
-        prior = np.zeros(len(N)) if complement else fixed_prior(case, len(N))
+        kind = case.setting("weights", str)
+        every((kind in ("multinomial", "complement", "normed"), f"no weights are {kind!r}"))
+        prior = fixed_prior(case, len(N)) if kind == "multinomial" else np.zeros(len(N))
         T = np.stack([X[label == k].sum(axis=0) for k in range(len(N))])
-        return cls(X, label, T, N, alpha, prior, complement, norm)
+        return cls(X, label, T, N, alpha, prior, kind)
 
     @property
     def lost(self) -> Float:
@@ -107,7 +106,7 @@ class _Model:
     def _weights(self, T: Float) -> tuple[Float, Float]:
         """Return (weights, how far the library's are off), each (U, K, d)."""
         lost, d = self.lost, T.shape[-1]
-        if self.complement:
+        if self.kind != "multinomial":
             everything = T.sum(axis=-2, keepdims=True)
             held = everything - T
             lost = 2 * lost + 4 * EPS * (everything + self.alpha)  # the library adds the smoothing before it takes off
@@ -119,8 +118,8 @@ class _Model:
         off = of_logarithm(lost / smoothed + 4 * EPS) + 2 * ELEMENTARY * (np.abs(logs[0]) + np.abs(logs[1]) + 1)
         off = off + of_logarithm(np.broadcast_to(lost, T.shape).sum(axis=-1, keepdims=True) / total + gamma(d + 8))
         weights = logs[0] - logs[1]
-        if not self.norm:
-            return (-weights if self.complement else weights), off
+        if self.kind != "normed":
+            return (weights if self.kind == "multinomial" else -weights), off
         summed = weights.sum(axis=-1, keepdims=True)
         doubt = off.sum(axis=-1, keepdims=True) + gamma(d + 8) * np.abs(summed)
         shares, safe = weights / summed, np.abs(summed) - doubt
@@ -169,17 +168,16 @@ def _at(everybody: _Linear, without: _Linear, X: Float, who: Index) -> tuple[Flo
 def _over(everybody: _Linear, without: _Linear, accepted: Accepted, limit: float) -> Float:
     """Return ``high`` over the accepted questions, (U,)."""
     bias, change = everybody.bias - without.bias, everybody.weights - without.weights
-    (U, K), odds, span = bias.shape, np.zeros(len(bias)), 0.0
+    K = bias.shape[1]
+    odds, top = np.zeros((len(bias), K, K)), np.zeros((K, K))
     w0, b0 = everybody.weights[0], everybody.bias[0]
     for a in range(K):
         for b in set(range(K)) - {a}:
-            odds = np.maximum(odds, accepted.most(change[:, a] - change[:, b]) + bias[:, a] - bias[:, b])
-            span = max(span, float(accepted.most(w0[a] - w0[b]) + b0[a] - b0[b]))
+            odds[:, a, b] = accepted.most(change[:, a] - change[:, b]) + bias[:, a] - bias[:, b]
+            top[a, b] = accepted.most(w0[a] - w0[b]) + b0[a] - b0[b]
 
     def reach(who: Index, k: float, n: float) -> Float:
         w = k * (w0[1] - w0[0]) - n * (change[who, 1] - change[who, 0])
         return np.asarray(accepted.most(w) + k * (b0[1] - b0[0]) - n * (bias[who, 1] - bias[who, 0]))
 
-    return over(
-        odds, np.maximum(everybody.anywhere(accepted), without.anywhere(accepted)), Scope(K, span, limit, reach)
-    )
+    return over(odds, np.maximum(everybody.anywhere(accepted), without.anywhere(accepted)), Scope(top, limit, reach))

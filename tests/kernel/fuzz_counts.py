@@ -54,10 +54,10 @@ def log_p(model, X):
     return np.log(model.predict_proba(X))
 
 
-def outside(case, truth, *, complete=True):
+def outside(case, truth):
     """Return (people outside their limits, ratio of high to truth where both are finite)."""
     found = limits(case)
-    bad = (found.high < truth) | ((found.low > truth) & complete)
+    bad = (found.high < truth) | (found.low > truth)
     with np.errstate(all="ignore"):
         ratio = (found.high / truth)[np.isfinite(found.high) & np.isfinite(truth) & (truth > 1e-6)]
     return np.flatnonzero(bad), ratio
@@ -112,7 +112,7 @@ def gaussian(seed):
     arrays = {"X": X, "label": y, "person": person, "box": box}
     arrays |= {} if p is None else {"log_prior": np.log(p)}
     asked = [box[0] + (box[1] - box[0]) * rng.random((300, d)), np.array(list(itertools.product(*box.T)))]
-    asked.append(X[(box[0] <= X).all(axis=1) & (box[1] >= X).all(axis=1)])
+    asked.append(X[(np.clip(X, *box) == X).all(axis=1)])
 
     def make():
         return GaussianNB(priors=p, var_smoothing=smoothing)
@@ -162,16 +162,17 @@ def words(seed):
         asked *= np.minimum(1, size * (1 - 1e-12) / extent)[:, None]
     corners = size * np.array(list(itertools.product((0.0, 1.0), repeat=d)))
     corners = corners if kind == "box" else size * np.eye(d + 1, d)
-    asked = np.concatenate([asked, corners])
-    how = str(rng.choice(["multinomial", "complement", "norm"]))
+    held = {"box": X.max(axis=1), "length": X.sum(axis=1), "norm": np.linalg.norm(X, axis=1)}[kind]
+    asked = np.concatenate([asked, corners, X[held <= size]])
+    how = str(rng.choice(["multinomial", "complement", "normed"]))
     more, settings, arrays = prior(rng, y.max() + 1) if how == "multinomial" else ({}, {}, {})
 
     def make():
         if how == "multinomial":
             return MultinomialNB(alpha=alpha, **more)
-        return ComplementNB(alpha=alpha, norm=how == "norm")
+        return ComplementNB(alpha=alpha, norm=how == "normed")
 
-    settings |= {"classes": int(y.max()) + 1, "complement": how != "multinomial", "norm": how == "norm"}
+    settings |= {"classes": int(y.max()) + 1, "weights": how}
     settings |= {} if kind == "box" else {kind: size}
     arrays |= {"X": X, "label": y, "person": person, "alpha": alpha}
     arrays |= {"box": np.array([np.zeros(d), np.full(d, size)])} if kind == "box" else {}
