@@ -26,7 +26,7 @@ CLAIM = Claim(
     steps=round(EPOCHS / RATE),
     max_grad_norm=CLIP,
     sampling="poisson",
-    accountant="PLD (dp-accounting)",
+    accountant="PLD (privgate)",
 )
 
 
