@@ -55,11 +55,11 @@ def log_p(model, X):
 
 
 def outside(case, truth):
-    """Return (people outside their limits, ratio of high to truth where both are finite)."""
+    """Return (people outside their limits, ratio of high to truth where that is finite)."""
     found = limits(case)
     bad = (found.high < truth) | (found.low > truth)
     with np.errstate(all="ignore"):
-        ratio = (found.high / truth)[np.isfinite(found.high) & np.isfinite(truth) & (truth > 1e-6)]
+        ratio = (found.high / truth)[np.isfinite(truth) & (truth > 1e-6)]
     return np.flatnonzero(bad), ratio
 
 
