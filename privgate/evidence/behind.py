@@ -111,9 +111,7 @@ class BehindClaim(Behind):
     replays: int = Field(default=0, description="Reruns on other records with the same noised gradients.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")
     delta: Number | None = Field(default=None, description="Delta that the guarantee really has; 0 for pure ones.")
-    rdp_epsilon: Number | None = Field(
-        default=None, description="The same epsilon by Rényi accounting, nats; of reports written before 2027."
-    )
+    rdp_epsilon: Number | None = Field(default=None, description="The same epsilon by Rényi accounting, nats.")
     accountant: str = Field(default="", description="How epsilon was recomputed.")
     epsilon: Number | None = Field(default=None, description="Epsilon behind a deletion capacity, nats.")
     failure: Number | None = Field(
