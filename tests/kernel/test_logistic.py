@@ -235,7 +235,8 @@ BROKEN = {
         "alone_people": np.array([0]), "alone_at": np.zeros((1, 1, 1)), "alone_factor": a["factor"][None]
     },
     "people are alone once": lambda a: {
-        "alone_people": np.array([0, 0]), "alone_at": a["at"][[0, 0]], "alone_factor": a["factor"][[0, 0]]
+        "alone_people": np.array([0, 0]), "alone_at": np.repeat(a["at"][None], 2, axis=0),
+        "alone_factor": np.repeat(a["factor"][None], 2, axis=0),
     },
 }  # fmt: skip
 
