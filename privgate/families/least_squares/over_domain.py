@@ -14,11 +14,13 @@ from privgate.families.engine import Declined
 from privgate.families.least_squares.engine import ENGINE
 from privgate.families.least_squares.smoothers import smoothed
 from privgate.families.over_all_queries.reach import Reach
+from privgate.families.removal import removal
 from privgate.families.retrained import Float, Index
+from privgate.families.ridge import change_of
 from privgate.subject.subject import Subject
 
 #: units of roundoff of what a solver of scikit-learn leaves of a gradient, as a share of the sizes that it adds up
-_SOLVER = 64
+_SOLVER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +63,35 @@ def bound(subject: Subject, units: Index) -> OverDomain:
     if nothing.why or subject.data.domain is None:
         return nothing
     try:
-        smoothed(subject, subject.recipe.library_estimator)
+        found = smoothed(subject, subject.recipe.library_estimator)
+        # whoever leaves next to nothing of their own over: the library may drop a direction without them
+        sure = change_of(found.smoother, found.residual, removal(subject, units).whole, found.least)[1]
         arrays, settings = _case(subject, units)
         made = kernel.Case("squares", "any", settings, arrays)
-        found = kernel.limits(made)
+        limits = kernel.limits(made)
     except (Declined, kernel.Refused) as exc:
         return OverDomain(nothing.upper, nothing.where, str(exc))
     except np.linalg.LinAlgError:
         return OverDomain(nothing.upper, nothing.where, "the normal equations are singular")
     asked = slice(0, len(units))
-    return OverDomain(found.high[asked], arrays["question"][asked], seen=found.low[asked])
+    high, low = np.where(sure, limits.high[asked], np.inf), np.where(sure, limits.low[asked], 0.0)
+    return OverDomain(high, arrays["question"][asked], seen=low)
+
+
+def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:
+    """Return how large a component of the gradient may be where a training of scikit-learn ends, (p,): an axiom.
+
+    Its solvers are backward stable: they solve the problem of records that are off by a share of the largest, and where
+    features are more than records, by way of one dual number a record. ``most`` is the largest number of records that
+    leave at once. docs/mathematics.md, section 8.4; compared with the library by ``test_axiom_of_solvers``.
+    """
+    n, p = X.shape
+    whole, longest = float(np.linalg.norm(X)), np.nan_to_num(np.linalg.norm(proposal["moves"], axis=1)).max(initial=0.0)
+    size = whole * 2 * (np.linalg.norm(proposal["at"]) + longest) + np.linalg.norm(y)
+    if p > n - most and (penalty > 0).any():
+        rest = float(np.linalg.norm(y - X @ proposal["at"]))
+        size += 4 * whole**2 * rest / penalty[penalty > 0].min()
+    return np.full(p, _SOLVER * (n + p) * 2.0**-53 * whole * size)
 
 
 def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -83,8 +104,7 @@ def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict
         X, penalty = np.column_stack([X, np.ones(n)]), np.append(penalty, 0.0)
     person = people_of(subject, units)
     proposal = square_moves.proposed(X, y, penalty, person)
-    sizes = np.linalg.norm(X) * 2 * np.linalg.norm(proposal["at"]) + np.linalg.norm(y)
-    allowed = _SOLVER * (n + len(penalty)) * 2.0**-53 * np.linalg.norm(X, axis=0) * sizes
+    allowed = left_by_solver(X, y, penalty, proposal, int(np.bincount(person).max()))
     reach = Reach.of(subject.data.domain, d) if subject.data.domain is not None else ""
     assert isinstance(reach, Reach)  # noqa: S101  refusal() said so
     weights = np.nan_to_num(proposal["moves"][:, :d])

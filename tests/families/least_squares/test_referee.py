@@ -114,3 +114,47 @@ def test_what_is_said_to_be_seen_is_what_a_refit_shows(domain):
         assert found.seen[u] <= found.upper[u]
     # several constraints: nothing attains the smallest of their maxima, and nothing is said to
     assert (found.seen < found.upper / 1.05).any()
+
+
+def awkward(rng):
+    """Records and targets of badly scaled, offset and nearly collinear features."""
+    n, d = int(rng.integers(5, 80)), int(rng.integers(1, 12))
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-4, 4, d) + rng.normal(size=d) * 10.0 ** rng.uniform(-3, 5)
+    if d > 1 and rng.random() < 0.2:
+        X[:, 1] = X[:, 0] * (1 + 1e-6 * rng.normal(size=n))
+    noise, offset = rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-2, 4)
+    return X, X @ (rng.normal(size=d) / np.abs(X).max(axis=0)) + noise + offset
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Ridge(1e-3, solver="cholesky"),
+        Ridge(10.0, solver="svd"),
+        Ridge(1.0),
+        Ridge(0.5, fit_intercept=False),
+        LinearRegression(),
+    ],
+    ids=str,
+)
+def test_axiom_of_solvers(estimator):
+    """No training of the library, of those that are limited, ends at a larger gradient than the kernel is told."""
+    rng, seen, limited = np.random.default_rng(7), [], 0
+    for _ in range(60):
+        X, y = awkward(rng)
+        domain = [(float(a) - 1, float(b) + 1) for a, b in zip(X.min(axis=0), X.max(axis=0), strict=True)]
+        subject = subject_of(clone(estimator), X, y, domain=domain)
+        found = over_domain.bound(subject, np.arange(len(y)))
+        if found.why:
+            continue
+        arrays, _settings = over_domain._case(subject, np.arange(len(y)))
+        for k in np.flatnonzero(np.isfinite(found.upper))[:4]:
+            kept = np.arange(len(y)) != k
+            made, Z = clone(estimator).fit(X[kept], y[kept]), arrays["X"][kept]
+            u = np.append(made.coef_, made.intercept_) if made.fit_intercept else made.coef_
+            left = np.abs(Z.T @ (Z @ u - y[kept]) + arrays["penalty"] * u)
+            seen.append(float((left / arrays["allowed"]).max()))
+            limited += 1
+
+    assert limited > 20
+    assert max(seen) <= 0.5  # with room for what was not tried
