@@ -88,7 +88,7 @@ class Case:
         if "person" not in self.arrays:
             return np.arange(n, dtype=np.int64), n
         found = self.array("person", 1, "i")
-        if len(found) != n or (n and (found.min() < 0 or not np.bincount(found).all())):
+        if len(found) != n or (n and (found.min() < 0 or found.max() >= n or not np.bincount(found).all())):
             raise Refused("array 'person' does not give every record to one of the people 0, 1, …")
         return found, int(found.max(initial=-1)) + 1
 

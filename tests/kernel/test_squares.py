@@ -146,6 +146,7 @@ def test_who_holds_a_direction_alone_is_not_limited():
         ("moves", lambda a: a.astype(np.float32)),
         ("allowed", lambda a: -a),
         ("person", lambda a: a + 1),
+        ("person", lambda a: a * 2**50),
     ],
 )
 def test_what_is_broken_is_refused(name, change):
