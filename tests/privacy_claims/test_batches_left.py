@@ -268,6 +268,7 @@ def test_batches_left_regularly_are_nobodys_choice(train):
         assert loader.kind == "poisson", seed
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("n", "rate"), [(10, 0.05), (20, 0.05), (5, 0.2), (100, 0.01)])
 def test_batches_that_hold_nobody_are_steps_and_break_no_rhythm(n, rate):
     for seed in range(20):

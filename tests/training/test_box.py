@@ -208,7 +208,7 @@ def interpreter(user):
     pytest.skip("no interpreter that another user may run has privgate's dependencies")
 
 
-@pytest.fixture(params=["this user", "another user"])
+@pytest.fixture(params=["this user", pytest.param("another user", marks=pytest.mark.slow)])
 def attacked(request):
     """Run the adversary, boxed or not, as a user, beside what it is after; return what it found."""
     user = os.geteuid()
