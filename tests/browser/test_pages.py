@@ -8,20 +8,8 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-PAGES = (
-    "compared",
-    "refuted",
-    "direct",
-    "attacked",
-    "undecided",
-    "screened",
-    "stopped",
-    "private",
-    "crowded",
-    "comparison",
-    "index",
-)
-REPORTS = PAGES[:-2]
+REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "screened", "stopped", "private", "crowded")
+PAGES = (*REPORTS, "comparison", "index")
 SCREENS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}},
     "phone in the dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
