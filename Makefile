@@ -19,9 +19,9 @@ $(USED): pyproject.toml constraints.txt
 
 # what development needs besides: torch first, held by the constraint file
 $(STAMP): $(USED)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # a library's own test files may not compile
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # by all cores; a library's own test files may not compile
 	touch $(STAMP)
 
 demo: $(USED) ## the gate on real data and a real registry, below .demo/
