@@ -100,7 +100,7 @@ _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 def told(shift: Shift) -> str:
     """Return in words how members and candidates are told apart."""
     said = (
-        f"told apart by features and label alone with an AUC of {shift.auc:.3f}, 0.5 is due; shares of labels differ "
+        f"told apart by features and label alone with an AUC of {shift.auc:.2f}, 0.5 is due; shares of labels differ "
         f"by {shift.labels:.1%}"
     )
     if shift.beside_members:

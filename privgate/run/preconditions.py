@@ -190,9 +190,10 @@ def same_population(data: TrainingData) -> Precondition:
     if found is None:
         text = "whether candidates come from the same population was not looked at: too few people on one side"
         return Precondition(name, "passed", text, {"auc": None})
-    detail = {"auc": found.auc, "labels": found.labels, "p_auc": found.p_auc, "p_labels": found.p_labels}
+    # more digits, or how many were compared, would tell how many equal a record of the other side: each is left out
+    detail = {k: round(getattr(found, k), 2) for k in ("auc", "labels", "p_auc", "p_labels")}
     if not found.seen:
-        text = f"nothing tells {found.people} training records and candidates apart (AUC {found.auc:.3f}, 0.5 is due)"
+        text = f"nothing tells training records and candidates apart (AUC {found.auc:.2f}, 0.5 is due)"
         return Precondition(name, "passed", text, detail)
     text = f"candidates are not from the same population as the training records: {pool.told(found)}"
     rest = "no attack is judged by them" if found.clear else "too little to move a figure by much"

@@ -44,8 +44,6 @@ class Shift:
         them, and lie in one half what their originals are in the other.
     labels : float
         Total variation distance between the label shares, in [0, 1].
-    people : int
-        Who was looked at.
     p_beside, beside : float
         Share of the candidates whose nearest neighbour is a member, beyond what is due, and its probability.
     """
@@ -54,7 +52,6 @@ class Shift:
     p_auc: float
     p_labels: float
     labels: float
-    people: int
     p_beside: float = 1.0
     beside: float = 0.0
 
@@ -128,8 +125,7 @@ def shift(data: TrainingData, trial: Bool) -> Shift | None:
     area = auc(trees.predict_proba(seen[~learn])[:, 1], told)
     n1, n0 = int(told.sum()), int((~told).sum())
     z = (area - 0.5) / np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
-    return Shift(float(area), float(2 * ndtr(-abs(z))), p_labels, distance, len(outside),
-                 *_beside(seen, outside == 1, rng))  # fmt: skip
+    return Shift(float(area), float(2 * ndtr(-abs(z))), p_labels, distance, *_beside(seen, outside == 1, rng))
 
 
 def _beside(seen: Float, outside: Bool, rng: np.random.Generator) -> tuple[float, float]:

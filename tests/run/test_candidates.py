@@ -1,5 +1,7 @@
 """Candidates that are members in disguise, or come from elsewhere: found in every container, honest ones left alone."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -166,6 +168,19 @@ def test_a_few_members_among_the_candidates_are_left_out_and_counted():
     assert not p.trial[:12].any()  # nor are their originals trials: thinned on both sides, or rare people remain on one
     assert p.trial.sum() >= 2 * N - 36
     assert "left out of every attack" in near_overlap(some).message
+
+
+@pytest.mark.parametrize("k", [3, 5, 7])
+def test_how_many_were_compared_does_not_tell_how_many_were_left_out_on_both_sides(k):
+    rng = np.random.default_rng(0)
+    X, Z = numbers(rng, 60), numbers(rng, 40)
+    Z[:k] = X[:k]
+    y = rng.integers(0, 2, 60)
+    found = from_the_same(TrainingData(X, y, candidates=(Z, np.append(y[:k], rng.integers(0, 2, 40 - k)))))
+
+    # 100 - 2k were compared, and any share of them in full digits names their number
+    assert set(re.findall(r"\d+", found.message)) <= {"0", "5", f"{100 * found.detail['auc']:02.0f}"}
+    assert all(v == round(v, 2) for v in found.detail.values())
 
 
 @pytest.mark.parametrize("columns", [["city", "flag"], ["city", "flag", "job"], ["age", "city", "flag"]])

@@ -17,15 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate.models import ContingencyTable
 from privgate.run import changed
-from privgate.run.recipe_controls import (
-    CLEAR,
-    FIRST,
-    IGNORED,
-    LEVEL,
-    SIDE,
-    depends_on_data,
-    trainings,
-)
+from privgate.run.recipe_controls import CLEAR, FIRST, IGNORED, LEVEL, SIDE, depends_on_data, trainings
 from privgate.run.reproduction import reproduces
 from privgate.statistics.permutation import permutation_p
 from privgate.subject.claim import Claim

@@ -189,11 +189,7 @@ def bench(text, **columns):
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
-    made._made[per_unit.table] = {
-        "unit": np.arange(4).astype(str),
-        "pdtp": np.array([0.1, 0.2, 0.3, 0.4]),
-        **columns,
-    }
+    made._made[per_unit.table] = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), **columns}
     return made
 
 
