@@ -64,6 +64,8 @@ class Domain:
         if self.queries is not None:
             self._check_queries(self.queries)
         if self.columns is not None:
+            if not all(isinstance(c, Column) for c in self.columns):
+                raise ValueError("domain: for a frame's columns pass TrainingData(…, domain={'age': (0, 120), …})")
             if len({c.name for c in self.columns}) != len(self.columns) or not self.columns:
                 raise ValueError("domain: every column needs a name of its own, and there must be one")
             object.__setattr__(self, "box", _hull(self.columns))

@@ -148,9 +148,10 @@ def test_a_domain_is_inferred_only_from_plain_numbers():
     assert TrainingData(CONTAINERS["sparse"], Y).effective_domain is None
 
 
-@pytest.mark.parametrize(
-    "stated", [{}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")}]
-)
+WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")})
+
+
+@pytest.mark.parametrize("stated", [*WRONG, {"columns": {"a": (0, 3)}}])
 def test_refuses_an_empty_or_impossible_domain(stated):
     with pytest.raises(ValueError, match="domain"):
         Domain(**stated)
