@@ -9,7 +9,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
 from privgate import Recipe, Subject
 from privgate.families import ALL, answer
-from privgate.families.recheck import choose, recheck
+from privgate.families.recheck import _gaps, choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
 from privgate.training import kept
@@ -160,3 +160,7 @@ def test_a_signed_run_asks_about_others_than_those_whose_models_are_kept(subject
         fleet.freshness.models = dict.fromkeys(names, hashlib.sha256(b"a model").digest())  # made by this process
         checked = recheck(engine, subject, made, fleet, elsewhere=True)
         assert checked.detail["units_checked"] == (len(chosen) if fleet.signable else 6)
+
+
+def test_answers_of_another_shape_are_infinitely_far():
+    assert np.isinf(_gaps(np.zeros((2, 3)), np.zeros((2, 2)))).tolist() == [True, True]
