@@ -10,8 +10,8 @@ from typing import Literal
 Whose = Literal["own", "library", "ours", "python"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
-#: what a notebook or an interactive session calls its code
-_TYPED = ("<ipython", "<stdin>", "<cell")
+#: what a notebook or an interactive session calls its code, and cloudpickle 3.1.3 on whatever it carries by value
+_TYPED = ("<ipython", "<stdin>", "<cell", "<dynamic-code>")
 
 
 @cache

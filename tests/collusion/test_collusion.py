@@ -1,8 +1,10 @@
 """Training functions that collude are seen, honest ones are not: each watched in one process of its own."""
 
 import functools
+import pickle
 from dataclasses import replace
 
+import cloudpickle
 import numpy as np
 import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
@@ -19,6 +21,7 @@ from privgate.training import payload
 from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 from privgate.training.limits import TaskLimits
+from privgate.training.whose import whose
 from privgate.verdict import Outcome
 from tests.collusion import colluders, second_round
 
@@ -113,9 +116,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize(
-    "function",
-    [pytest.param(f, marks=[pytest.mark.slow] * (f in ALIKE)) for f in SEEN_BY],
-    ids=lambda f: f.__name__,
+    "function", [pytest.param(f, marks=[pytest.mark.slow] * (f in ALIKE)) for f in SEEN_BY], ids=lambda f: f.__name__
 )
 def test_a_colluding_function_is_found_by_the_right_detectors(watched, function):
     found = {name for name, outcome in signs(function, watched(function)).items() if outcome == "found"}
@@ -153,6 +154,12 @@ def test_labels_that_are_no_labels_are_not_called_a_sign(watched):
 @pytest.mark.parametrize("function", colluders.MISSED, ids=lambda f: f.__name__)
 def test_what_the_documentation_says_is_missed_really_is(watched, function):
     assert "found" not in signs(function, watched(function)).values()
+
+
+def test_code_that_is_carried_by_value_stays_the_recipes_own():
+    carried = pickle.loads(cloudpickle.dumps(lambda: 0))  # 3.1.3 takes the name of its file away
+
+    assert whose(carried.__code__) == "own"
 
 
 def test_arithmetic_of_its_own_is_no_pass(watched):

@@ -232,10 +232,7 @@ def test_nothing_is_released_without_a_statement_whoever_is_killed(
 
         others = [
             threading.Thread(target=f, args=a)
-            for f, a in (
-                (disturb, (address, engine, done, cut, answered)),
-                (read, (registry, models, done, seen)),
-            )
+            for f, a in ((disturb, (address, engine, done, cut, answered)), (read, (registry, models, done, seen)))
         ]
         for thread in others:
             thread.start()
