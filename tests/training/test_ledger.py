@@ -170,6 +170,7 @@ def test_a_place_behind_a_url_that_only_renames_atomically_works_too(tmp_path, m
     url = f"local://{tmp_path}/ledger"
     first = Ledger(url)
     fill(first, range(3))
+    assert first.find([key(2), key(3)]).tolist() == [True, False]  # before it is written
     first.flush()
 
     assert all(holds(Ledger(url), range(3)))
