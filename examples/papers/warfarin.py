@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from papers.datasets import Doses, warfarin
 from papers.table import Row, Table
-from privgate.attributes.adversaries import ALL, Seen, normal
+from privgate.lab.attributes.adversaries import ALL, Seen, normal
 from privgate.membership.attacks.base import Signals
 from privgate.membership.numbers import BY_NAME
 from privgate.statistics.roc import Decisions

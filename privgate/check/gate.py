@@ -10,19 +10,16 @@ from typing import Any
 
 from privgate import families
 from privgate.artifact import measure as artifact
-from privgate.attributes import measure as inferred
 from privgate.check import part as about_run
 from privgate.check import plan as planning
 from privgate.check import preconditions, questions
 from privgate.check.prepare import prepare
-from privgate.collusion import measure as collusion
 from privgate.errors import MeasurementError
 from privgate.evidence import AgainstPdtp, AttackResult, ClaimsPart, Evidence, Measurement, Precondition, Request
 from privgate.influence import deciding, leave_one_out, modes, per_unit, sensitivity
 from privgate.influence import part as influence
 from privgate.membership import board as boards
 from privgate.membership import told
-from privgate.membership.robust import measure as robust
 from privgate.policy import Policy
 from privgate.policy.rules import METRICS
 from privgate.run import controls
@@ -81,8 +78,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     attacks = told.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivity.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
-    about_attributes = inferred.part(run)
     about_influence = influence.part(run)
+    others = {q.told_in: q.part(run) for q in questions.plugged(run.metrics).values()}
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     deciding.left_out_again(run)
     checked += controls.remembered(run)  # last: everything that trains has trained
@@ -95,10 +92,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
-        attributes=about_attributes,
         artifact=run.once(artifact.walked) if artifact.asked(run) else None,
-        robust=robust.part(run),
-        collusion=collusion.part(run),
+        **others,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from privgate import families
-from privgate.check import probe
+from privgate.check import probe, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.families import alike, recheck, remembered, screen
@@ -53,7 +53,7 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[Trainin
     if Need.SHADOWS in run.asked:
         shadows = run.limits.shadow_models
         said.append(f"attacks: up to {run.limits.shadow_models} shadow models on random halves of the pool")
-    others = shadows + _differential_privacy(run, said) + _collusion(run, said)
+    others = shadows + _differential_privacy(run, said) + _others(run, said)
     # a shadow model is trained on half of the pool, which is about as many people
     seconds = found.seconds + others * each / run.fleet.workers
     return found.model_copy(update={"retrains": found.retrains + others, "shadows": shadows, "seconds": seconds}), said
@@ -78,14 +78,14 @@ def _differential_privacy(run: Run, said: list[str]) -> int:
     return count
 
 
-def _collusion(run: Run, said: list[str]) -> int:
-    """Return how many trainings watching for collusion needs."""
-    from privgate.collusion import off_domain, rerun
-
-    if Need.WATCHED not in run.asked:
-        return 0
-    count = rerun.TRAININGS + off_domain.COLUMNS
-    said.append(f"collusion: {rerun.TRAININGS} trainings are watched, {off_domain.COLUMNS} learn a rule")
+def _others(run: Run, said: list[str]) -> int:
+    """Return how many trainings the questions need that no shipped policy asks."""
+    count = 0
+    for question in questions.plugged(run.metrics).values():
+        if question.plan is not None:
+            trainings, sentence = question.plan(run)
+            count += trainings
+            said.append(sentence)
     return count
 
 

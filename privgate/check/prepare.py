@@ -31,8 +31,11 @@ def prepare(
     if why := misfit(policy, subject):
         raise UsageError(why)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
+    metrics = frozenset(rule.about.name for rule in policy.rules)
     thresholds = asked.unit_limits(policy)
-    run = Run(subject, fleet, limits or Budget(), thresholds=thresholds, asked=needs, suites=policy.suites)
+    run = Run(
+        subject, fleet, limits or Budget(), thresholds=thresholds, asked=needs, metrics=metrics, suites=policy.suites
+    )
     run.breaks, run.sample, run.by_theorem = asked.breaks(policy), asked.sample(policy), asked.by_theorem(policy)
     run.up_to = asked.up_to(policy)
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))

@@ -1,7 +1,10 @@
 """Request to measurement: each metric names the function that answers it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
@@ -9,12 +12,68 @@ from privgate.influence import modes
 from privgate.policy.rules import METRICS, Metric
 from privgate.run.run import Run
 
+Measure = Callable[[Run, Request], Measurement]
+#: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
+MEASURED: dict[str, str] = {
+    "dtp": "privgate.influence.dtp:every_query",
+    "deletion_capacity": "privgate.privacy_claims.deletion:measure",
+    "attack_advantage": "privgate.membership.measure:advantage",
+    "dp_epsilon": "privgate.privacy_claims.measure:epsilon",
+    "dp_attack_accuracy_bound": "privgate.privacy_claims.measure:attack_accuracy",
+    "attack_tpr": "privgate.membership.measure:members_found",
+    "dp_epsilon_lower_bound": "privgate.privacy_claims.measure_audit:measure",
+    "attack_accuracy": "privgate.membership.measure:accuracy",
+    "generalization_gap": "privgate.membership.generalization_gap:measure",
+    "sensitivity": "privgate.influence.sensitivity:measure",
+    "table": "privgate.influence.table:measure",
+    "pdtp": "privgate.influence.dtp:direct_queries",
+    "artifact_records": "privgate.artifact.measure:records",
+}
 
-def measuring(metric: Metric) -> Callable[[Run, Request], Measurement]:
-    """Return the function that measures a metric."""
-    module, _, function = metric.measured_by.partition(":")
-    found: Callable[[Run, Request], Measurement] = getattr(import_module(f"privgate.{module}"), function)
-    return found
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What no shipped policy asks; it registers itself by an entry point of the group ``privgate.questions``.
+
+    Parameters
+    ----------
+    measure : callable
+        ``measure(run, request) -> Measurement``.
+    part : callable
+        ``part(run)``: what it found beside its number, a part of the evidence; None where nobody asked.
+    told_in : str
+        The field of ``Evidence`` that holds this part.
+    plan : callable, optional
+        ``plan(run) -> (trainings, sentence)``.
+    """
+
+    measure: Measure
+    part: Callable[[Run], Any]
+    told_in: str
+    plan: Callable[[Run], tuple[int, str]] | None = None
+
+
+def plugged(metrics: Iterable[str]) -> dict[str, Question]:
+    """Return metric -> question, of those metrics that are not in the table and that something installed measures."""
+    others = set(metrics) - MEASURED.keys()
+    return {p.name: p.load() for p in entry_points(group="privgate.questions") if p.name in others} if others else {}
+
+
+def measuring(metric: str) -> Measure:
+    """Return the function that measures a metric.
+
+    Raises
+    ------
+    MeasurementError
+        Nothing that is installed measures it.
+    """
+    if metric in MEASURED:
+        module, _, function = MEASURED[metric].partition(":")
+        found: Measure = getattr(import_module(module), function)
+        return found
+    if metric not in (others := plugged([metric])):
+        raise MeasurementError(f"nothing that is installed here measures {metric!r}")
+    return others[metric].measure
 
 
 def meaningless(metric: Metric, answers: str) -> str:
@@ -41,4 +100,4 @@ def measure(run: Run, request: Request) -> Measurement:
         return Measurement(request, problem=meaningless(metric, run.subject.answers), applicable=False)
     if why := modes.refusal(run, request, metric.needs):
         raise MeasurementError(why)
-    return measuring(metric)(run, request)
+    return measuring(metric.name)(run, request)

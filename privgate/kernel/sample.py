@@ -193,6 +193,20 @@ def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:
     return np.asarray(1 - upper_limit(np.asarray(n) - np.asarray(k), n, alpha=alpha))
 
 
+def difference(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
+    """Return ``a / n - b / k`` of counts (a, n, b, k), then its limits: one Clopper-Pearson limit of either share.
+
+    Examples
+    --------
+    >>> [round(v, 3) for v in difference((90, 100, 50, 100), low_alpha=0.05, high_alpha=0.05)]
+    [0.4, 0.222, 0.553]
+    """
+    a, n, b, k = counts
+    low = lower_limit(a, n, alpha=low_alpha / 2) - upper_limit(b, k, alpha=low_alpha / 2)
+    high = upper_limit(a, n, alpha=high_alpha / 2) - lower_limit(b, k, alpha=high_alpha / 2)
+    return a / n - b / k if n and k else float("nan"), float(low), float(high)
+
+
 def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
     """Return which of ``m`` ascending values limits their q-quantile from above; 1 is the least, None if none does.
 

@@ -9,18 +9,19 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privgate.attributes.measure import limits
-from privgate.policy.rules.attribute_advantage import METRIC
+from privgate.kernel.sample import difference
 from privgate.report.suppression import at_least, bounds, hidden
 
 #: who is asked about, and the share of them whose feature is guessed
 SIDES = (("members", "inside"), ("others", "outside"))
 Range = tuple[int, int]
+#: whose measurement says how many were asked about
+METRIC = "attribute_advantage"
 
 
 def asked_about(payload: Mapping[str, Any]) -> dict[str, int]:
     """Return how many members and how many others were asked about, of ``Evidence.payload()``."""
-    behind = next((m["behind"] or {} for m in payload["measurements"] if m["request"]["metric"] == METRIC.name), {})
+    behind = next((m["behind"] or {} for m in payload["measurements"] if m["request"]["metric"] == METRIC), {})
     return {"members": int(behind.get("members") or 0), "others": int(behind.get("candidates") or 0)}
 
 
@@ -80,7 +81,7 @@ def differences(payload: Mapping[str, Any], findings: Iterable[Mapping[str, Any]
     asked, given = asked_about(payload), list(findings)
     found: dict[str, dict[str, Any]] = {}
     for m in payload["measurements"]:
-        if m["request"]["metric"] != METRIC.name or m["problem"]:
+        if m["request"]["metric"] != METRIC or m["problem"]:
             continue
         one, alpha = m["request"]["options"].get("attribute"), 1 - float(m["confidence"])
         rows = [g for f in payload["attributes"]["attributes"] if one in (None, f["name"]) for g in f["adversaries"]]
@@ -108,7 +109,7 @@ def _alphas(payload: Mapping[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     names = [f["name"] for f in payload["attributes"]["attributes"]]
     for m in payload["measurements"]:
-        if m["request"]["metric"] == METRIC.name and not m["problem"]:
+        if m["request"]["metric"] == METRIC and not m["problem"]:
             one = m["request"]["options"].get("attribute")
             for name in names if one is None else [one]:
                 found.setdefault(name, 1 - float(m["confidence"]))
@@ -131,7 +132,7 @@ def _limits(ranges: Iterable[tuple[Range, Range]], low_alpha: float, high_alpha:
     """Return limits that hold whichever counts in their ranges are the true ones."""
     (inside, members), (outside, others) = ranges
     counts = (inside[0], members[1], min(outside[1], others[0]), others[0])
-    _, low, _ = limits(counts, low_alpha=low_alpha, high_alpha=high_alpha)
+    _, low, _ = difference(counts, low_alpha=low_alpha, high_alpha=high_alpha)
     counts = (min(inside[1], members[0]), members[0], outside[0], others[1])
-    _, _, high = limits(counts, low_alpha=low_alpha, high_alpha=high_alpha)
+    _, _, high = difference(counts, low_alpha=low_alpha, high_alpha=high_alpha)
     return low, high

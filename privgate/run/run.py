@@ -100,6 +100,8 @@ class Run:
         Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
+    metrics : frozenset of str
+        Of the policy's rules.
     suites : mapping
         Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
     cannot_conclude : tuple of str
@@ -134,6 +136,7 @@ class Run:
     up_to: int | None = None
     by_theorem: bool = False
     asked: frozenset[Need] = frozenset()
+    metrics: frozenset[str] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()
     registered_apart: tuple[float, float] = (0.0, 0.0)

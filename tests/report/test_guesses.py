@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.attributes.measure import _told, limits
+from privgate.kernel.sample import difference
+from privgate.lab.attributes.measure import _told
 from privgate.report import guesses
 from privgate.report.suppression import bounds, hidden
 from privgate.training.fleet import Fleet
@@ -106,7 +107,7 @@ def test_what_a_rule_says_of_hidden_counts_stays_on_its_side_of_the_limit(verdic
             "attributes": [{**payload["attributes"]["attributes"][0], "adversaries": [row(*counts)]}]
         }
         (m,) = payload["measurements"]
-        _, low, high = limits(counts, low_alpha=0.05, high_alpha=0.05)
+        _, low, high = difference(counts, low_alpha=0.05, high_alpha=0.05)
         m |= {"low": low, "high": high}
         rule = {"request": m["request"]["key"], "limit": limit, "outcome": "failed"}
         said[right] = guesses.differences(payload, [rule])[rule["request"]]

@@ -1,6 +1,10 @@
-"""The rules a policy may use: one file each, one line each here; the metric's name is the file's name."""
+"""The rules a policy may use: one file each, one line each here; the metric's name is the file's name.
+
+Questions that no shipped policy asks bring their rules by entry points of the group ``privgate.rules``.
+"""
 
 from functools import reduce
+from importlib.metadata import entry_points
 from operator import or_
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +14,7 @@ from privgate.policy.rules.artifact_records import ArtifactRecords
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
 from privgate.policy.rules.attack_advantage import AttackAdvantage
 from privgate.policy.rules.attack_tpr import AttackTpr
-from privgate.policy.rules.attribute_advantage import AttributeAdvantage
 from privgate.policy.rules.base import Rule
-from privgate.policy.rules.collusion import Collusion
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -21,7 +23,6 @@ from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.generalization_gap import GeneralizationGap
 from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
-from privgate.policy.rules.robust_advantage import RobustAdvantage
 from privgate.policy.rules.sensitivity import Sensitivity
 from privgate.policy.rules.table import Table
 
@@ -38,10 +39,8 @@ _RULES: tuple[type[Rule], ...] = (
     DeletionCapacity,
     Table,
     Sensitivity,
-    AttributeAdvantage,
     ArtifactRecords,
-    Collusion,
-    RobustAdvantage,
+    *(plugged.load() for plugged in sorted(entry_points(group="privgate.rules"), key=lambda found: found.name)),
 )
 
 #: metric -> rule

@@ -36,7 +36,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "artifact_records",
     "Records that the file itself carries",
-    measured_by="artifact.measure:records",
     reaches="0 (the file carries no trace of any single record) to all records",
     unit="",
     worst=math.nan,

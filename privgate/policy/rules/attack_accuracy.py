@@ -23,7 +23,6 @@ from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 METRIC = Metric(
     "attack_accuracy",
     "Attack accuracy (guessing: 50 %)",
-    measured_by="membership.measure:accuracy",
     reaches="0.5 (guessing) to 1 (always right)",
     unit="fraction",
     guessing=0.5,

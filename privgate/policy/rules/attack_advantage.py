@@ -22,7 +22,6 @@ from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 METRIC = Metric(
     "attack_advantage",
     "Attack advantage (guessing: 0)",
-    measured_by="membership.measure:advantage",
     reaches="0 (guessing) to 1 (all members flagged, nobody else)",
     unit="fraction",
     guessing=0.0,

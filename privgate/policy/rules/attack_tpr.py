@@ -27,7 +27,6 @@ from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 METRIC = Metric(
     "attack_tpr",
     "Members found at a low rate of false accusations",
-    measured_by="membership.measure:members_found",
     reaches="at_fpr (guessing) to 1 (all members found)",
     unit="fraction",
     worst=1.0,

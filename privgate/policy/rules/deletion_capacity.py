@@ -29,7 +29,6 @@ from privgate.policy.rules.metric import Metric
 METRIC = Metric(
     "deletion_capacity",
     "People who can be erased without retraining",
-    measured_by="privacy_claims.deletion:measure",
     reaches="0 (no guarantee) to unlimited (learns nothing); people",
     unit="people",
     direction="min",

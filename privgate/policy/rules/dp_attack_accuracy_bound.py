@@ -26,7 +26,6 @@ from privgate.policy.rules.metric import Metric
 METRIC = Metric(
     "dp_attack_accuracy_bound",
     "Best accuracy that any attack can have",
-    measured_by="privacy_claims.measure:attack_accuracy",
     reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
     unit="fraction",
     worst=1.0,

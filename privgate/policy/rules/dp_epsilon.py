@@ -29,7 +29,6 @@ from privgate.policy.rules.metric import Metric
 METRIC = Metric(
     "dp_epsilon",
     "Differential-privacy guarantee",
-    measured_by="privacy_claims.measure:epsilon",
     reaches="0 (learns nothing) to infinity (no guarantee); nats",
     unit="nats",
     worst=math.inf,

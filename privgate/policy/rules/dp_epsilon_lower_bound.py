@@ -30,7 +30,6 @@ from privgate.verdict import Finding, Outcome
 METRIC = Metric(
     "dp_epsilon_lower_bound",
     "Audit of the guarantee",
-    measured_by="privacy_claims.measure_audit:measure",
     reaches="0 (nothing found) to about the logarithm of the number of audited models; nats",
     unit="nats",
     worst=math.inf,

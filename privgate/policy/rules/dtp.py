@@ -28,7 +28,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "dtp",
     "Influence of one person on any answer",
-    measured_by="influence.dtp:every_query",
     reaches=REACHES,
     unit="nats",
     worst=math.inf,

@@ -20,9 +20,6 @@ class Metric:
         As policies, findings and requests have it; the name of the rule's file.
     title : str
         Plain name for the report.
-    measured_by : str
-        ``room.module:function``, called with a run and a request; imported only when something is measured, because
-        whoever verifies a verdict needs no engine.
     reaches : str
         Smallest, guessing and largest value, one phrase for people.
     unit : str
@@ -52,7 +49,6 @@ class Metric:
 
     name: str
     title: str
-    measured_by: str
     reaches: str
     unit: str
     worst: float
@@ -78,4 +74,4 @@ class Metric:
 
 
 #: what is known of a metric that a report names and this privgate does not have: nothing
-UNKNOWN = Metric("", "", measured_by="", reaches="", unit="", worst=math.nan)
+UNKNOWN = Metric("", "", reaches="", unit="", worst=math.nan)

@@ -31,7 +31,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "pdtp",
     "Influence of one person on the answer about that person",
-    measured_by="influence.dtp:direct_queries",
     reaches=REACHES,
     unit="nats",
     worst=math.inf,

@@ -30,7 +30,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "table",
     "Expectations on the per-unit table",
-    measured_by="influence.table:measure",
     reaches="0 (all expectations met) to their number",
     unit="expectations",
     worst=math.inf,

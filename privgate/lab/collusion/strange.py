@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.collusion.learned import Learned
+from privgate.lab.collusion.learned import Learned
 
 Table = NDArray[np.float32]
 Index = NDArray[np.int64]

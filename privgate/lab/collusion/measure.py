@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from privgate.collusion import off_domain, pinned, reads, rerun
+from privgate.check.questions import Question
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import SIGNS, CollusionPart, CollusionSign, Measurement, Request, Sign
+from privgate.lab.collusion import off_domain, pinned, reads, rerun
 from privgate.run import changed
 from privgate.run.reproduction import REPRODUCED
 from privgate.run.run import Run
@@ -232,3 +233,13 @@ _DETECTORS: Mapping[Sign, Callable[[Run, Mapping[str, Any]], Seen]] = {
     "off_domain": _off_domain,
     "sources": _sources,
 }
+
+
+def planned(run: Run) -> tuple[int, str]:
+    """Return how many trainings watching needs, and say so."""
+    del run
+    watched, learning = rerun.TRAININGS, off_domain.COLUMNS
+    return watched + learning, f"collusion: {watched} trainings are watched, {learning} learn a rule"
+
+
+QUESTION = Question(signs, part, told_in="collusion", plan=planned)

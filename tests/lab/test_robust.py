@@ -12,7 +12,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.errors import MeasurementError
-from privgate.membership.robust import distances, measure
+from privgate.kernel.sample import difference
+from privgate.lab.robust import distances, measure
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -116,8 +117,8 @@ def test_adversaries_guess_where_there_is_nothing_and_see_what_is_planted():
 
     assert [g.name for g in blind] == ["bounded_loss", "robust_classification", "robust_threshold"]
     for g in blind:
-        assert abs(g.limits(low_alpha=0.05, high_alpha=0.05)[0]) < 0.12
-    one, eight, nine = (g.limits(low_alpha=0.05, high_alpha=0.05)[0] for g in planted)
+        assert abs(difference(g.counts, low_alpha=0.05, high_alpha=0.05)[0]) < 0.12
+    one, eight, nine = (difference(g.counts, low_alpha=0.05, high_alpha=0.05)[0] for g in planted)
     assert one == 0
     assert min(eight, nine) > 0.45
 
@@ -129,7 +130,7 @@ def test_theorem_8_the_advantage_of_adversary_8_is_the_robust_generalization_err
 
     assert eight.radius == 0.7
     gap = loss[~seen.members].mean() - loss[seen.members].mean()
-    assert eight.limits(low_alpha=0.05, high_alpha=0.05)[0] == pytest.approx(gap)
+    assert difference(eight.counts, low_alpha=0.05, high_alpha=0.05)[0] == pytest.approx(gap)
 
 
 def subject(training, n=150, more=600):

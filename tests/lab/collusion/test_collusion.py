@@ -11,11 +11,11 @@ from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from sklearn.datasets import load_digits
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.collusion import held, learned, measure, off_domain, pinned, rerun, strange, watching
-from privgate.collusion.learned import Learned
 from privgate.errors import MeasurementError
 from privgate.evidence import SIGNS, Measurement, Request
-from privgate.policy.rules.collusion import Collusion
+from privgate.lab.collusion import held, learned, measure, off_domain, pinned, rerun, strange, watching
+from privgate.lab.collusion.learned import Learned
+from privgate.lab.collusion.rule import Collusion
 from privgate.run.run import Run
 from privgate.training import payload
 from privgate.training.fit import Answer
@@ -23,7 +23,7 @@ from privgate.training.fleet import Fleet
 from privgate.training.limits import TaskLimits
 from privgate.training.whose import whose
 from privgate.verdict import Outcome
-from tests.collusion import colluders, second_round
+from tests.lab.collusion import colluders, second_round
 
 N = 400
 

@@ -50,7 +50,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "collusion",
     "Signs that training hides messages in the model",
-    measured_by="collusion.measure:signs",
     reaches=f"0 (nothing was seen, which is no proof) to {len(SIGNS)} (every detector saw something)",
     unit="signs",
     worst=float(len(SIGNS)),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.collusion.watch import Watch
+from privgate.lab.collusion.watch import Watch
 from privgate.training.whose import asker, of_file
 
 #: numpy's generators and seeds, each of which may be one record's

@@ -30,7 +30,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "attribute_advantage",
     "A sensitive feature guessed oftener of members (no difference: 0)",
-    measured_by="attributes.measure:advantage",
     reaches="0 (members' features are guessed as often as others') to 1 (all of members, none of others)",
     unit="fraction",
     guessing=0.0,

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.attributes import adversaries, imputation, values
-from privgate.attributes.asked import LEAST, People, people, seen
-from privgate.attributes.theorem import theorem_5
+from privgate.check.questions import Question
 from privgate.errors import MeasurementError
 from privgate.evidence import (
     AttributeGuesses,
@@ -18,7 +16,10 @@ from privgate.evidence import (
     Measurement,
     Request,
 )
-from privgate.kernel.sample import lower_limit, upper_limit
+from privgate.kernel.sample import difference
+from privgate.lab.attributes import adversaries, imputation, values
+from privgate.lab.attributes.asked import LEAST, People, people, seen
+from privgate.lab.attributes.theorem import theorem_5
 from privgate.run import pool as pools
 from privgate.run.run import Run
 
@@ -79,7 +80,7 @@ def advantage(run: Run, request: Request) -> Measurement:
         if str(column) not in kept.results:
             _note(run, column, alpha)
     tries = [(name, who, c) for name in map(str, wanted) for who, c in kept.counts[name].items()]
-    found = [limits(c, low_alpha=alpha / len(tries), high_alpha=alpha) for _, _, c in tries]
+    found = [difference(c, low_alpha=alpha / len(tries), high_alpha=alpha) for _, _, c in tries]
     worst = int(np.argmax([value for value, _, _ in found]))
     who = run.once(people)
     return Measurement(
@@ -149,17 +150,9 @@ def _counted(right: Bool, among: Bool, members: Bool) -> tuple[int, int, int, in
     return tuple(int(n) for s in sides for n in ((right & s).sum(), s.sum()))  # type: ignore[return-value]  # four
 
 
-def limits(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
-    """Return the difference of two shares, then its limits, one Clopper-Pearson limit a side."""
-    a, n, b, k = counts
-    low = lower_limit(a, n, alpha=low_alpha / 2) - upper_limit(b, k, alpha=low_alpha / 2)
-    high = upper_limit(a, n, alpha=high_alpha / 2) - lower_limit(b, k, alpha=high_alpha / 2)
-    return a / n - b / k if n and k else float("nan"), float(low), float(high)
-
-
 def _told(name: str, title: str, source: str, counts: tuple[int, int, int, int], alpha: float) -> AttributeGuesses:
     a, n, b, k = counts
-    value, low, high = limits(counts, low_alpha=alpha, high_alpha=alpha)
+    value, low, high = difference(counts, low_alpha=alpha, high_alpha=alpha)
     return AttributeGuesses(
         name=name,
         title=title,
@@ -194,3 +187,6 @@ def _theorem(told: adversaries.Seen, truth: Index, members: Bool) -> float | Non
     sides = [np.sqrt(np.mean(own[(truth >= 0) & s] ** 2)) for s in (members, ~members)]
     apart = float(np.mean(np.abs(told.residual[:, 0] - told.residual[:, 1])))
     return theorem_5(apart, *(max(float(s), LEAST) for s in sides))
+
+
+QUESTION = Question(advantage, part, told_in="attributes")

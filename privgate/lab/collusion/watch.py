@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from privgate.collusion.learned import Learned, as_rows
-from privgate.collusion.unchanged import Left
+from privgate.lab.collusion.learned import Learned, as_rows
+from privgate.lab.collusion.unchanged import Left
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
-from privgate.membership.robust import distances
+from privgate.lab.robust import distances
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.training import payload

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.attributes import imputation
-from privgate.attributes.adversaries import Seen, normal
-from privgate.attributes.values import Attribute, put_in
 from privgate.errors import MeasurementError
+from privgate.lab.attributes import imputation
+from privgate.lab.attributes.adversaries import Seen, normal
+from privgate.lab.attributes.values import Attribute, put_in
 from privgate.run import pool as pools
 from privgate.run.run import Run
 from privgate.subject.containers import stack

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.collusion import held, reads, strange, unchanged, watching
-from privgate.collusion.learned import as_rows
-from privgate.collusion.watch import Watch
+from privgate.lab.collusion import held, reads, strange, unchanged, watching
+from privgate.lab.collusion.learned import as_rows
+from privgate.lab.collusion.watch import Watch
 from privgate.subject.subject import Subject
 from privgate.training import context, payload, worker
 from privgate.training.apart import apart

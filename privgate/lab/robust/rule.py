@@ -35,7 +35,6 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "robust_advantage",
     "Members told by how far the nearest wrong answer is",
-    measured_by="membership.robust.measure:advantage",
     reaches="0 (members' records lie no farther from a wrong answer than others') to 1 (all of them, none of others)",
     unit="fraction",
     guessing=0.0,

@@ -9,8 +9,9 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
-from privgate.attributes import adversaries, imputation, values
-from privgate.attributes.adversaries import (
+from privgate.errors import MeasurementError
+from privgate.lab.attributes import adversaries, imputation, values
+from privgate.lab.attributes.adversaries import (
     Confidence,
     Inversion,
     LabelOnly,
@@ -19,8 +20,7 @@ from privgate.attributes.adversaries import (
     UniformOracle,
     normal,
 )
-from privgate.attributes.theorem import theorem_5
-from privgate.errors import MeasurementError
+from privgate.lab.attributes.theorem import theorem_5
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 

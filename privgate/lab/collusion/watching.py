@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-from privgate.collusion import stand_ins
-from privgate.collusion.calls import FITS, Handler, handler
-from privgate.collusion.unchanged import learner
-from privgate.collusion.watch import Watch
+from privgate.lab.collusion import stand_ins
+from privgate.lab.collusion.calls import FITS, Handler, handler
+from privgate.lab.collusion.unchanged import learner
+from privgate.lab.collusion.watch import Watch
 from privgate.training.whose import whose
 
 #: C functions that make numbers out of records

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import FrameType
 
-from privgate.collusion.watch import Watch
+from privgate.lab.collusion.watch import Watch
 from privgate.training.whose import asker, whose
 
 #: what a learner is trained by

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.attributes.values import Attribute
+from privgate.lab.attributes.values import Attribute
 from privgate.run.run import Run
 from privgate.subject.data import TrainingData
 

@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from privgate.collusion.unchanged import Left, learner, within
+from privgate.lab.collusion.unchanged import Left, learner, within
 from privgate.training.whose import of_file, whose
 
 #: numbers that parameters, class weights and lists of labels may be; an array of more holds data

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.check.questions import Question
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Estimate, Measurement, Request, RobustAdversary, RobustPart
-from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.membership.robust import distances, measured
+from privgate.kernel.sample import difference
+from privgate.lab.robust import distances, measured
 from privgate.run import pool as pools
 from privgate.run.run import Run
 
@@ -49,12 +50,10 @@ class Guesses:
     of_others: int = 0
     radius: float | None = None
 
-    def limits(self, *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
-        """Return advantage, then its limits, one Clopper-Pearson limit a side."""
-        a, n, b, k = self.members, self.of_members, self.others, self.of_others
-        low = lower_limit(a, n, alpha=low_alpha / 2) - upper_limit(b, k, alpha=low_alpha / 2)
-        high = upper_limit(a, n, alpha=high_alpha / 2) - lower_limit(b, k, alpha=high_alpha / 2)
-        return a / n - b / k, float(low), float(high)
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Members called members, all members, others called members, all others."""
+        return self.members, self.of_members, self.others, self.of_others
 
 
 @dataclass
@@ -103,7 +102,7 @@ def advantage(run: Run, request: Request) -> Measurement:
     kept.how, kept.alpha = seen.how, alpha
     kept.guesses = guesses(seen, None if radius is None else float(radius))
     tried = kept.guesses[1:]
-    limits = [g.limits(low_alpha=alpha / len(tried), high_alpha=alpha) for g in tried]
+    limits = [difference(g.counts, low_alpha=alpha / len(tried), high_alpha=alpha) for g in tried]
     worst = int(np.argmax([value for value, _, _ in limits]))
     return Measurement(
         request,
@@ -219,7 +218,7 @@ def _counted(name: str, title: str, guessed: Bool, members: Bool, radius: float 
 
 
 def _told(g: Guesses, alpha: float) -> RobustAdversary:
-    value, low, high = g.limits(low_alpha=alpha, high_alpha=alpha)
+    value, low, high = difference(g.counts, low_alpha=alpha, high_alpha=alpha)
     return RobustAdversary(
         name=g.name,
         title=g.title,
@@ -230,3 +229,6 @@ def _told(g: Guesses, alpha: float) -> RobustAdversary:
         radius=g.radius,
         advantage=Estimate(value=value, low=low, high=high),
     )
+
+
+QUESTION = Question(advantage, part, told_in="robust")
