@@ -248,6 +248,24 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Fleet"]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def no_report_tells_a_small_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask it of every report document that any test makes in its own process, the made-up ones of goldens aside."""
+    document = sys.modules.get("privgate.report.document")
+    if document is None:
+        return
+    from tests.report.small_counts import told_by
+
+    read = document.read
+
+    def checked(doc: dict[str, object]) -> object:
+        found = told_by(doc)
+        assert not found, found
+        return read(doc)
+
+    monkeypatch.setattr(document, "read", checked)
+
+
 def _free_port() -> int:
     """Return a loopback port that nobody listens on, and that no connection gets by itself before it is used.
 

@@ -15,8 +15,8 @@ BUDGET = {
     "package, files": (280, 620),
     "lab, lines": (6_000, 6_000),
     "families, kernel and engines, lines": (7_000, 21_470),
-    "tests, lines": (32_000, 56_860),
-    "a yes by theorem rests on, lines": (6_000, 54_100),
+    "tests, lines": (32_000, 57_100),
+    "a yes by theorem rests on, lines": (6_000, 54_200),
     "the kernel, lines": (1_500, 3_155),
 }
 #: where a yes is made, and what it cannot do without

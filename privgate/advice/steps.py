@@ -23,6 +23,7 @@ from privgate.check import plan as planning
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.evidence.values import told_count
 from privgate.influence import proven, remove_risky
 from privgate.policy import Policy
 from privgate.run.run import Budget, Run
@@ -198,6 +199,6 @@ def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
         cost = f"unknown: {exc}"
     return NextStep(
         action=f"measure everybody: {'--mode all' if screened else 'no --budget and no --max-retrains'}",
-        effect=f"{missing} people who were not looked at are, and a rule on the largest value can be decided",
+        effect=f"{told_count(missing, coverage.n_units)} people more are looked at, and the largest value is decided",
         cost=cost,
     )

@@ -5,6 +5,7 @@ from typing import Any
 from privgate.artifact.carried import KINDS
 from privgate.errors import MeasurementError
 from privgate.evidence import ArtifactPart, CarriedTrace, Measurement, Request
+from privgate.evidence.values import told_count
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
@@ -73,11 +74,11 @@ def told(found: ArtifactPart) -> str:
     what = {"file": "the file", "model": "the model that the recipe trains (nothing is stored)"}[found.judged]
     if found.problem:
         return f"{what} could not be walked: {found.problem}; it may carry everything"
-    many = f"{found.least} of {found.records} records"
+    many, most = (f"{told_count(n or 0, found.records)} of {found.records} records" for n in (found.least, found.most))
     if found.least == found.most:
         said = f"{what} carries traces of {many}" if found.least else f"{what} carries no trace of any single record"
     else:
-        said = f"{what} carries traces of {many} for certain, and perhaps of {found.most} of {found.records} records"
+        said = f"{what} carries traces of {many} for certain, and perhaps of {most}"
     first = found.carried[0] if found.carried else None
     return said + (f" ({first.what}: {first.where})" if first else "")
 

@@ -73,13 +73,10 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     from privgate.advice.evaluate import evaluate
     from privgate.evaluation.context import with_context
     from privgate.registry.attaching import refuse_unattachable
-    from privgate.report.suppression import sentence
 
     run = options.build(uri, settings)
     if alias is not None:
         _promotable(run.policy, run.subject, alias)
-    data = run.subject.data
-    totals = {len(data.y), run.subject.data.n, *([] if data.candidates is None else [len(data.candidates[1])])}
     folder = Path(settings["report_dir"]).expanduser()
     if attach and not run.subject.detail.get("model_id"):
         raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
@@ -92,7 +89,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
         limits=run.limits,
         observe=bool(settings["observe"]),
         nonce=str(settings["nonce"]),
-        announce=lambda text: console.note(sentence(text, totals)),  # a CI log is read by many
+        announce=console.note,
     )
     verdict = with_context(verdict, run.subject, run.fleet, settings)
     before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])

@@ -54,7 +54,7 @@ from privgate.evidence.run import (
     StepMeasured,
     TrainingPlan,
 )
-from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode
+from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode, told_count
 
 __all__ = [
     "COLUMNS",
@@ -126,4 +126,5 @@ __all__ = [
     "UnitCoverage",
     "decode",
     "encode",
+    "told_count",
 ]

@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import Field
 
 from privgate.evidence.claims import AuditRuns
-from privgate.evidence.values import Count, EvidenceModel, Json, Number, encode
+from privgate.evidence.values import Count, EvidenceModel, Json, Number, encode, hidden, told_count
 
 
 class Behind(EvidenceModel):
@@ -57,7 +57,10 @@ class Expectation:
     def __str__(self) -> str:
         if self.error:
             return f"{self.name}: {self.error}"
-        return f"{self.name}: {self.unexpected} records ({self.percent:.3g} %)" if self.unexpected else self.name
+        if not self.unexpected:
+            return self.name
+        share = "" if hidden(self.unexpected) else f" ({self.percent:.3g} %)"  # the same count as a share
+        return f"{self.name}: {told_count(self.unexpected)} records{share}"
 
 
 class BehindInfluence(Behind):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
+from privgate.evidence.values import told_count
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 Float = NDArray[np.float64]
@@ -117,7 +118,9 @@ def quantile(
     upper, lower = (quantile_rank(m, share, alpha=1 - confidence) for share in (q, 1 - q))
     hi = float("inf") if upper is None else float(np.sort(high)[upper - 1])
     lo = 0.0 if lower is None else float(np.sort(low)[m - lower])
-    return Aggregated(point, lo, hi, claim=f"limits from {m} of {population} units", confidence=confidence)
+    return Aggregated(
+        point, lo, hi, claim=f"limits from {told_count(m, population)} of {population} units", confidence=confidence
+    )
 
 
 def share_above(
@@ -161,6 +164,6 @@ def share_above(
         point,
         least / population,
         most / population,
-        claim=f"limits from {m} of {population} units",
+        claim=f"limits from {told_count(m, population)} of {population} units",
         confidence=confidence,
     )

@@ -15,6 +15,7 @@ from privgate.evidence import (
     RecheckRow,
     UnitCoverage,
 )
+from privgate.evidence.values import told_count
 from privgate.families import bound as bounds
 from privgate.families.engine import Asked
 from privgate.families.recheck import observe
@@ -180,8 +181,9 @@ def stopped(run: Run) -> str:
     """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
     if not len(missing := run.once(left)):
         return ""
+    people = len(run.once(chosen_units))
     return (
-        f"nobody was trained without {len(missing)} of {len(run.once(chosen_units))} people, because the rule "
+        f"nobody was trained without {told_count(len(missing), people)} of {people} people, because the rule "
         f"{run.decided_by} was broken before; riskiest first, so that figures over all people are lower limits only"
     )
 
@@ -266,5 +268,5 @@ def ranked_only(run: Run) -> list[Precondition]:
         status = run.once(retrained).status
         ranked = int((status == Status.SCREENED).sum())
         detail = {"ranked": ranked, "measured": len(status) - ranked}
-        text += f"{ranked} of {len(status)} people were only ranked by shadow models; "
+        text += f"{told_count(ranked, len(status))} of {len(status)} people were only ranked by shadow models; "
     return [Precondition("mode", "inconclusive", f"{text}mode screen approves nothing; {modes.AGAIN}", detail)]

@@ -15,6 +15,7 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
+from privgate.evidence.values import told_count
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
@@ -94,7 +95,8 @@ def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
         return None
     people = int((~without).sum())
     text = (
-        f"leaving out moved the answer about none of {people} people, though relabelling single records moves answers: "
+        f"leaving out moved the answer about none of {told_count(people, len(without))} people, though relabelling "
+        "single records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
     )
     return Precondition("leave_one_out_moves", "inconclusive", text, {"moved": moved, "single_median": single})

@@ -151,7 +151,7 @@ def _greedy(
             stopped = f"the limit of {limit:g} is kept"
             break
         if done >= budget:
-            stopped = f"the budget of {budget} units is spent"
+            stopped = f"the budget is spent: {budget} removals"
             break
         if patience is not None and done - best >= patience:
             stopped = f"{patience} removals in a row brought nothing better"

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart
+from privgate.evidence.values import told_count
 from privgate.policy import waive
 from privgate.policy.document import Document
 from privgate.policy.part import Audit
@@ -133,7 +134,8 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
     if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0
         if measurement.n < audit.min_units:
-            return f"{measurement.n} units were measured, the policy wants {audit.min_units}"
+            measured = told_count(measurement.n, measurement.population)
+            return f"{measured} units were measured, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
     if Need.LEAVE_ONE_OUT in needs:
@@ -146,9 +148,12 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
         # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
-        people = evidence.subject.get("n_candidates", 0) if behind.candidates is None else behind.candidates
+        outside = int(evidence.subject.get("n_candidates") or 0)
+        people = outside if behind.candidates is None else behind.candidates
         if audit.min_candidates > 1 and people < audit.min_candidates:
-            return f"{people} candidates stand behind this, the policy wants {audit.min_candidates}"
+            return (
+                f"{told_count(people, outside)} candidates stand behind this, the policy wants {audit.min_candidates}"
+            )
     return ""
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from privgate.errors import PrivgateWarning, SubjectError
 from privgate.evidence import Evidence
-from privgate.evidence.values import encode
+from privgate.evidence.values import bounds, encode, hidden
 from privgate.policy.rules import about
 from privgate.report import guesses, suppressed, words
 from privgate.report.comparison import compare
 from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.schema import SCHEMA, read
-from privgate.report.suppression import bounds, hidden
 from privgate.report.units import summary
 from privgate.run.suite_check import VALIDATION
 from privgate.verdict import Verdict
@@ -63,7 +62,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "decided_at": str(detail.get("decided_at") or ""),
         "expires": str(detail.get("expires") or ""),
         "waivers": names.scrub(list(detail.get("waivers") or ())),
-        "next_steps": suppressed.sentences(names.scrub(list(detail.get("next_steps") or ())), totals),
+        "next_steps": names.scrub(list(detail.get("next_steps") or ())),
         "comparison": None,
         "subject": _subject(evidence.subject),
         "context": _context(names.scrub(dict(detail.get("context") or {}))),
@@ -75,7 +74,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
             | ({"value": few[f.request]} if f.request in few else {})
             | (guesses.finding(told, guessed[f.request]) if f.request in guessed else {})
             for f in verdict.findings
-            for told in [suppressed.finding(names.scrub(f.payload(), where.get(f.request, "")), totals)]
+            for told in [names.scrub(f.payload(), where.get(f.request, ""))]
         ],
         "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits, guessed),
         "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from privgate.evidence.values import bounds, hidden
 from privgate.kernel.sample import difference
-from privgate.report.suppression import at_least, bounds, hidden
+from privgate.report.suppression import at_least
 
 #: who is asked about, and the share of them whose feature is guessed
 SIDES = (("members", "inside"), ("others", "outside"))

@@ -1,33 +1,20 @@
 """Findings and evidence as a report may hold them: every small count of people in them hidden."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
-from privgate.evidence.values import SMALL_CELL
+from privgate.evidence.values import SMALL_CELL, bounds, hidden, kept
 from privgate.policy.rules import about
 from privgate.report import guesses
-from privgate.report.suppression import at_least, bounds, cells, hidden, kept, nested, sentence, share
+from privgate.report.suppression import at_least, cells, nested, share
 from privgate.run.needs import Need
 
-#: keys of evidence whose text names or measures something and counts nobody
-_OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",
-                   "where", "source", "command", "threat_model", "engine", "sentence", "system",
-                   "isolation"})  # fmt: skip
 #: keys of a precondition's detail that count no people of a kind: settings, totals, samples
 _SETTINGS = frozenset({"labels", "largest", "runs", "version", "checked", "of", "units", "measured", "units_checked",
                        "records_compared", "singles", "singles_ignored", "blocks_ignored"})  # fmt: skip
-
-
-def sentences(value: Any, totals: Iterable[int]) -> Any:
-    """Return a JSON value with ``sentence`` applied to every text in it but names and units."""
-    totals = tuple(totals)
-    if isinstance(value, Mapping):
-        return {k: v if k in _OURS else sentences(v, totals) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [sentences(v, totals) for v in value]
-    return sentence(value, totals) if isinstance(value, str) else value
 
 
 def shares(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -87,12 +74,6 @@ def of_file(figures: Mapping[str, Any], records: int, limits: Sequence[float] = 
     }
 
 
-def finding(payload: Mapping[str, Any], totals: Iterable[int]) -> dict[str, Any]:
-    """Return a finding whose sentences hide small counts; where people are the unit of its figure, that stays."""
-    made: dict[str, Any] = dict(payload)
-    return made if payload.get("unit") in ("people", "records") else {**made, **sentences(payload, totals)}
-
-
 def evidence(
     payload: Mapping[str, Any],
     totals: Iterable[int],
@@ -100,7 +81,7 @@ def evidence(
     limits: Mapping[str, Sequence[float]] = MappingProxyType({}),
     guessed: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the payload of evidence with every small count of people hidden, in numbers and in sentences.
+    """Return the payload of evidence with every small count of people hidden.
 
     Parameters
     ----------
@@ -117,7 +98,7 @@ def evidence(
         Request to what is told of guesses at sensitive features instead (``guesses.differences``).
     """
     totals, floors, few = tuple(totals), tuple(floors), few_found(payload["measurements"])
-    made = {part: sentences(payload[part], totals) for part in ("run", "influence", "membership", "claims")}
+    made = {part: copy.deepcopy(payload[part]) for part in ("run", "influence", "membership", "claims")}
     if influence := made["influence"]:
         _trainings(made["run"], influence)
         _influence(influence, int((payload.get("subject") or {}).get("n_units") or 0) or None)
@@ -132,9 +113,9 @@ def evidence(
     return {
         **payload,
         **made,
-        "preconditions": [_precondition(sentences(p, totals), totals, floors) for p in payload["preconditions"]],
+        "preconditions": [_precondition(copy.deepcopy(p), totals, floors) for p in payload["preconditions"]],
         "measurements": [
-            _measurement(finding(m, totals), totals, floors)
+            _measurement(copy.deepcopy(m), totals, floors)
             | _limits_told(m, limits, few)
             | dict(guessed.get(m["request"]["key"], {}))
             for m in payload["measurements"]

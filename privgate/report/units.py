@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import encode
-from privgate.evidence.values import SMALL_CELL
-from privgate.report import merging, suppression
+from privgate.evidence.values import SMALL_CELL, bounds, kept
+from privgate.report import merging
 from privgate.report.pseudonyms import Pseudonyms
 
 #: worst units listed
@@ -74,7 +74,7 @@ def _of_some(
     told, others = _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names, limits=[v for _, v in limits])
     return {
         "n": len(error),
-        "close": suppression.kept(int(close.sum()), len(error)),
+        "close": kept(int(close.sum()), len(error)),
         "everybody": False,
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
@@ -131,7 +131,7 @@ def _above(column: str, limit: float, made: merging.Histogram) -> dict[str, Any]
     """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
     count, n = made.above(limit), len(made.values)
     shown = count if limit in made.cuts or count in (0, n) else None
-    between = suppression.bounds(count, n)
+    between = bounds(count, n)
     return {
         "figure": column, "limit": limit, "count": shown,
         "between": None if shown is not None or between[0] == between[1] else list(between),

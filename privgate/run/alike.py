@@ -81,7 +81,7 @@ class Twins:
     def sentence(self) -> str:
         """What was found, in words from which no small count of people follows."""
         share, usual = map(_percent, self.told, (self.checked, self.among))
-        said = f"{share} of {self.checked} candidates are nearly equal to a training record"
+        said = f"{share} of the candidates that were compared are nearly equal to a training record"
         return f"{said}, where {usual} would be by chance"
 
     @property

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.errors import MeasurementError
+from privgate.evidence.values import told_count
 from privgate.run import alike, same_population
 from privgate.run.alike import Twins
 from privgate.run.run import Run
@@ -124,9 +125,10 @@ def of(data: TrainingData) -> AttackPool:
     n = data.n
     inside, outside = len(np.unique(pool.unit[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
     if min(inside, outside) < LEAST:
+        removed = ", ".join(f"{told_count(v)} {k}" for k, v in pool.removed.items())
         raise MeasurementError(
-            f"{inside} people in the training set and {outside} usable candidates are too few for a split; at least "
-            f"{LEAST} of each are needed (removed: {', '.join(f'{v} {k}' for k, v in pool.removed.items())})"
+            f"{told_count(inside, n)} people in the training set and {told_count(outside, len(pool.trial) - n)} usable "
+            f"candidates are too few for a split; at least {LEAST} of each are needed (removed: {removed})"
         )
     return pool
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.evidence import Precondition
+from privgate.evidence.values import told_count
 from privgate.run import fingerprints, pool
 from privgate.subject.data import TrainingData
 
@@ -41,7 +42,8 @@ def labels(data: TrainingData) -> Precondition:
     if data.candidates is not None:
         unknown = int((~np.isin(data.candidates[1], known)).sum())
         if unknown:
-            text = f"{unknown} candidates have a label that no training record has; attacks could tell them by it"
+            some = told_count(unknown, len(data.candidates[1]))
+            text = f"{some} candidates have a label that no training record has; attacks could tell them by it"
             return Precondition("labels", "inconclusive", f"{text}; remove them", {**count, "unknown": unknown})
     return Precondition("labels", "passed", f"{len(known)} labels", count)
 
@@ -79,8 +81,8 @@ def duplicates(data: TrainingData, prints: fingerprints.Print | None = None) -> 
     if not copies:
         return Precondition("duplicates", "passed", "no two people have equal records", detail)
     text = (
-        f"{copies} of {data.n} records equal a record of another unit; if they belong to one person, name the person "
-        "in 'groups', otherwise that person's risk is understated"
+        f"{told_count(copies, data.n)} of {data.n} records equal a record of another unit; if they belong to one "
+        "person, name the person in 'groups', otherwise that person's risk is understated"
     )
     return Precondition("duplicates", "warned", text, detail)
 
@@ -102,8 +104,8 @@ def near_duplicates(data: TrainingData, prints: fingerprints.Print | None = None
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
     text = (
-        f"at least {count} of {data.n} records differ from a record of another unit by rounding only; if they belong "
-        "to one person, name the person in 'groups', otherwise that person's risk is understated"
+        f"at least {told_count(count, data.n)} of {data.n} records differ from a record of another unit by rounding "
+        "only; if they belong to one person, name the person in 'groups', otherwise that person's risk is understated"
     )
     return Precondition("near_duplicates", "warned", text, detail)
 
@@ -146,7 +148,7 @@ def overlap_found(data: TrainingData, prints: fingerprints.Print | None = None) 
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
     if not len(rows):
         return Precondition("overlap", "passed", f"none of {total} candidates is also a training record", detail)
-    text = f"{len(rows)} of {total} candidates equal a training record"
+    text = f"{told_count(len(rows), total)} of {total} candidates equal a training record"
     if len(rows) == total:
         # a rule that needs candidates cannot be judged then and says so itself; others do not need them
         said = f"{text}: nobody is left to compare with, so no attack can be judged"
@@ -172,12 +174,12 @@ def near_overlap(data: TrainingData) -> Precondition:
     share, usual = found.told
     detail = {"checked": found.checked, "share": share, "usual": usual, "removed": removed}
     if not found.clear:
-        text = f"no more of {found.checked} candidates than chance explains are nearly equal to a training record"
+        text = "no more candidates than chance explains are nearly equal to a training record"
         if removed:
-            text = f"{text}; {removed} are left out of every attack"
+            text = f"{text}; {told_count(removed)} are left out of every attack"
         return Precondition(name, "passed", text, detail)
     text = found.sentence
-    rest = "no attack is judged by them" if found.too_many else f"{removed} are left out of every attack"
+    rest = "no attack is judged by them" if found.too_many else f"{told_count(removed)} are left out of every attack"
     return Precondition(name, "warned", f"{text}; {rest}", detail)
 
 
@@ -256,4 +258,4 @@ def _shared_beginnings(ids: Any) -> list[str]:
 
 
 def _count(n: int, word: str) -> str:
-    return f"{n} {word} is" if n == 1 else f"{n} {word}s are each"
+    return f"{told_count(n)} {word}s are each"

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privgate.evidence.values import SMALL_CELL
+from privgate.evidence.values import SMALL_CELL, hidden
 from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.suppression import cells, hidden
+from privgate.report.suppression import cells
 from privgate.report.units import summary
 
 KEY = b"k" * 32

@@ -308,7 +308,9 @@ def test_a_leaking_tree_cannot_be_hidden_behind_its_own_members(metric):
     bench = Run(Subject.local(Recipe(DecisionTreeClassifier(max_depth=12), seed=3), hidden), InProcess(),
                   Budget(shadow_models=4), seeds=(3,))  # fmt: skip
 
-    with pytest.raises(MeasurementError, match=r"100\.0% of \d+ candidates are nearly equal to a training record"):
+    with pytest.raises(
+        MeasurementError, match=r"100\.0% of the candidates that were compared are nearly equal to a training record"
+    ):
         questions.measure(bench, Request.of(metric, attack="label_gap", scope="model", confidence=0.95, at_fpr=0.1))
 
 
@@ -346,7 +348,7 @@ def test_how_few_candidates_have_a_twin_does_not_follow_from_their_share():
         return found.told, found.sentence
 
     assert len({str(told(few, usual)) for few, usual in ((2, 1), (4, 3), (9, 9))}) == 1
-    assert told(2, 1)[1].startswith("up to 1.8% of 500 candidates")
+    assert told(2, 1)[1].startswith("up to 1.8% of the candidates that were compared")
     assert told(60, 80)[1].startswith(
-        "12.0% of 500 candidates are nearly equal to a training record, where 10.0% would"
+        "12.0% of the candidates that were compared are nearly equal to a training record, where 10.0% would"
     )

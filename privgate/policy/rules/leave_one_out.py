@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
 from privgate.evidence import BehindInfluence, Measurement, Request
+from privgate.evidence.values import told_count
 from privgate.policy.part import Audit, OpenFraction
 from privgate.policy.rules import reach
 from privgate.policy.rules.base import WAY_OUT, Rule, wrong
@@ -199,7 +200,9 @@ class LeaveOneOutRule(Rule):
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
         if measurement.n < measurement.population:
-            some = f"{measurement.n} of {measurement.population} people were measured"
+            some = (
+                f"{told_count(measurement.n, measurement.population)} of {measurement.population} people were measured"
+            )
             if self.aggregate == "max":
                 return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
