@@ -1,10 +1,13 @@
 """A fitted ensemble of trees as arrays: what it answers at every question, and nothing of the library that made it."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privgate.kernel import Case
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -24,7 +27,7 @@ class Ensemble:
     feature : int32 array of shape (N,)
         Feature of each node's question; -1 at a leaf.
     cut : float64 array of shape (N,)
-        A number of at most this goes left.
+        A number of at most this goes left; infinity does so at infinity only.
     left, right : int32 arrays of shape (N,)
         Nodes, counted over all trees.
     value : float64 array of shape (N, V)
@@ -66,31 +69,13 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         inner = self.feature >= 0
-        if not (np.isfinite(self.cut[inner]).all() and np.isfinite(self.value[~inner]).all()):
-            raise FloatingPointError("a tree holds a threshold or a leaf that is no finite number")
+        if np.isnan(self.cut[inner]).any() or not np.isfinite(self.value[~inner]).all():
+            raise FloatingPointError("a tree holds a threshold that is no number, or a leaf that is no finite one")
 
     @property
     def trees(self) -> int:
         """T."""
         return len(self.start) - 1
-
-    def padded(self, trees: int) -> "Ensemble":
-        """Return the same ensemble with trees of one leaf of 0 added: early stopping leaves models of two lengths."""
-        more = trees - self.trees
-        if more <= 0:
-            return self
-        N, zero = len(self.feature), np.zeros(more, dtype=np.int32)
-        groups = max(1, len(self.base))
-        return replace(
-            self,
-            start=np.append(self.start, N + 1 + np.arange(more)).astype(np.int32),
-            feature=np.append(self.feature, zero - 1).astype(np.int32),
-            cut=np.append(self.cut, zero),
-            left=np.append(self.left, zero).astype(np.int32),
-            right=np.append(self.right, zero).astype(np.int32),
-            value=np.concatenate([self.value, np.zeros((more, self.value.shape[1]))]),
-            group=np.append(self.group, (self.trees + np.arange(more)) % groups).astype(np.int32),
-        )
 
     def leaf_sums(self, X: Float) -> Float:
         """Return the sums of leaves at questions (n, d), in exact order of trees: (n, G) scores, or (n, C) of means."""
@@ -122,3 +107,40 @@ class Ensemble:
             z = self.scale * sums[:, 0]
             return np.column_stack([-np.logaddexp(0.0, z), -np.logaddexp(0.0, -z)])
         return np.asarray(sums - np.logaddexp.reduce(sums, axis=1, keepdims=True))
+
+
+def case_of(ensembles: Sequence[Ensemble], box: Float, *, whole: bool = False) -> Case:
+    """Return what the kernel is asked about cells, without partitions.
+
+    Parameters
+    ----------
+    ensembles : sequence of Ensemble
+        The one with everybody, then each without a person.
+    box : float64 array of shape (2, d)
+        Accepted questions; twice the features where values may be missing.
+    whole : bool
+        Whether every question is a vector of whole numbers.
+    """
+    first, sizes = ensembles[0], [len(e.feature) for e in ensembles]
+    moved = np.append(0, np.cumsum(sizes))
+
+    def column(name: str, shift: Index | None = None) -> Index:
+        parts = [getattr(e, name).astype(np.int64) for e in ensembles]
+        return np.concatenate(parts if shift is None else [p + s for p, s in zip(parts, shift, strict=False)])
+
+    roots = [e.start[:-1].astype(np.int64) + s for e, s in zip(ensembles, moved, strict=False)]
+    arrays = {
+        "feature": column("feature"),
+        "cut": np.concatenate([e.cut for e in ensembles]).astype(np.float64),
+        "left": column("left", moved),
+        "right": column("right", moved),
+        "value": np.concatenate([e.value for e in ensembles]).astype(np.float64),
+        "tree": np.append(np.concatenate(roots), moved[-1]),
+        "model": np.cumsum([0, *(e.trees for e in ensembles)]),
+        "group": column("group"),
+        "base": np.array([e.base for e in ensembles], dtype=np.float64),
+        "box": np.asarray(box, dtype=np.float64),
+    }
+    settings = {"link": first.link, "scale": float(first.scale), "single": bool(first.single), "cast": bool(first.cast)}
+    settings |= {"base_off": max(float(e.base_error) for e in ensembles), "whole": whole}
+    return Case("cells", "any", settings | ({"floor": float(first.floor)} if first.link == "mean" else {}), arrays)

@@ -37,9 +37,3 @@ def at_most(threshold: Float) -> Float:
     with np.errstate(over="ignore"):
         near = threshold.astype(np.float32)
     return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float64)
-
-
-def finite(cut: Float) -> Float:
-    """Return infinite thresholds as the largest double: everything but a missing value goes left, infinity too."""
-    big = np.finfo(np.float64).max
-    return np.clip(cut, -big, big)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate.families.trees import branches
 from privgate.families.trees.branches import Run, Tree
 from privgate.families.trees.ensemble import Ensemble, Float, Index
-from privgate.families.trees.joined import UnreadableError, finite, joined
+from privgate.families.trees.joined import UnreadableError, joined
 
 
 def histogram_boosting(model: Any, X: NDArray[Any], lost: list[Index] | None = None) -> Ensemble:
@@ -48,7 +48,7 @@ def _histogram_tree(predictor: Any, place: Index, known: list[Float]) -> Tree:
     lost = np.where(nodes["missing_go_to_left"].astype(bool), left, right)
     tree = (
         np.where(leaf, -1, place[inside]),
-        np.where(leaf | named, 0.0, finite(nodes["num_threshold"].astype(np.float64))),
+        np.where(leaf | named, 0.0, nodes["num_threshold"].astype(np.float64)),
         left,
         right,
         np.where(leaf, nodes["value"].astype(np.float64), 0.0),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate.families.trees import branches
 from privgate.families.trees.branches import Run, Tree
 from privgate.families.trees.ensemble import Ensemble, Index
-from privgate.families.trees.joined import UnreadableError, finite, joined
+from privgate.families.trees.joined import UnreadableError, joined
 
 #: what LightGBM takes for 0
 ZERO = float(np.float32(1e-35))
@@ -51,7 +51,7 @@ def _lightgbm_tree(said: dict[str, str]) -> Tree:
     named = (kind & 1).astype(bool)
     if (~named & (kind >> 2 & 3 == 1)).any():
         raise UnreadableError("LightGBM takes zero for missing")
-    threshold = finite(np.array(said["threshold"].split(), dtype=np.float64))  # all that are not missing go left
+    threshold = np.array(said["threshold"].split(), dtype=np.float64)
     # it takes numbers up to this size for 0, so the lower of its two thresholds next to 0 lets that number right
     threshold = np.where((threshold >= -ZERO) & (threshold < 0), np.nextafter(-ZERO, -np.inf), threshold)
     inner, leaves = len(feature), len(value)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families.trees.ensemble import Ensemble, Float, Index
-from privgate.families.trees.joined import UnreadableError, at_most, finite, joined
+from privgate.families.trees.joined import UnreadableError, at_most, joined
 
 
 def gradient_boosting(model: Any, X: NDArray[Any], lost: list[Index] | None = None) -> Ensemble:
@@ -77,7 +77,7 @@ def _sklearn_tree(tree: Any, value: Float) -> tuple[NDArray[Any], ...]:
     astray = tree.__getstate__()["nodes"]["missing_go_to_left"].astype(bool)  # it is shown nowhere else
     return (
         np.where(inner, tree.feature, -1),
-        np.where(inner, finite(at_most(np.asarray(tree.threshold, dtype=np.float64))), 0.0),
+        np.where(inner, at_most(np.asarray(tree.threshold, dtype=np.float64)), 0.0),
         left,
         right,
         value,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from privgate.families.trees.branches import Tree
 from privgate.families.trees.ensemble import Ensemble, Float, Index
-from privgate.families.trees.joined import UnreadableError, finite, joined
-from privgate.families.trees.library_rounding import U32
+from privgate.families.trees.joined import UnreadableError, joined
+from privgate.kernel.cells import SINGLE
 
 
 def xgboost(model: Any, X: NDArray[Any], lost: list[Index] | None = None) -> Ensemble:
@@ -51,7 +51,7 @@ def _xgboost_tree(tree: dict[str, Any]) -> Tree:
     below = np.nextafter(number, np.float32(-np.inf)).astype(np.float64)  # it asks x < t
     return (
         np.where(inner, np.array(tree["split_indices"], dtype=np.int64), -1),
-        np.where(inner, finite(below), 0.0),
+        np.where(inner, below, 0.0),
         left,
         right,
         np.where(inner, 0.0, number.astype(np.float64)),
@@ -65,9 +65,9 @@ def _xgboost_base(param: dict[str, Any], *, logistic: bool) -> tuple[Float, floa
     classes = max(1, int(param["num_class"]))
     if not logistic:
         base = np.broadcast_to(stated, (classes,)).copy()
-        return base, 2 * U32 * float(np.abs(base).max())
+        return base, 2 * SINGLE * float(np.abs(base).max())
     p = float(stated[0])
     if not 0 < p < 1:
         raise UnreadableError(f"XGBoost's base score {p} is no probability")
     base = np.array([np.log(p) - np.log1p(-p)])
-    return base, 4 * U32 * float(1 / (1 - p) + 1 / p + abs(base[0]))
+    return base, 4 * SINGLE * float(1 / (1 - p) + 1 / p + abs(base[0]))
