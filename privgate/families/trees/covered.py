@@ -80,14 +80,6 @@ WORDS = frozenset(("boosting_type", "objective", "class_weight", "importance_typ
 #: larger ones train in a box, with its limits of time and memory
 SIZES = ("n_estimators", "max_iter", "num_leaves", "max_leaf_nodes", "max_leaves", "max_bin", "max_bins", "depth")
 LARGEST = 10_000
-#: classes whose leaves are distributions that are averaged
-MEANS = (
-    "RandomForestClassifier",
-    "ExtraTreesClassifier",
-    "BaggingClassifier",
-    "DecisionTreeClassifier",
-    "ExtraTreeClassifier",
-)
 OTHER = "the recipe is not an ensemble of trees of scikit-learn, LightGBM or XGBoost released by predict_proba"
 
 
@@ -131,7 +123,7 @@ def unfit(subject: Subject) -> str:
     if problem := refusal(subject):
         return problem
     name = type(estimator_of(subject)).__name__
-    if name in MEANS:
+    if name in reading.MEANS:
         return (
             f"{name} answers 0 where all its leaves hold one label, and a single record may change that, which makes "
             "DTP infinite; wrap it as privgate.models.Floored(…, floor=0.01)"
@@ -181,8 +173,10 @@ def _parameters(estimator: Any, *, seeded: bool) -> str:
     """Return which parameter takes the model out of the theorem; empty if none does."""
     name = type(estimator).__name__
     if name == "Floored":
-        if type(estimator.base).__name__ not in MEANS or not type(estimator.base).__module__.startswith("sklearn."):
-            return f"Floored holds {type(estimator.base).__name__}, which is none of {', '.join(MEANS)}"
+        if type(estimator.base).__name__ not in reading.MEANS or not type(estimator.base).__module__.startswith(
+            "sklearn."
+        ):
+            return f"Floored holds {type(estimator.base).__name__}, which is none of {', '.join(reading.MEANS)}"
         return _floor(estimator) or _parameters(estimator.base, seeded=seeded)
     if name == "KeyedForest":
         if isinstance(estimator.n_estimators, int) and estimator.n_estimators > LARGEST:

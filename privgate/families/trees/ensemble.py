@@ -1,7 +1,7 @@
 """A fitted ensemble of trees as arrays: what it answers at every question, and nothing of the library that made it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -49,6 +49,8 @@ class Ensemble:
     width : int
         Features of a question; half of those that the trees ask about, whose second half says which are missing. 0
         where no value may be missing.
+    lost : int32 array of shape (N,), optional
+        Where a missing value goes at each node.
     """
 
     link: Literal["logistic", "softmax", "mean"]
@@ -66,6 +68,7 @@ class Ensemble:
     single: bool = False
     cast: bool = False
     width: int = 0
+    lost: Whole | None = None
 
     def __post_init__(self) -> None:
         inner = self.feature >= 0
@@ -76,6 +79,28 @@ class Ensemble:
     def trees(self) -> int:
         """T."""
         return len(self.start) - 1
+
+    def with_missing(self, missing: NDArray[np.bool_]) -> "Ensemble":
+        """Return the same ensemble about twice the features: whether one is missing comes after all of them.
+
+        A node first asks whether its feature is missing, then what it asked before; so cells stay boxes.
+
+        Parameters
+        ----------
+        missing : bool array of shape (d,)
+            Which features may be missing.
+        """
+        assert self.lost is not None  # noqa: S101  readers of libraries say where missing values go
+        d, N = len(missing), len(self.feature)
+        asked = np.flatnonzero((self.feature >= 0) & missing[np.maximum(self.feature, 0)])
+        moved = N + np.arange(len(asked))
+        feature, cut = np.append(self.feature, self.feature[asked]), np.append(self.cut, self.cut[asked])
+        left, right = np.append(self.left, self.left[asked]), np.append(self.right, self.right[asked])
+        feature[asked] += np.int32(d)
+        cut[asked], left[asked], right[asked] = 0.0, moved, self.lost[asked]
+        value = np.concatenate([self.value, np.zeros((len(asked), self.value.shape[1]))])
+        start = np.append(self.start[:-1], len(feature)).astype(np.int32)
+        return replace(self, start=start, feature=feature, cut=cut, left=left, right=right, value=value, width=d)
 
     def leaf_sums(self, X: Float) -> Float:
         """Return the sums of leaves at questions (n, d), in exact order of trees: (n, G) scores, or (n, C) of means."""

@@ -28,7 +28,7 @@ from privgate.engines.cell_partitions import Effort
 from privgate.families import certificates
 from privgate.families.certificate import Units
 from privgate.families.engine import Asked
-from privgate.families.trees import branches, covered, joined, refits, tree_cells
+from privgate.families.trees import covered, reading, refits, tree_cells
 from privgate.families.trees.ensemble import case_of
 from privgate.kernel import limits
 from privgate.kernel.cells import Compared, Ensembles, box_of
@@ -512,14 +512,14 @@ def test_a_chain_of_thresholds_goes_where_the_set_of_categories_says(seed):
     rng = np.random.default_rng(seed)
     cuts, sides = np.sort(rng.normal(size=5)), rng.integers(1, 3, 6)
     leaves = (np.array([0, -1, -1]), np.zeros(3), np.zeros(3), np.zeros(3), np.array([0.0, 1.0, 2.0]), np.zeros(3))
-    made = branches.with_runs(leaves, [(0, 0, cuts, sides, 2)])
-    table = joined.joined([made])
+    made = reading.with_runs(leaves, [(0, 0, cuts, sides, 2)])
+    table = reading.joined([made], "logistic", np.zeros(1))
 
     for x in [*cuts, *(cuts + 1e-9), -9.0]:
         node = 0
-        while table["feature"][node] >= 0:
-            node = table["left" if x <= table["cut"][node] else "right"][node]
-        assert table["value"][node, 0] == sides[np.searchsorted(cuts, x)]
+        while table.feature[node] >= 0:
+            node = (table.left if x <= table.cut[node] else table.right)[node]
+        assert table.value[node, 0] == sides[np.searchsorted(cuts, x)]
 
 
 def test_a_released_zero_in_single_precision_is_no_bound():
