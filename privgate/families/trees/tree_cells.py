@@ -15,7 +15,7 @@ from privgate.engines.cell_partitions import Effort
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.retrained import Float, Index
-from privgate.families.trees import covered, refits
+from privgate.families.trees import refits
 from privgate.families.trees.ensemble import Ensemble, case_of
 from privgate.families.trees.keyed_forest import Patched
 from privgate.subject.subject import Subject
@@ -42,12 +42,12 @@ class TreeCells(Certificate):
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
-        return covered.unfit(subject)
+        return refits.unfit(subject)
 
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where there are no trees to compare."""
         subject, U = about.subject, len(about.units)
-        reach = covered.reach(subject)
+        reach = refits.reach(subject)
         assert not isinstance(reach, str)  # noqa: S101  applies() said so
         d = int(np.asarray(subject.data.X).shape[1])
         upper, seen = np.full(U, np.inf), np.zeros(U)
@@ -87,7 +87,7 @@ class TreeCells(Certificate):
 
 
 def _lost(subject: Subject) -> str:
-    columns = np.flatnonzero(covered.missing(subject)).tolist()
+    columns = np.flatnonzero(refits.missing(subject)).tolist()
     if not columns:
         return "; no value of a question is missing"
     return f"; values of columns {', '.join(map(str, columns[:10]))}{'…' if len(columns) > 10 else ''} may be missing"
@@ -123,11 +123,11 @@ def _worst(pairs: Ensembles, subject: Subject, effort: Effort) -> _Apart:
     """Return the bound of one unit under the worst seed."""
     d, found = int(np.asarray(subject.data.X).shape[1]), list[_Apart]()
     for one, other in pairs:
-        reach = covered.reach(subject)
+        reach = refits.reach(subject)
         low, high, whole = accepted(None if isinstance(reach, str) else reach, d)
         box = np.array([low, high])
         if one.width:  # whether a value is missing is a feature more
-            box = np.concatenate([box, np.array([np.zeros(d), covered.missing(subject)])], axis=1)
+            box = np.concatenate([box, np.array([np.zeros(d), refits.missing(subject)])], axis=1)
         try:
             made = cell_partitions.proposed(case_of((one, other), box, whole=whole), effort)
             upper, question = float(kernel.limits(made.case).high[0]), made.questions[0]
@@ -166,7 +166,7 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
     subject, retrained = about.subject, about.retrained
     if not len(units) or retrained is None:
         return lower
-    reach = covered.reach(subject)
+    reach = refits.reach(subject)
     kind = np.asarray(subject.data.X).dtype if not hasattr(subject.data.X, "iloc") else np.dtype(np.float64)
     whole_numbers = kind.kind != "f" and bool(np.isfinite(questions[units]).all())
     put = questions[units].astype(kind if whole_numbers or kind.kind == "f" else np.float64)
