@@ -11,12 +11,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 79_240),
-    "package, files": (280, 613),
+    "package, lines": (42_000, 79_059),
+    "package, files": (280, 605),
     "lab, lines": (6_000, 6_000),
-    "families, kernel and engines, lines": (7_000, 20_790),
-    "tests, lines": (32_000, 56_900),
-    "a yes by theorem rests on, lines": (6_000, 65_080),
+    "families, kernel and engines, lines": (7_000, 20_613),
+    "tests, lines": (32_000, 56_893),
+    "a yes by theorem rests on, lines": (6_000, 64_900),
     "the kernel, lines": (1_500, 3_172),
 }
 #: where a yes is made, and what it cannot do without
