@@ -193,7 +193,7 @@ class _Search:
         self.slot_cell = np.arange(self.first[-1]) - self.first[:-1][self.slot_feature]
         # pairs of each feature by tree, then by where they begin, and by where they end, the last first
         self.begin, self.end = self._table(self.low, 1), self._table(self.high, -1)
-        self.boxes = [(np.zeros_like(last), last, np.arange(len(self.value)))]
+        self.boxes = [(np.zeros_like(last), last, np.arange(len(self.value), dtype=np.int32))]
         self.nodes: list[tuple[int, float, int, int]] = [(-1, 0.0, -1, -1)]
 
     def _table(self, place: Whole, sign: int) -> Table:
@@ -237,7 +237,7 @@ class _Search:
         self.boxes[at] = (*self.boxes[at][:2], near[:0])
         return [first, first + 1]
 
-    def _cut(self, a: Whole, b: Whole, near: Index) -> tuple[int, int]:
+    def _cut(self, a: Whole, b: Whole, near: Whole) -> tuple[int, int]:
         """Return (feature, cell) after which to cut; -1 where every tree has one pair left.
 
         A tree's largest pair among those that begin up to a cell grows with the cell: what it still lacks of the
@@ -258,7 +258,7 @@ class _Search:
         c = int(gain.argmax())
         return (int(self.slot_feature[c]), int(self.slot_cell[c])) if inside[c] else (-1, 0)
 
-    def _losses(self, table: Table, flat: Index, near: Index, starts: Index, moves: NDArray[np.bool_]) -> Float:
+    def _losses(self, table: Table, flat: Index, near: Whole, starts: Index, moves: NDArray[np.bool_]) -> Float:
         """Return, by slot, by how much trees' largest pairs grow there, over pairs that do not reach the box's end."""
         _, rank, slot, group, lifted = table
         value = self.value[near]

@@ -249,7 +249,7 @@ def test_without_a_box_infinity_and_the_ends_of_a_number_type_are_questions(name
 
     found = limits(proposed(case_of(read, box), Effort(boxes=300))).high
 
-    assert len(Q) > 5
+    assert len(Q) > 3
     assert (np.isinf(Q).any() and np.isnan(Q).any()) or not learns or name == "xgboost"
     assert (found >= truth).all()
 
