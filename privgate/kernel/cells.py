@@ -12,18 +12,22 @@ bounds the objective in the box, the largest box bounds it everywhere. A bad par
 
 Objectives (docs/mathematics.md, section 13).  Scores s and s' of the two models, C classes:
 
-- logistic: ``s - s'`` and ``s' - s`` times the link's scale: the change of the log-odds bounds every label's;
+- logistic: ``s - s'`` and ``s' - s`` times the link's scale: the change of the log-odds bounds every label's; and ``s``
+  and ``s'``, from whose size on a released probability loses its digits;
 - softmax: ``(s_a - s'_a) - (s_b - s'_b)`` for each ordered pair of classes: Lemma 0;
 - mean of distributions with a floor, alpha = floor x trees, for each label and both directions: where
   ``sum p - r sum q + alpha (1 - r) <= E`` everywhere, the ratio is at most ``r + E / alpha``, or for negative E
   ``r + E / (trees + alpha)``; any r > 0 serves.
 
 Axioms.  The arrays are the library's trees: a question goes left where, as the library holds it, it is at most the
-cut; sums are computed in double or, ``single``, in single precision, in any order (``_of_scores``); of two
-probabilities the library computes one and releases 1 - p (``_of_logistic``). Questions are rounded to single precision
-before they are compared where ``cast`` says so; rounding is monotone, so that the box's ends are rounded.
+cut: infinity does so at an infinite cut and at no finite one; sums are computed in double or, ``single``, in single
+precision, in any order (``rounding``); of two probabilities the library computes one and releases 1 - p
+(``_of_logistic``). Questions may be rounded to single precision before they are compared where ``cast`` says so;
+rounding is monotone, so that the box reaches to its rounded ends. ``whole``: every question is a vector of whole
+numbers, which rounding leaves whole, so that a cut says what the whole number below it does.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -66,8 +70,10 @@ class Ensembles:
     @classmethod
     def of(cls, case: Case) -> "Ensembles":
         """Return the ensembles of a case, every array looked at."""
-        whole = {k: case.array(k, 1, "i") for k in ("feature", "left", "right", "tree", "model", "group")}
-        made = cls(cut=case.array("cut", 1), value=case.array("value", 2), base=case.array("base", 2), **whole)
+        of_nodes = {k: case.array(k, 1, "i") for k in ("feature", "left", "right", "tree", "model", "group")}
+        cut = case.array("cut", 1)
+        cut = np.floor(cut) if case.setting("whole", bool, default=False) else cut
+        made = cls(cut=cut, value=case.array("value", 2), base=case.array("base", 2), **of_nodes)
         n, trees = len(made.feature), len(made.tree) - 1
         inner = made.feature >= 0
         starts = (made.tree, n), (made.model, trees)
@@ -75,7 +81,7 @@ class Ensembles:
             (all(len(a) == n for a in (made.cut, made.left, made.right, made.value)), "nodes differ in number"),
             (all(len(s) > 1 and s[0] == 0 and s[-1] == m and (np.diff(s) > 0).all() for s, m in starts), "no trees"),
             (len(made.group) == trees and len(made.base) == len(made.model) - 1, "trees or models differ in number"),
-            (bool(np.isfinite(made.cut[inner]).all() and np.isfinite(made.value).all()), "a number is not finite"),
+            (bool(np.isfinite(made.value).all()), "a number is not finite"),
             (bool(np.isfinite(made.base).all()), "a base score is not finite"),
         )
         for child in (made.left, made.right):
@@ -143,178 +149,164 @@ class Twins:
         return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What is bounded over all questions: the sum over trees of the value of a pair of leaves (R,), and a shift."""
+
+    rows: Index
+    value: Float
+    shift: float
+
+
 def bound(case: Case) -> Limits:
     """Return limits of every person; low is 0, since no model was asked."""
     every((case.asked == "any", "cells bound all questions; ask real models about single ones"))
     all_, box = Ensembles.of(case), box_of(case)
-    link, scale = case.setting("link", str), case.setting("scale", float, 1.0)
-    every((link in ("logistic", "softmax", "mean") and scale > 0, "the link is unknown"))
+    people, objectives, whole = len(all_.model) - 2, _objectives(case, all_), all_.leaves(0, box)
     starts, cuts = case.array("partition_start", 1, "i"), (case.array("partition", 1, "i"), case.array("cuts", 1))
-    n_objectives = {"logistic": 2, "softmax": all_.base.shape[1] * (all_.base.shape[1] - 1)}
-    people, objectives = len(all_.model) - 2, n_objectives.get(link, 2 * all_.value.shape[1])
     every(
         (people > 0 and len(starts) == people * objectives + 1, "people, objectives and partitions differ in number"),
         (bool((np.diff(starts) > 0).all() and starts[0] == 0), "a partition is empty"),
         (len(cuts[0]) == len(cuts[1]) == starts[-1], "partitions and cuts differ in number"),
-        (link == "mean" or all_.value.shape[1] == 1, "scores have one value a leaf"),
-        (link != "logistic" or all_.base.shape[1] == 1, "a logistic link has one score"),
     )
-    high, whole = np.full(people, np.inf), all_.leaves(0, box)
+    ratios = case.array("ratio", 2) if case.setting("link", str) == "mean" else np.ones((people, objectives))
+    every(
+        (ratios.shape == (people, objectives) and bool(((ratios > 0) & (ratios < np.inf)).all()), "ratios are missing")
+    )
+    high = np.full(people, np.inf)
     for person in range(people):
-        edges = starts[person * objectives : (person + 1) * objectives + 1]
-        parts = [(cuts[0][a:b], cuts[1][a:b]) for a, b in pairwise(edges.tolist())]
+        edges = starts[person * objectives : (person + 1) * objectives + 1].tolist()
         try:
-            asked = _Person(case, all_, person, twins_of(all_, person, whole, box, averages=link == "mean"), box, parts)
-            high[person] = _means(asked) if link == "mean" else _scores(asked)
+            asked = Compared.of(case, all_, person, box, whole)
+            parts = [(cuts[0][a:b], cuts[1][a:b]) for a, b in pairwise(edges)]
+            ends = [_largest(asked, o, p) for o, p in zip(asked.objectives(ratios[person]), parts, strict=True)]
+            high[person] = asked.nats(ends, ratios[person])
         except Refused:
             continue
     return Limits(np.zeros(people), high)
 
 
-@dataclass(frozen=True, eq=False)
-class _Person:
-    """What is looked at for one person."""
-
-    case: Case
-    all_: Ensembles
-    number: int
-    twins: Twins
-    box: Float
-    parts: list[tuple[Index, Float]]
+def _objectives(case: Case, all_: Ensembles) -> int:
+    """Return how many numbers are bounded for each person."""
+    link, classes = case.setting("link", str), all_.base.shape[1]
+    every(
+        (link in ("logistic", "softmax", "mean") and case.setting("scale", float, 1.0) > 0, "the link is unknown"),
+        (link == "mean" or all_.value.shape[1] == 1, "scores have one value a leaf"),
+        (link != "logistic" or classes == 1, "a logistic link has one score"),
+        (link != "softmax" or classes > 1, "a softmax has several scores"),
+    )
+    if link != "mean":
+        return 4 if link == "logistic" else int(classes * (classes - 1))
+    sums = all_.value.sum(axis=1)
+    every(
+        (case.setting("floor", float) > 0, "without a floor one label may be impossible"),
+        (bool((all_.value >= 0).all() and (sums <= 1 + 1e-6).all()), "a leaf is no distribution"),
+    )
+    return 2 * int(all_.value.shape[1])
 
 
 def box_of(case: Case) -> Float:
     """Return the least and the largest accepted question, as the trees see them, shape (2, d)."""
     box = case.array("box", 2)
     every((box.shape[0] == 2 and box.shape[1] > 0 and bool((box[0] <= box[1]).all()), "the box is empty"))
-    if case.setting("cast", bool, default=False):
-        box = box.astype(np.float32).astype(np.float64)
+    if case.setting("cast", bool, default=False):  # an end may be asked for as it is, too
+        near = box.astype(np.float32).astype(np.float64)
+        box = np.array([np.minimum(box[0], near[0]), np.maximum(box[1], near[1])])
     return box
 
 
-def twins_of(all_: Ensembles, person: int, whole: Any, box: Float, *, averages: bool) -> Twins:
-    """Return where the leaves of everybody's model, ``whole``, meet those of the model without a person."""
-    one, other = (all_.group[all_.model[k] : all_.model[k + 1]] for k in (0, person + 1))
-    common = min(len(one), len(other))
-    every(
-        (not averages or len(one) == len(other), "means of different numbers of trees"),
-        (bool((one[:common] == other[:common]).all()), "twins add to different scores"),
-    )
-    return Twins.of(whole, all_.leaves(person + 1, box))
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Two models, with and without one person: what is bounded, and what follows of its bounds.
 
+    ``one`` and ``other`` (J, V): what the leaves of each pair add, 0 where a model has no such tree; ``group`` (J,):
+    to which score; ``base`` (2, G): what scores begin with; ``trees`` of the larger model.
+    """
 
-def value_of(all_: Ensembles, nodes: Index, column: int = 0) -> Float:
-    """Return what leaves add, 0 where a model has no such tree."""
-    return np.where(nodes >= 0, all_.value[nodes, column], 0.0)
+    case: Case
+    box: Float
+    twins: Twins
+    one: Float
+    other: Float
+    group: Index
+    base: Float
+    trees: int
 
+    @classmethod
+    def of(cls, case: Case, all_: Ensembles, person: int, box: Float, whole: Any) -> "Compared":
+        """Return everybody's model, whose leaves are ``whole``, beside the one without a person."""
+        one, other = (all_.group[all_.model[k] : all_.model[k + 1]] for k in (0, person + 1))
+        common = min(len(one), len(other))
+        every(
+            (case.setting("link", str) != "mean" or len(one) == len(other), "means of different numbers of trees"),
+            (bool((one[:common] == other[:common]).all()), "twins add to different scores"),
+        )
+        twins = Twins.of(whole, all_.leaves(person + 1, box))
+        a, b = (np.where(n[:, None] >= 0, all_.value[n], 0.0) for n in (twins.one, twins.other))
+        longer, base = max(one, other, key=len), all_.base[[0, person + 1]]
+        return cls(case, box, twins, a, b, longer[twins.tree], base, len(longer))
 
-def scores_of(all_: Ensembles, twins: Twins) -> Index:
-    """Return which score each pair of leaves adds to."""
-    tree = np.searchsorted(all_.tree, np.where(twins.one >= 0, twins.one, twins.other), side="right") - 1
-    return all_.group[tree]
+    def objectives(self, ratios: Float) -> list[Objective]:
+        """Return what is bounded, in the order of the partitions; ``ratios`` are for means only."""
+        every_, classes = np.arange(len(self.group)), self.base.shape[1]
+        if self.case.setting("link", str) == "mean":
+            return [self._ratio(k, float(r)) for k, r in enumerate(ratios)]
+        if classes == 1:
+            scores = zip((self.one, self.other), self.base[:, 0].tolist(), strict=True)
+            ends = [Objective(every_, v[:, 0], b + 4 * EPS * abs(b)) for v, b in scores]
+            return [self._change(every_, 0, -1, 1.0), self._change(every_, 0, -1, -1.0), *ends]
+        pairs = [(g, h) for g in range(classes) for h in range(classes) if g != h]
+        return [self._change(np.flatnonzero((self.group == g) | (self.group == h)), g, h, 1.0) for g, h in pairs]
 
-
-def _scores(asked: _Person) -> float:
-    """Return the limit of a logistic link or a softmax, rounding included; nats."""
-    case, all_, twins = asked.case, asked.all_, asked.twins
-    group, scale = scores_of(all_, twins), case.setting("scale", float, 1.0)
-    a, b = value_of(all_, twins.one), value_of(all_, twins.other)
-    base, G = all_.base[[0, asked.number + 1]], all_.base.shape[1]
-    pairs = [(0, -1), (0, -1)] if G == 1 else [(g, h) for g in range(G) for h in range(G) if g != h]
-    worst = 0.0
-    for k, ((g, h), part) in enumerate(zip(pairs, asked.parts, strict=True)):
-        mine = np.flatnonzero((group == g) | (group == h))
-        sign = -1.0 if G == 1 and k == 1 else 1.0
-        signed = sign * np.where(group[mine] == g, 1.0, -1.0) * (a[mine] - b[mine])
-        signed = signed + 2 * EPS * (np.abs(a[mine]) + np.abs(b[mine]))
+    def _change(self, rows: Index, g: int, h: int, sign: float) -> Objective:
+        """Return how much more score g changes than score h, or than 0 where h is -1."""
+        a, b, base = self.one[rows, 0], self.other[rows, 0], self.base
+        signed = sign * np.where(self.group[rows] == g, 1.0, -1.0) * (a - b) + 2 * EPS * (np.abs(a) + np.abs(b))
         shift = sign * (base[0, g] - base[1, g] - (base[0, h] - base[1, h] if h >= 0 else 0.0))
-        spare = 8 * EPS * float(np.abs(base).sum())
-        worst = max(worst, _largest(twins, mine, signed, asked.box, part) + shift + spare)
-    rounding = sum(_rounding(case, base[k], v, twins, group) for k, v in ((0, a), (1, b)))
-    return float(up(np.array(scale * worst))) + rounding
+        return Objective(rows, signed, float(shift + 8 * EPS * np.abs(base).sum()))
 
-
-def _largest(twins: Twins, rows: Index, value: Float, box: Float, part: tuple[Index, Float]) -> float:
-    """Return an upper bound of the sum over trees of the value where a question is, over the whole box."""
-    worst = -np.inf
-    for near in _boxes(twins.low[rows], twins.high[rows], box, part):
-        tree = twins.tree[rows[near]]
-        starts = np.flatnonzero(np.diff(tree, prepend=-1))
-        top = np.maximum.reduceat(value[near], starts)
-        worst = max(worst, float(top.sum() + 2 * len(top) * EPS * np.abs(top).sum()))
-    return worst
-
-
-def _boxes(low: Float, high: Float, box: Float, part: tuple[Index, Float]) -> Iterator[Index]:
-    """Yield, of each box of a partition in preorder, the pairs of leaves that meet it."""
-    feature, cut = part
-    todo, at = [(box[0], box[1], np.arange(len(low)))], 0
-    while todo:
-        a, b, near = todo.pop()
-        if at >= len(feature):
-            raise Refused("a partition ends before its boxes do")
-        f, c, at = int(feature[at]), float(cut[at]), at + 1
-        if f < 0:
-            if (a <= b).all():
-                yield near
-            continue
-        if f >= len(a):
-            raise Refused("a partition cuts a feature that no question has")
-        right, left = _put(a, f, max(float(a[f]), float(np.nextafter(c, np.inf)))), _put(b, f, min(float(b[f]), c))
-        todo.append((right, b, near[high[near, f] >= right[f]]))  # taken after the left side
-        todo.append((a, left, near[low[near, f] <= left[f]]))
-    if at != len(feature):
-        raise Refused("a partition goes on behind its boxes")
-
-
-def _put(side: Float, feature: int, number: float) -> Float:
-    made = side.copy()
-    made[feature] = number
-    return made
-
-
-def _means(asked: _Person) -> float:
-    """Return the limit of means of distributions with a floor, rounding included; nats."""
-    case, all_, twins = asked.case, asked.all_, asked.twins
-    labels, trees = all_.value.shape[1], int(all_.model[1] - all_.model[0])
-    alpha, ratios = case.setting("floor", float) * trees, case.array("ratio", 2)
-    every(
-        (alpha > 0, "without a floor one label may be impossible"),
-        (ratios.shape == (len(all_.model) - 2, 2 * labels) and bool((ratios > 0).all()), "ratios are missing"),
-        (bool((all_.value >= 0).all() and (all_.value.sum(axis=1) <= 1 + 1e-6).all()), "a leaf is no distribution"),
-    )
-    worst = 0.0
-    for k, part in enumerate(asked.parts):
-        p, q = (value_of(all_, n, k // 2) for n in (twins.one, twins.other)[:: 1 if k % 2 == 0 else -1])
-        r = float(ratios[asked.number, k])
+    def _ratio(self, k: int, r: float) -> Objective:
+        alpha = self.case.setting("floor", float) * self.trees
+        p, q = (v[:, k // 2] for v in (self.one, self.other)[:: 1 if k % 2 == 0 else -1])
         gain = p - r * q + 4 * EPS * (p + r * q)
-        excess = _largest(twins, np.arange(len(gain)), gain, asked.box, part) + alpha * (1 - r)
-        excess += 8 * EPS * alpha * (1 + r)
-        ratio = r + (excess / alpha if excess > 0 else excess / (trees * (1 + 1e-6) + alpha))
-        worst = max(worst, float(np.log(max(ratio, 1.0))) + 16 * EPS)
-    return worst + 2 * float(of_logarithm(16 * EPS * (trees + labels + 8)))
+        return Objective(np.arange(len(gain)), gain, alpha * (1 - r) + 8 * EPS * alpha * (1 + r))
 
+    def nats(self, ends: list[float], ratios: Float) -> float:
+        """Return the limit that follows of bounds of all objectives, rounding included."""
+        if self.case.setting("link", str) == "mean":
+            labels = self.one.shape[1]
+            found = [self.logarithm(r, end) for r, end in zip(ratios.tolist(), ends, strict=True)]
+            return max(found) + 2 * float(of_logarithm(16 * EPS * (self.trees + labels + 8)))
+        two = self.base.shape[1] == 1
+        worst = max(0.0, *(ends[:2] if two else ends))
+        rounding = sum(self.rounding(k, ends[2 + k] if two else 0.0) for k in (0, 1))
+        return float(up(np.array(self.case.setting("scale", float, 1.0) * worst))) + rounding
 
-def _rounding(case: Case, base: Float, value: Float, twins: Twins, group: Index) -> float:
-    """Return how far the released log-probabilities of one ensemble are from those of exact sums; nats."""
-    single, scale, G = case.setting("single", bool, default=False), case.setting("scale", float, 1.0), len(base)
-    unit = SINGLE if single else EPS
-    lowest, highest, off = np.zeros(G), np.zeros(G), 0.0
-    for g in range(G):
-        mine = np.flatnonzero(group == g)
-        starts = np.flatnonzero(np.diff(twins.tree[mine], prepend=-1))
-        top = np.maximum.reduceat(value[mine], starts) if len(mine) else np.zeros(1)
-        low = np.minimum.reduceat(value[mine], starts) if len(mine) else np.zeros(1)
-        size = abs(float(base[g])) + float(np.maximum(np.abs(top), np.abs(low)).sum())
-        highest[g], lowest[g] = float(base[g]) + top.sum() + 1e-9 * size, float(base[g]) + low.sum() - 1e-9 * size
-        off = max(off, 2 * (len(starts) + 4) * unit * size)
-    off = scale * (off + case.setting("base_off", float, 0.0))
-    if G == 1:
-        return float(_of_logistic(unit, scale * float(lowest[0]), scale * float(highest[0]), single=single) + off)
-    spread = float(highest.max() - lowest.min())
-    if spread > DEEPEST[single]:
-        return np.inf
-    return float(of_logarithm(8 * unit * (G + 8 + spread)) + 2 * off)
+    def logarithm(self, r: float, excess: float) -> float:
+        """Return the largest logarithm of a ratio of means whose excess over r is bounded; nats."""
+        alpha = self.case.setting("floor", float) * self.trees
+        ratio = r + (excess / alpha if excess > 0 else excess / (self.trees * (1 + 1e-6) + alpha))
+        return float(np.log(max(ratio, 1.0))) + 16 * EPS
+
+    def rounding(self, k: int, highest: float) -> float:
+        """Return how far what a model releases is from exact sums, nats; ``highest`` bounds a logistic link's score."""
+        single, scale = self.case.setting("single", bool, default=False), self.case.setting("scale", float, 1.0)
+        unit, value, base = SINGLE if single else EPS, (self.one, self.other)[k][:, 0], self.base[k]
+        tops, lows, off = np.zeros(len(base)), np.zeros(len(base)), 0.0
+        for g, start in enumerate(base.tolist()):
+            mine = np.flatnonzero(self.group == g)
+            edges = np.flatnonzero(np.diff(self.twins.tree[mine], prepend=-1))
+            top, low = (f.reduceat(value[mine], edges) if len(mine) else np.zeros(1) for f in (np.maximum, np.minimum))
+            size = abs(start) + float(np.maximum(np.abs(top), np.abs(low)).sum())
+            tops[g], lows[g] = start + top.sum() + 1e-9 * size, start + low.sum() - 1e-9 * size
+            off = max(off, 2 * (len(edges) + 4) * unit * size)
+        off = scale * (off + float(self.case.setting("base_off", float, 0.0)))
+        if len(base) == 1:
+            return float(_of_logistic(unit, scale * float(lows[0]), scale * highest, single=single) + off)
+        spread = float(tops.max() - lows.min())
+        if spread > DEEPEST[single]:
+            return np.inf
+        return float(of_logarithm(8 * unit * (len(base) + 8 + spread)) + 2 * off)
 
 
 def _of_logistic(unit: float, lowest: float, highest: float, *, single: bool) -> float:
@@ -327,3 +319,45 @@ def _of_logistic(unit: float, lowest: float, highest: float, *, single: bool) ->
         return np.inf
     share = 8 * unit * (1 + np.exp(highest)) + 8 * unit * (1 + abs(lowest))
     return float(of_logarithm(share))
+
+
+def _largest(asked: Compared, given: Objective, part: tuple[Index, Float]) -> float:
+    """Return an upper bound of an objective over the whole box."""
+    tree, value = asked.twins.tree[given.rows], given.value
+    edges = np.flatnonzero(np.diff(tree, prepend=-1))
+    top = np.maximum.reduceat(value, edges) if len(edges) else np.zeros(0)
+    alike = top == (np.minimum.reduceat(value, edges) if len(edges) else top)  # such a tree adds the same in every box
+    live = ~np.repeat(alike, np.diff(np.append(edges, len(tree))))
+    rows, tree, value, worst, size = given.rows[live], tree[live], value[live], -np.inf, float(np.abs(top).sum())
+    for near in _boxes(asked.twins.low[rows].T.copy(), asked.twins.high[rows].T.copy(), asked.box, part):
+        own = tree[near]
+        starts = np.flatnonzero(np.diff(own, prepend=-1))
+        every((len(starts) == len(top) - alike.sum(), "a tree's leaves leave a question out"))
+        best = np.maximum.reduceat(value[near], starts) if len(near) else np.zeros(1)
+        size, worst = max(size, float(np.abs(best).sum())), max(worst, float(best.sum()))
+    every((math.isfinite(size + given.shift) and worst > -np.inf, "sums are not finite"))
+    worst += float(top[alike].sum()) + given.shift
+    return worst + 2 * (len(edges) + 4) * EPS * (2 * size + abs(given.shift))
+
+
+def _boxes(low: Float, high: Float, box: Float, part: tuple[Index, Float]) -> Iterator[Index]:
+    """Yield, of each box of a partition in preorder, the pairs of leaves that meet it; ``low`` and ``high`` (d, J)."""
+    features, cuts = part[0].tolist(), part[1].tolist()
+    todo, at = [(box[0].tolist(), box[1].tolist(), np.arange(low.shape[1]))], 0
+    while todo:
+        a, b, near = todo.pop()
+        if at >= len(features):
+            raise Refused("a partition ends before its boxes do")
+        f, c, at = features[at], cuts[at], at + 1
+        if f < 0:
+            if all(x <= y for x, y in zip(a, b, strict=True)):
+                yield near
+            continue
+        if f >= len(a):
+            raise Refused("a partition cuts a feature that no question has")
+        right, left = a.copy(), b.copy()
+        right[f], left[f] = max(a[f], math.nextafter(c, math.inf)), min(b[f], c)
+        todo.append((right, b, near[high[f][near] >= right[f]]))  # taken after the left side
+        todo.append((a, left, near[low[f][near] <= left[f]]))
+    if at != len(features):
+        raise Refused("a partition goes on behind its boxes")

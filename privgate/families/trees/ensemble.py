@@ -1,10 +1,13 @@
 """A fitted ensemble of trees as arrays: what it answers at every question, and nothing of the library that made it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privgate.kernel import Case
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -24,7 +27,7 @@ class Ensemble:
     feature : int32 array of shape (N,)
         Feature of each node's question; -1 at a leaf.
     cut : float64 array of shape (N,)
-        A number of at most this goes left.
+        A number of at most this goes left; infinity does so at infinity only.
     left, right : int32 arrays of shape (N,)
         Nodes, counted over all trees.
     value : float64 array of shape (N, V)
@@ -46,6 +49,8 @@ class Ensemble:
     width : int
         Features of a question; half of those that the trees ask about, whose second half says which are missing. 0
         where no value may be missing.
+    lost : int32 array of shape (N,), optional
+        Where a missing value goes at each node.
     """
 
     link: Literal["logistic", "softmax", "mean"]
@@ -63,34 +68,39 @@ class Ensemble:
     single: bool = False
     cast: bool = False
     width: int = 0
+    lost: Whole | None = None
 
     def __post_init__(self) -> None:
         inner = self.feature >= 0
-        if not (np.isfinite(self.cut[inner]).all() and np.isfinite(self.value[~inner]).all()):
-            raise FloatingPointError("a tree holds a threshold or a leaf that is no finite number")
+        if np.isnan(self.cut[inner]).any() or not np.isfinite(self.value[~inner]).all():
+            raise FloatingPointError("a tree holds a threshold that is no number, or a leaf that is no finite one")
 
     @property
     def trees(self) -> int:
         """T."""
         return len(self.start) - 1
 
-    def padded(self, trees: int) -> "Ensemble":
-        """Return the same ensemble with trees of one leaf of 0 added: early stopping leaves models of two lengths."""
-        more = trees - self.trees
-        if more <= 0:
-            return self
-        N, zero = len(self.feature), np.zeros(more, dtype=np.int32)
-        groups = max(1, len(self.base))
-        return replace(
-            self,
-            start=np.append(self.start, N + 1 + np.arange(more)).astype(np.int32),
-            feature=np.append(self.feature, zero - 1).astype(np.int32),
-            cut=np.append(self.cut, zero),
-            left=np.append(self.left, zero).astype(np.int32),
-            right=np.append(self.right, zero).astype(np.int32),
-            value=np.concatenate([self.value, np.zeros((more, self.value.shape[1]))]),
-            group=np.append(self.group, (self.trees + np.arange(more)) % groups).astype(np.int32),
-        )
+    def with_missing(self, missing: NDArray[np.bool_]) -> "Ensemble":
+        """Return the same ensemble about twice the features: whether one is missing comes after all of them.
+
+        A node first asks whether its feature is missing, then what it asked before; so cells stay boxes.
+
+        Parameters
+        ----------
+        missing : bool array of shape (d,)
+            Which features may be missing.
+        """
+        assert self.lost is not None  # noqa: S101  readers of libraries say where missing values go
+        d, N = len(missing), len(self.feature)
+        asked = np.flatnonzero((self.feature >= 0) & missing[np.maximum(self.feature, 0)])
+        moved = N + np.arange(len(asked))
+        feature, cut = np.append(self.feature, self.feature[asked]), np.append(self.cut, self.cut[asked])
+        left, right = np.append(self.left, self.left[asked]), np.append(self.right, self.right[asked])
+        feature[asked] += np.int32(d)
+        cut[asked], left[asked], right[asked] = 0.0, moved, self.lost[asked]
+        value = np.concatenate([self.value, np.zeros((len(asked), self.value.shape[1]))])
+        start = np.append(self.start[:-1], len(feature)).astype(np.int32)
+        return replace(self, start=start, feature=feature, cut=cut, left=left, right=right, value=value, width=d)
 
     def leaf_sums(self, X: Float) -> Float:
         """Return the sums of leaves at questions (n, d), in exact order of trees: (n, G) scores, or (n, C) of means."""
@@ -122,3 +132,40 @@ class Ensemble:
             z = self.scale * sums[:, 0]
             return np.column_stack([-np.logaddexp(0.0, z), -np.logaddexp(0.0, -z)])
         return np.asarray(sums - np.logaddexp.reduce(sums, axis=1, keepdims=True))
+
+
+def case_of(ensembles: Sequence[Ensemble], box: Float, *, whole: bool = False) -> Case:
+    """Return what the kernel is asked about cells, without partitions.
+
+    Parameters
+    ----------
+    ensembles : sequence of Ensemble
+        The one with everybody, then each without a person.
+    box : float64 array of shape (2, d)
+        Accepted questions; twice the features where values may be missing.
+    whole : bool
+        Whether every question is a vector of whole numbers.
+    """
+    first, sizes = ensembles[0], [len(e.feature) for e in ensembles]
+    moved = np.append(0, np.cumsum(sizes))
+
+    def column(name: str, shift: Index | None = None) -> Index:
+        parts = [getattr(e, name).astype(np.int64) for e in ensembles]
+        return np.concatenate(parts if shift is None else [p + s for p, s in zip(parts, shift, strict=False)])
+
+    roots = [e.start[:-1].astype(np.int64) + s for e, s in zip(ensembles, moved, strict=False)]
+    arrays = {
+        "feature": column("feature"),
+        "cut": np.concatenate([e.cut for e in ensembles]).astype(np.float64),
+        "left": column("left", moved),
+        "right": column("right", moved),
+        "value": np.concatenate([e.value for e in ensembles]).astype(np.float64),
+        "tree": np.append(np.concatenate(roots), moved[-1]),
+        "model": np.cumsum([0, *(e.trees for e in ensembles)]),
+        "group": column("group"),
+        "base": np.array([e.base for e in ensembles], dtype=np.float64),
+        "box": np.asarray(box, dtype=np.float64),
+    }
+    settings = {"link": first.link, "scale": float(first.scale), "single": bool(first.single), "cast": bool(first.cast)}
+    settings |= {"base_off": max(float(e.base_error) for e in ensembles), "whole": whole}
+    return Case("cells", "any", settings | ({"floor": float(first.floor)} if first.link == "mean" else {}), arrays)

@@ -19,7 +19,7 @@ from privgate.families import alike, design, refit
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.removal import VANISHED, vanishing
 from privgate.families.retrained import Float, Index, Retrained, Seeds
-from privgate.families.trees.covered import LARGEST
+from privgate.families.trees.refits import LARGEST
 from privgate.subject.subject import Subject
 from privgate.training import warm
 from privgate.training.fleet import Fleet

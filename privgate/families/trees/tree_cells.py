@@ -1,28 +1,32 @@
 """Ensembles of trees with and without each person, compared at every question: proven, refuted by a question, or open.
 
-The ensembles are piecewise constant, so the union of their thresholds cuts the declared domain, or all numbers where
-none is declared, into finitely many cells. A search bounds the largest change over them from both sides.
+The ensembles are constant on boxes. A search proposes a partition of the accepted questions, the kernel bounds each of
+its boxes (``kernel/cells``), and real models answer the question at which a search saw most.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from privgate import kernel
+from privgate.engines import cell_partitions
+from privgate.engines.cell_partitions import Effort
 from privgate.families.certificate import Certificate, Certified, Units, attained
+from privgate.families.over_all_queries.reach import Reach
 from privgate.families.retrained import Float, Index
-from privgate.families.trees import branches, cells, covered, refits
-from privgate.families.trees.ensemble import Ensemble
+from privgate.families.trees import refits
+from privgate.families.trees.ensemble import Ensemble, case_of
 from privgate.families.trees.keyed_forest import Patched
-from privgate.families.trees.pair import Apart, Pair
 from privgate.subject.subject import Subject
 
 #: boxes looked at for everybody, in each search
 FIRST = 100
 #: boxes looked at, in each search, for a person whose bounds lie on both sides of the limit; the next for whoever is
 #: still open when everybody had the one before
-MORE = (20_000, 200_000, 2_000_000)
+MORE = (2_000, 20_000, 200_000)
 #: boxes looked at for all such people together
-TOGETHER = 50_000_000
+TOGETHER = 10_000_000
 
 
 class TreeCells(Certificate):
@@ -38,27 +42,28 @@ class TreeCells(Certificate):
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
-        return covered.unfit(subject)
+        return refits.unfit(subject)
 
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where there are no trees to compare."""
         subject, U = about.subject, len(about.units)
-        reach = covered.reach(subject)
+        reach = refits.reach(subject)
         assert not isinstance(reach, str)  # noqa: S101  applies() said so
         d = int(np.asarray(subject.data.X).shape[1])
         upper, seen = np.full(U, np.inf), np.zeros(U)
         questions, boxes = np.full((U, d), np.nan), 0
         pairs = _pairs(about)
-        for k, found in ((k, _worst(pairs[k], subject, nodes=FIRST, limit=about.limit)) for k in sorted(pairs)):
-            upper[k], seen[k], questions[k], boxes = found.upper, found.attained, found.question, boxes + found.nodes
+        for k in sorted(pairs):
+            found = _worst(pairs[k], subject, Effort(FIRST, 1.0 if about.limit is None else about.limit))
+            upper[k], seen[k], questions[k], boxes = found.upper, found.attained, found.question, boxes + found.boxes
         lower = np.zeros(U)
         if about.limit is not None:
             left = TOGETHER
             for k, more in ((k, m) for m in MORE for k in _undecided(upper, seen, about.limit, pairs)):
                 if left <= 0:
                     break
-                found = _worst(pairs[k], subject, nodes=min(more, left), limit=about.limit, settle=True)
-                left, boxes = left - found.nodes, boxes + found.nodes
+                found = _worst(pairs[k], subject, Effort(min(more, left), about.limit, settle=True))
+                left, boxes = left - found.boxes, boxes + found.boxes
                 upper[k] = min(upper[k], found.upper)
                 if found.attained > seen[k]:
                     seen[k], questions[k] = found.attained, found.question
@@ -82,7 +87,7 @@ class TreeCells(Certificate):
 
 
 def _lost(subject: Subject) -> str:
-    columns = np.flatnonzero(covered.missing(subject)).tolist()
+    columns = np.flatnonzero(refits.missing(subject)).tolist()
     if not columns:
         return "; no value of a question is missing"
     return f"; values of columns {', '.join(map(str, columns[:10]))}{'…' if len(columns) > 10 else ''} may be missing"
@@ -104,19 +109,49 @@ def _pairs(about: Units) -> dict[int, Ensembles]:
     }
 
 
-def _worst(pairs: Ensembles, subject: Subject, *, nodes: int, limit: float | None, settle: bool = False) -> Apart:
-    """Return the bounds of one unit; the worst seed's counts."""
-    reach = covered.reach(subject)
-    d = int(np.asarray(subject.data.X).shape[1])
-    found = []
+@dataclass(frozen=True, eq=False)
+class _Apart:
+    """The kernel's bound of one unit, nats; a change that scores attain, the question (d,), and boxes looked at."""
+
+    upper: float
+    attained: float
+    question: Float
+    boxes: int
+
+
+def _worst(pairs: Ensembles, subject: Subject, effort: Effort) -> _Apart:
+    """Return the bound of one unit under the worst seed."""
+    d, found = int(np.asarray(subject.data.X).shape[1]), list[_Apart]()
     for one, other in pairs:
-        low, high, whole = cells.reach_of(None if isinstance(reach, str) else reach, d, cast=one.cast)
+        reach = refits.reach(subject)
+        low, high, whole = accepted(None if isinstance(reach, str) else reach, d)
+        box = np.array([low, high])
+        if one.width:  # whether a value is missing is a feature more
+            box = np.concatenate([box, np.array([np.zeros(d), refits.missing(subject)])], axis=1)
+        try:
+            made = cell_partitions.proposed(case_of((one, other), box, whole=whole), effort)
+            upper, question = float(kernel.limits(made.case).high[0]), made.questions[0]
+        except kernel.Refused:
+            found.append(_Apart(np.inf, 0.0, np.full(d, np.nan), 0))
+            continue
         if one.width:
-            low, high = cells.doubled(low, high, covered.missing(subject))
-        found.append(Pair(one, other, low, high, whole=whole).apart(nodes=nodes, limit=limit, settle=settle))
+            question = np.where(question[d:] > 0, np.nan, question[:d])
+        found.append(_Apart(upper, float(made.attained[0]), question, made.boxes))
     most = max(found, key=lambda f: f.attained)
-    question = branches.single(most.question, d)
-    return Apart(max(f.upper for f in found), most.attained, question, sum(f.nodes for f in found))
+    return _Apart(max(f.upper for f in found), most.attained, most.question, sum(f.boxes for f in found))
+
+
+def accepted(reach: Reach | None, d: int) -> tuple[Float, Float, bool]:
+    """Return (low, high, whole numbers only) of the questions; everything where none is declared."""
+    low, high = np.full(d, -np.inf), np.full(d, np.inf)
+    if reach is None:
+        return low, high, False
+    if reach.low is not None and reach.high is not None:
+        low, high = reach.low.astype(np.float64), reach.high.astype(np.float64)
+    if reach.length is not None or reach.norm is not None:
+        low = np.maximum(low, 0.0)
+        high = np.minimum(high, min(v for v in (reach.length, reach.norm) if v is not None) * (1 + 1e-9))
+    return low, high, reach.whole
 
 
 def _undecided(upper: Float, seen: Float, limit: float, pairs: dict[int, Ensembles]) -> list[int]:
@@ -131,7 +166,7 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
     subject, retrained = about.subject, about.retrained
     if not len(units) or retrained is None:
         return lower
-    reach = covered.reach(subject)
+    reach = refits.reach(subject)
     kind = np.asarray(subject.data.X).dtype if not hasattr(subject.data.X, "iloc") else np.dtype(np.float64)
     whole_numbers = kind.kind != "f" and bool(np.isfinite(questions[units]).all())
     put = questions[units].astype(kind if whole_numbers or kind.kind == "f" else np.float64)

@@ -33,10 +33,6 @@ class Growth:
         Highest rank between which and the value scikit-learn would draw no threshold; ``codes`` itself if always equal.
     squeezed : bool array of shape (n,)
         Records with such other values on both sides: without them a threshold may be drawn that is none with them.
-    two : bool array of shape (d,)
-        Which features have at most two values.
-    high : float32 array of shape (n, two.sum())
-        1 where a record has the higher of the two.
     y : int64 array of shape (n,)
     K : int
         Number of classes.
@@ -47,8 +43,6 @@ class Growth:
     codes: NDArray[Any]
     far: NDArray[Any]
     squeezed: NDArray[np.bool_]
-    two: NDArray[np.bool_]
-    high: NDArray[np.float32]
     y: Index
     K: int
     max_depth: int
@@ -102,7 +96,7 @@ class Splits:
         Class counts of the node.
     around : int64 array of shape (C, 4)
         The last two records on the left and the first two on the right, in the order of the feature; -1 where the node
-        ends, or where nobody next to the split can move it.
+        ends.
     """
 
     node: Index
@@ -158,11 +152,9 @@ def nodes_of(growth: Growth, rows: Index, start: Index) -> Nodes:
 
 def promising(growth: Growth, nodes: Nodes) -> Splits:
     """Return the splits of each node that could be best without one of its records."""
-    reached = np.zeros(len(nodes.counts))
-    two, many = np.flatnonzero(growth.two), np.flatnonzero(~growth.two)
+    reached, features = np.zeros(len(nodes.counts)), np.arange(len(growth.codes))
     width = max(1, CHUNK // 4 // len(nodes.rows))
-    parts = [_two_values(growth, nodes, reached, two)] if len(two) else []
-    parts += [_sorted(growth, nodes, reached, many[k : k + width]) for k in range(0, len(many), width)]
+    parts = [_sorted(growth, nodes, reached, features[k : k + width]) for k in range(0, len(features), width)]
     node, feature, bound, left, around = (np.concatenate(a) for a in zip(*parts, strict=True))
     order = np.argsort(node, kind="stable")
     node = node[order]
@@ -182,23 +174,8 @@ class _Tables(NamedTuple):
     inside: NDArray[np.bool_]  # broadcasts to (F, A): no split, because equal values or another node follow
 
 
-def _two_values(growth: Growth, nodes: Nodes, reached: Float, features: Index) -> Part:
-    """Return (node, feature, bound, left, around) over features of two values: one product counts for all nodes."""
-    import scipy.sparse as sp
-
-    counts, (N, K) = nodes.counts, nodes.counts.shape
-    key = nodes.node * K + growth.y[nodes.rows]
-    shape = (N * K, len(growth.y))
-    hot = sp.coo_matrix((np.ones(len(key), dtype=np.float32), (key, nodes.rows)), shape=shape).tocsr()
-    L = counts[:, :, None] - np.asarray(hot @ growth.high, dtype=np.float64).reshape(N, K, -1)
-    square, along = np.einsum("akf,akf->fa", L, L), np.einsum("ak,akf->fa", counts, L)
-    tables = _Tables(np.arange(N), L.sum(axis=1).T, square, along, np.zeros((1, N), dtype=bool))
-    f, a = _contenders(growth, nodes, reached, tables)
-    return a, features[f], np.zeros_like(a), L[a, :, f], np.full((len(a), 4), -1)
-
-
 def _sorted(growth: Growth, nodes: Nodes, reached: Float, features: Index) -> Part:
-    """Return the same over features of more values, along their sorted values."""
+    """Return (node, feature, bound, left, around) of the splits of some features, along their sorted values."""
     counts, node, M, K = nodes.counts, nodes.node, len(nodes.rows), growth.K
     order = _in_order(growth.codes[features][:, nodes.rows], node)
     rows = nodes.rows[order]

@@ -7,9 +7,8 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.demo import adult
 from privgate.families import answer
 from privgate.families.engine import Asked
-from privgate.families.trees import tree_paths, tree_splits
-from privgate.families.trees.decision_tree import ENGINE, growth_of
-from privgate.families.trees.tree_paths import Falls, falls
+from privgate.families.trees import decision_tree, tree_splits
+from privgate.families.trees.decision_tree import ENGINE, Falls, falls, growth_of
 
 
 def continuous(rng, n):
@@ -127,7 +126,7 @@ def test_splits_that_are_never_looked_at_again_change_nothing(direct, monkeypatc
     growth = growth_of(direct.subject(DecisionTreeClassifier(min_samples_leaf=2, max_depth=6), X, y))
     quick = falls(growth, np.arange(150))
 
-    for module in (tree_paths, tree_splits):
+    for module in (decision_tree, tree_splits):
         monkeypatch.setattr(module, "SLACK", 1e9)  # no split is beaten
     every = falls(growth, np.arange(150))
     monkeypatch.setattr(tree_splits, "CHUNK", 100)  # node by node, feature by feature

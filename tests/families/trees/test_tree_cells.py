@@ -3,7 +3,6 @@
 import itertools
 import json
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -24,11 +23,15 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 from privgate import Domain, Recipe, Release, Subject, TrainingData
+from privgate.engines import cell_partitions
+from privgate.engines.cell_partitions import Effort
 from privgate.families import certificates
 from privgate.families.certificate import Units
 from privgate.families.engine import Asked
-from privgate.families.trees import branches, cells, covered, joined, library_rounding, refits, search, tree_cells
-from privgate.families.trees.pair import Pair
+from privgate.families.trees import reading, refits, tree_cells
+from privgate.families.trees.ensemble import case_of
+from privgate.kernel import limits
+from privgate.kernel.cells import Compared, Ensembles, box_of
 from privgate.models import Floored
 
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -227,12 +230,31 @@ def small(name, seed):
     return Subject.local(Recipe(made, seed=1), TrainingData(X, y, domain=domain))
 
 
-def every_cell(pair, subject):
-    """A question in every cell, and whether the declared domain and the records' number type hold all of them."""
-    at = np.array(list(itertools.product(*(range(c + 1) for c in pair.grid.last))))
+def case(subject, one, other):
+    """What the kernel is asked about two ensembles of a subject."""
     d = subject.data.X.shape[1]
-    made = np.array([branches.single(pair.grid.question(c), d) for c in at])
-    reach, kind = covered.reach(subject), np.asarray(subject.data.X).dtype
+    low, high, whole = tree_cells.accepted(refits.reach(subject), d)
+    box = np.array([low, high])
+    if one.width:
+        box = np.concatenate([box, [np.zeros(d), refits.missing(subject)]], axis=1)
+    return case_of((one, other), box, whole=whole)
+
+
+def sides(asked):
+    """Return, for each feature, a question in every cell: the largest of the cell, the last of them somewhere in it."""
+    all_, (low, high) = Ensembles.of(asked), box_of(asked)
+    for f in range(len(low)):
+        cuts = np.unique(all_.cut[all_.feature == f])
+        cuts = cuts[(cuts >= low[f]) & (cuts < high[f])]
+        last = cuts[-1] + max(1.0, abs(cuts[-1])) if len(cuts) else 0.0
+        yield np.append(cuts, high[f] if np.isfinite(high[f]) else last)
+
+
+def every_cell(asked, subject):
+    """A question in every cell, and whether the declared domain and the records' number type hold all of them."""
+    at, d = np.array(list(itertools.product(*sides(asked)))), subject.data.X.shape[1]
+    made = np.where(at[:, d:] > 0, np.nan, at[:, :d]) if at.shape[1] > d else at
+    reach, kind = refits.reach(subject), np.asarray(subject.data.X).dtype
     held = made.astype(kind).astype(np.float64)
     inside = np.ones(len(made), dtype=bool)
     if reach is not None:
@@ -240,21 +262,21 @@ def every_cell(pair, subject):
     return made[inside], bool(inside.all() and np.array_equal(held, made, equal_nan=True))
 
 
-def stated(trees, questions):
+def stated(asked, k, trees, questions):
     """Return by how much a library's answers may be off from exact ones at each question, as the theorem says, nats."""
+    all_, box = Ensembles.of(asked), box_of(asked)
+    both = Compared.of(asked, all_, 0, box, all_.leaves(0, box))
     if trees.link == "mean":
-        return np.full(len(questions), library_rounding.of_mean(trees))
-    scores = trees.scale * trees.leaf_sums(questions)
-    if trees.link == "softmax":
-        return np.array([library_rounding.of_softmax(trees, np.ptp(s)) for s in scores])
-    return np.array([library_rounding.of_logistic(trees, s, s) for s in scores[:, 0]])
+        labels = trees.value.shape[1]
+        return np.full(len(questions), both.nats([0.0] * 2 * labels, np.ones(2 * labels)))
+    return np.array([both.rounding(k, float(s[0])) for s in trees.leaf_sums(questions)])
 
 
 def enumerate_cells(name, seed):
     """Compare the bound with every cell of two people's models; return how close it came, NaN where not comparable."""
     subject, close = small(name, seed), []
-    assert covered.unfit(subject) == ""
-    X, d = np.asarray(subject.data.X), subject.data.X.shape[1]
+    assert refits.unfit(subject) == ""
+    X = np.asarray(subject.data.X)
     calls = [refits.Call(1, NOBODY, np.arange(len(X))), *(refits.Call(1, np.array([i]), np.arange(3)) for i in (6, 9))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -262,28 +284,26 @@ def enumerate_cells(name, seed):
         for call, made in zip(calls[1:], less, strict=True):
             assert not whole.problem
             assert not made.problem
-            low, high, only_whole = cells.reach_of(covered.reach(subject), d, cast=made.trees.cast)
-            if whole.trees.width:
-                low, high = cells.doubled(low, high, covered.missing(subject))
-            pair = Pair(whole.trees, made.trees, low, high, whole=only_whole)
-            if np.prod(pair.grid.last + 1.0) > 5000:
+            both = case(subject, whole.trees, made.trees)
+            if np.prod([float(len(side)) for side in sides(both)]) > 5000:
                 continue
-            Q, complete = every_cell(pair, subject)
+            Q, complete = every_cell(both, subject)
             if not len(Q):
                 continue
             asked = [refits.Call(1, c.left_out, NOBODY, Q) for c in (calls[0], call)]
             one, other = refits.trained(subject, asked, keep=False, jobs=1)
             with np.errstate(invalid="ignore"):
                 truth = np.nan_to_num(np.abs(one.log_p - other.log_p), nan=0.0, posinf=np.inf).max()  # both answer 0
-            found = pair.apart(nodes=20_000)
-            assert found.upper >= truth
+            upper = limits(cell_partitions.proposed(both, Effort(20_000)).case).high[0]
+            assert upper >= truth
             if np.isinf(truth):
                 continue
             read = Q.astype(X.dtype).astype(np.float64)
             assert np.array_equal(np.isinf(read), np.isinf(Q))  # no number becomes infinite
             if not np.isinf(one.log_p).any() and not np.isinf(other.log_p).any():
-                for trees, answered in ((whole.trees, one.log_p), (made.trees, other.log_p)):  # what was read answers
-                    assert (np.abs(trees.log_probabilities(read) - answered) <= stated(trees, read)[:, None]).all()
+                for k, (trees, answered) in enumerate(((whole.trees, one.log_p), (made.trees, other.log_p))):
+                    off = np.abs(trees.log_probabilities(read) - answered)  # what was read answers
+                    assert (off <= stated(both, k, trees, read)[:, None]).all()
             if complete:
                 if whole.trees.link == "mean":
                     largest = truth
@@ -291,7 +311,7 @@ def enumerate_cells(name, seed):
                     sums = [t.trees.scale * t.trees.leaf_sums(read) for t in (whole, made)]
                     change = sums[0] - sums[1]
                     largest = np.ptp(change, axis=1).max() if change.shape[1] > 1 else np.abs(change).max()
-                close.append(found.upper - largest if np.isfinite(found.upper) else 0.0)
+                close.append(upper - largest if np.isfinite(upper) else 0.0)
     return close
 
 
@@ -340,13 +360,6 @@ def test_infinity_is_a_question_and_exceeds_every_finite_threshold_but_no_infini
             calls = [refits.Call(0, gone, NOBODY, asked) for gone in (NOBODY, *np.arange(6)[:, None])]
             whole, *less = refits.trained(subject, calls, keep=False, jobs=1)
             assert (found.upper >= [np.abs(whole.log_p - one.log_p).max() for one in less]).all()
-            one = made.changes[refits.WITH][0, 0]
-            one = replace(one, width=0, feature=one.feature % one.width)
-            for cut, last in ((np.inf, 0), (1e300, 1)):
-                only = replace(one, cast=True, cut=np.full(len(one.cut), joined.finite(cut)))
-                grid, _ = cells.grid_of((only,), np.full(1, -np.inf), np.full(1, np.inf), whole=False)
-                assert grid.last == [last]
-                assert np.isinf(grid.question(grid.last)) == [bool(last)]
 
 
 @pytest.mark.slow
@@ -356,48 +369,6 @@ def test_every_cell_of_a_thousand_ensembles_of_every_kind(name):
     assert len(close) > 200
     assert min(close) >= 0
     assert max(close) < 2e-3
-
-
-def partition(rng):
-    """Trees whose leaves cover a box of cells."""
-    last = rng.integers(1, 5, 3)
-    trees, low, high = [], [], []
-    for t in range(int(rng.integers(1, 7))):
-        parts = [(np.zeros(3, dtype=int), last.copy())]
-        for _ in range(int(rng.integers(0, 6))):
-            k, f = int(rng.integers(len(parts))), int(rng.integers(3))
-            a, b = parts[k]
-            if a[f] < b[f]:
-                c = rng.integers(a[f], b[f])
-                left, right = b.copy(), a.copy()
-                left[f], right[f] = c, c + 1
-                parts[k : k + 1] = [(a, left), (right, b)]
-        trees += [t] * len(parts)
-        low += [p[0] for p in parts]
-        high += [p[1] for p in parts]
-    value = np.round(rng.normal(size=len(trees)), 1 if rng.random() < 0.5 else 9)  # ties, too
-    return np.array(trees), np.array(low, dtype=np.int32), np.array(high, dtype=np.int32), value, last
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_both_searches_end_in_the_same_bits_and_around_the_largest_sum(seed):
-    assert search._compiled() is not None
-    rng = np.random.default_rng(seed)
-    tree, low, high, value, last = partition(rng)
-    grid = np.array(list(itertools.product(*(range(c + 1) for c in last))))
-    sums = (((grid[:, None] >= low) & (grid[:, None] <= high)).all(axis=2) * value).sum(axis=1)
-    given = search.problem(tree, low, high, value, last)
-    for nodes, stop in ((1000, np.inf), (1000, float(rng.normal())), (4, np.inf)):
-        one = search.maximise(given, nodes=nodes, stop=stop)
-        other = search.maximise(given, nodes=nodes, stop=stop, compiled=False)
-        assert (one.upper, one.attained, one.nodes) == (other.upper, other.attained, other.nodes)
-        assert (one.cell == other.cell).all()
-        assert one.upper >= sums.max()
-        assert one.attained <= sums[(grid == one.cell).all(axis=1)][0] + 1e-9
-        if nodes > 4 and np.isinf(stop):
-            assert one.upper - sums.max() < 2e-3
-        if nodes > 4 and np.isfinite(stop):
-            assert one.upper <= stop or one.attained > stop - 2e-3 or abs(sums.max() - stop) < 2e-3
 
 
 def table(n=240, seed=0):
@@ -541,14 +512,14 @@ def test_a_chain_of_thresholds_goes_where_the_set_of_categories_says(seed):
     rng = np.random.default_rng(seed)
     cuts, sides = np.sort(rng.normal(size=5)), rng.integers(1, 3, 6)
     leaves = (np.array([0, -1, -1]), np.zeros(3), np.zeros(3), np.zeros(3), np.array([0.0, 1.0, 2.0]), np.zeros(3))
-    made = branches.with_runs(leaves, [(0, 0, cuts, sides, 2)])
-    table = joined.joined([made])
+    made = reading.with_runs(leaves, [(0, 0, cuts, sides, 2)])
+    table = reading.joined([made], "logistic", np.zeros(1))
 
     for x in [*cuts, *(cuts + 1e-9), -9.0]:
         node = 0
-        while table["feature"][node] >= 0:
-            node = table["left" if x <= table["cut"][node] else "right"][node]
-        assert table["value"][node, 0] == sides[np.searchsorted(cuts, x)]
+        while table.feature[node] >= 0:
+            node = (table.left if x <= table.cut[node] else table.right)[node]
+        assert table.value[node, 0] == sides[np.searchsorted(cuts, x)]
 
 
 def test_a_released_zero_in_single_precision_is_no_bound():
