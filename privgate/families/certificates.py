@@ -2,8 +2,7 @@
 
 from privgate.families.certificate import Certificate
 from privgate.families.listed import ListedQuestions
-from privgate.families.logistic.ball import BallLogisticCertificate
-from privgate.families.logistic.certificate import Newton
+from privgate.families.logistic.logistic_limits import BallLogisticCertificate, Newton
 from privgate.families.naive_bayes.bernoulli import BernoulliCertificate
 from privgate.families.naive_bayes.categorical import CategoricalCertificate
 from privgate.families.naive_bayes.complement import ComplementCertificate

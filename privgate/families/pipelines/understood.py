@@ -3,7 +3,7 @@
 from typing import Any
 
 from privgate.evidence import Precondition
-from privgate.families.pipelines import carried_closed, carried_logistic, recognised
+from privgate.families.pipelines import recognised
 from privgate.families.pipelines.seen_through import seen
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -19,12 +19,4 @@ def understood(subject: Subject, fleet: Fleet) -> tuple[Precondition, ...]:
         if pinned := [{"digest": e.digest, "public": e.public} for e in found.encoders]:
             detail["encoders"] = pinned
         said.append(Precondition("first_steps", "passed", found.words, detail))
-    elif found.problem and _carried(found.subject):
-        text = f"{found.problem}: what the first steps would have learnt without each person is computed for everybody"
-        said.append(Precondition("first_steps", "passed", text))
     return tuple(said)
-
-
-def _carried(subject: Subject) -> bool:
-    engines = (carried_logistic.ENGINE, carried_closed.BAYES, carried_closed.LDA, carried_closed.NEIGHBOURS)
-    return any(not e.supports(subject) and not e.declines(subject) for e in engines)
