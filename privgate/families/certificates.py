@@ -9,7 +9,7 @@ from privgate.families.naive_bayes.complement import ComplementCertificate
 from privgate.families.naive_bayes.contingency_table import ContingencyTableCertificate
 from privgate.families.naive_bayes.gaussian_certificate import GaussianNB
 from privgate.families.naive_bayes.multinomial import MultinomialCertificate
-from privgate.families.neighbours.k_nearest import SmoothedNeighborsCertificate
+from privgate.families.nearest import SmoothedNeighborsCertificate
 from privgate.families.sharded import ShardedMembers
 from privgate.families.trees.random_trees import RandomTreesCertificate
 from privgate.families.trees.tree_cells import TreeCells
