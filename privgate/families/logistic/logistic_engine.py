@@ -1,5 +1,6 @@
 """L2-regularised logistic regression without each unit: steps are proposed, and the kernel says how near they are."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.engines import logistic_moves
+from privgate.engines.logistic_moves import Certificate
 from privgate.families import design
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import stopping
@@ -80,9 +82,9 @@ class Logistic(Engine):
         found = []
         try:
             for first in range(0, len(units), most):
-                some = slice(*np.searchsorted(row_unit, [first, first + most]))
+                some, part = slice(*np.searchsorted(row_unit, [first, first + most])), units[first : first + most]
                 rows = row_unit[some] - first, trained.pool[row_query[some]]
-                found.append(_Some(trained, subject, units[first : first + most], rows).closely(asked))
+                found.append(_Some(trained, stopping.asked_first(subject, part), len(part), rows).closely(asked))
         except (kernel.Refused, np.linalg.LinAlgError) as exc:
             raise Declined(f"the Hessian is too ill-conditioned for a certificate ({exc})") from exc
         gone = vanishing(subject, units)
@@ -137,31 +139,30 @@ class _Some:
 
     Parameters
     ----------
+    person : int64 array of shape (n,)
+        Whose each record is: the units first, then everybody else as one.
     rows : (int64 array of shape (R,), float64 array of shape (R, p))
         Which of the units each question is about, and the question.
     """
 
-    def __init__(self, trained: Trained, subject: Subject, units: Index, rows: tuple[Index, Float]) -> None:
-        self.trained, self.rows, self.units = trained, rows, np.arange(len(units))
-        self.person = stopping.asked_first(subject, units)
+    def __init__(self, trained: Trained, person: Index, units: int, rows: tuple[Index, Float]) -> None:
+        self.trained, self.person, self.rows, self.units = trained, person, rows, np.arange(units)
 
     def closely(self, asked: Asked) -> _Found:
         """Return answers as near as the budget allows."""
-        trained, loss = self.trained, self.trained.loss
-        proposal = logistic_moves.propose(loss, self.person, trained.minimum[0], self.units)
-        found = self._near(proposal)
-        size = loss.X.size * loss.C
+        loss = self.trained.loss
+        proposal = logistic_moves.propose(loss, self.person, self.trained.minimum[0], self.units)
+        found, size = self._near(proposal), loss.X.size * loss.C
         affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
         open_ = self._open(found, found.error > TOLERANCE, asked, int(_STEPS / (16 * size)))
         if len(open_) > affordable:
-            proposal = logistic_moves.refine(loss, self.person, proposal, open_)
-            found = self._near(proposal)
+            self._again(found, proposal, open_, logistic_moves.refine)
             open_ = self._open(found, found.loose, asked, affordable)
         if len(open_):
-            found = self._near(logistic_moves.alone(loss, self.person, proposal, open_))
+            self._again(found, proposal, open_, logistic_moves.alone)
         return found
 
-    def _near(self, proposal: logistic_moves.Certificate) -> _Found:
+    def _near(self, proposal: Certificate) -> _Found:
         """Return what the kernel says of a proposal."""
         unit, X = self.rows
         case = self.trained.case("own", self.person, {**proposal, "rows": X, "whose": unit})
@@ -172,6 +173,22 @@ class _Some:
         np.maximum.at(error, unit, e0 + e1)
         np.maximum.at(loose, unit, e1 > 2 * e0 + TOLERANCE)
         return _Found(log_with, log_without, change, error, loose > 0)
+
+    def _again(self, found: _Found, proposal: Certificate, open_: Index, further: Callable[..., Certificate]) -> None:
+        """Replace what was found of some units by what more work shows; everybody else is one person."""
+        place = np.full(len(self.units) + 1, len(open_))
+        place[open_] = np.arange(len(open_))
+        person, unit = place[self.person], place[self.rows[0]]
+        mine = unit < len(open_)
+        moves = np.full((int(person.max()) + 1, *proposal["at"].shape), np.nan)
+        moves[: len(open_)] = proposal["moves"][open_]
+        part = _Some(self.trained, person, len(open_), (unit[mine], self.rows[1][mine]))
+        made = part._near(further(self.trained.loss, person, {**proposal, "moves": moves}, part.units))
+        better = made.error < found.error[open_]
+        rows = np.flatnonzero(mine)[better[unit[mine]]]
+        found.log_without[rows] = made.log_without[better[unit[mine]]]
+        for old, new in ((found.change, made.change), (found.error, made.error), (found.loose, made.loose)):
+            old[open_[better]] = new[better]
 
     @staticmethod
     def _open(found: _Found, wanted: NDArray[np.bool_], asked: Asked, most: int) -> Index:
