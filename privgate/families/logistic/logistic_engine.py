@@ -78,12 +78,12 @@ class Logistic(Engine):
         if why := self.declines(subject):
             raise Declined(why)
         trained = stopping.trained(subject)
-        most = max(1, _MOVES // trained.stops.u.size)
+        pool, most = _pool(subject, trained), max(1, _MOVES // trained.stops.u.size)
         found = []
         try:
             for first in range(0, len(units), most):
                 some, part = slice(*np.searchsorted(row_unit, [first, first + most])), units[first : first + most]
-                rows = row_unit[some] - first, trained.pool[row_query[some]]
+                rows = row_unit[some] - first, pool[row_query[some]]
                 found.append(_Some(trained, stopping.asked_first(subject, part), len(part), rows).closely(asked))
         except (kernel.Refused, np.linalg.LinAlgError) as exc:
             raise Declined(f"the Hessian is too ill-conditioned for a certificate ({exc})") from exc
@@ -114,12 +114,12 @@ class Logistic(Engine):
         that may be for a training on these records that ends by its gradient; ``seen`` how many refits were seen to.
         """
         trained = stopping.trained(subject)
-        u, inverse = trained.minimum
-        theirs, ours = (log_softmax(trained.pool @ v.T) for v in (trained.stops.u, u))
+        (u, inverse), pool = trained.minimum, _pool(subject, trained)
+        theirs, ours = (log_softmax(pool @ v.T) for v in (trained.stops.u, u))
         return {
             "gradient": float(np.abs(trained.loss.gradient(trained.stops.u)).max()) / subject.data.n,
             "distance": float(np.abs(theirs - ours).max()),
-            "allowed": float(_missed(trained, inverse, trained.pool).max()),
+            "allowed": float(_missed(trained, inverse, pool).max()),
             "seen": float(trained.stops.seen),
         }
 
@@ -223,6 +223,12 @@ def _declined(subject: Subject) -> str:
             f"solver; {stopping.ADVICE}"
         )
     return ""
+
+
+def _pool(subject: Subject, trained: Trained) -> Float:
+    """Return records that train, then candidates, the intercept's column of ones last, (P, p)."""
+    made = design.matrix(subject).astype(np.float64, copy=False)
+    return np.column_stack([made, np.ones(len(made))]) if trained.intercept else made
 
 
 def _missed(trained: Trained, inverse: Float, X: Float) -> Float:

@@ -141,7 +141,7 @@ class _Problem:
     """What is trained, and which questions are accepted."""
 
     def __init__(self, trained: Trained, reach: Reach) -> None:
-        self.trained, self.reach, self.d = trained, reach, trained.pool.shape[1] - trained.intercept
+        self.trained, self.reach, self.d = trained, reach, trained.loss.X.shape[1] - trained.intercept
 
     def limits(self, person: Index, proposal: dict[str, Float], limit: float) -> kernel.Limits:
         """Return the kernel's limits over the declared domain."""

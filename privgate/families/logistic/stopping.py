@@ -142,14 +142,12 @@ class Trained:
 
     Parameters
     ----------
-    pool : float64 array of shape (P, p)
-        Records that train, then candidates, the intercept's column of ones last.
     loss : Loss
+        Of all training records, the intercept's column of ones last.
     intercept : bool
     stops : Stopping
     """
 
-    pool: Float
     loss: Loss
     intercept: bool
     stops: Stopping
@@ -174,11 +172,9 @@ class Trained:
 @lru_cache(maxsize=4)
 def trained(subject: Subject) -> Trained:
     """Return the problem of a subject that is none of what ``unfit`` refuses, on a finite table."""
-    intercept = bool(subject.recipe.library_estimator.fit_intercept)
-    pool = design.matrix(subject).astype(np.float64, copy=False)
-    pool = np.column_stack([pool, np.ones(len(pool))]) if intercept else pool
-    loss = _loss(subject, pool[: subject.data.n], np.arange(subject.data.n))
-    return Trained(pool, loss, intercept, stopping(subject))
+    estimator = subject.recipe.library_estimator
+    loss = _loss(subject, _table(subject, estimator), np.arange(subject.data.n))
+    return Trained(loss, bool(estimator.fit_intercept), stopping(subject))
 
 
 def asked_first(subject: Subject, units: Index) -> Index:
