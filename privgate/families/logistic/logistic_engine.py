@@ -56,10 +56,11 @@ class Logistic(Engine):
         return _declined(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
-        """Return the cost of one step for every unit, and of further ones for as many as are afforded."""
+        """Return the cost of one step for every unit, and further ones for all; with ``mode="max"``, for 64 of them."""
         n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
         width = d * (1 if K == 2 else K)
-        further = min(16.0 * n * width * len(units), _STEPS + _ALONE)
+        close = min(len(units), 64) if mode == "max" else len(units)
+        further = min(16.0 * n * width * close, _STEPS + _ALONE)
         flops = 40 * n * width**2 + 8 * len(units) * width**2 + further
         return Cost(0, flops / 2e10, 24 * n * width + 40 * width**2 + 16 * min(len(units) * width, _MOVES))
 
