@@ -15,7 +15,7 @@ from papers.datasets import Data
 from papers.memory import batched_networks, recalled
 from privgate import digest, families
 from privgate.families.engine import Declined
-from privgate.families.logistic.softmax import LARGEST
+from privgate.families.logistic.logistic_engine import LARGEST
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe

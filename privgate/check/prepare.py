@@ -6,7 +6,7 @@ from typing import Any
 from privgate.check import asked
 from privgate.errors import SubjectError, UsageError
 from privgate.families import bound as bounds
-from privgate.families.least_squares import over_domain
+from privgate.families.least_squares import not_over_domain
 from privgate.influence import modes
 from privgate.policy import Policy
 from privgate.run.needs import Need
@@ -70,5 +70,5 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         "dp": subject.recipe.payload["dp"] is not None,
         "probabilities": subject.release.form != "label",
         "sensitive": len(subject.data.sensitive),
-        "why_no_sensitivity_bound": over_domain.refusal(subject) if subject.task == "regression" else "",
+        "why_no_sensitivity_bound": not_over_domain(subject) if subject.task == "regression" else "",
     }

@@ -71,10 +71,15 @@ class Loss:
             return np.asarray((P * (1 - P))[:, :, None])
         return np.asarray(P[:, :, None] * (np.eye(self.C) - P[:, None, :]))
 
+    def gradient(self, u: Float, P: Float | None = None) -> Float:
+        """Return the gradient (C, p) at u, where probabilities are P."""
+        P = self.probabilities(self.X @ u.T) if P is None else P
+        return np.asarray((self.weight[:, None] * (P - self.target)).T @ self.X + self.regular(u))
+
     def slope(self, u: Float) -> tuple[Float, Float, Float]:
         """Return (probabilities, gradient (C, p), Hessian (C p, C p)) at u."""
         P, (C, p) = self.probabilities(self.X @ u.T), u.shape
-        gradient = (self.weight[:, None] * (P - self.target)).T @ self.X + self.regular(u)
+        gradient = self.gradient(u, P)
         H, curve = np.zeros((C, p, C, p)), self.weight[:, None, None] * self.curvature(P)
         for a in range(C):
             for b in range(a, C):
@@ -185,8 +190,8 @@ class Leaving:
         return moves
 
 
-def propose(loss: Loss, person: Index, start: Float | None = None) -> Certificate:
-    """Return the arrays ``at``, ``factor`` and ``moves`` of a certificate: one Newton step for everybody.
+def propose(loss: Loss, person: Index, start: Float | None = None, people: Index | None = None) -> Certificate:
+    """Return the arrays ``at``, ``factor`` and ``moves`` of a certificate: one Newton step for each of ``people``.
 
     Parameters
     ----------
@@ -195,10 +200,16 @@ def propose(loss: Loss, person: Index, start: Float | None = None) -> Certificat
         Whose each record is, from 0.
     start : float64 array of shape (C, p), optional
         Parameters near the minimum, such as the registered model's.
+    people : int64 array, optional
+        Everybody if absent; the others get NaN.
     """
-    leaving = _at_minimum(loss, person, start)
-    people = np.arange(len(leaving.ends) - 1)
-    return {"at": leaving.u, "factor": factor(leaving.H), "moves": leaving.first(people)}
+    u = np.zeros((loss.C, loss.X.shape[1])) if start is None else start - loss.shared * start.mean(axis=0)
+    with np.errstate(over="ignore"):
+        leaving = Leaving(loss, person, loss.minimise(u))
+    moves = np.full((len(leaving.ends) - 1, *leaving.u.shape), np.nan)
+    some = np.arange(len(moves)) if people is None else people
+    moves[some] = leaving.first(some)
+    return {"at": leaving.u, "factor": factor(leaving.H), "moves": moves}
 
 
 def refine(loss: Loss, person: Index, certificate: Certificate, people: Index, rounds: int = 3) -> Certificate:
@@ -236,9 +247,3 @@ def alone(loss: Loss, person: Index, certificate: Certificate, people: Index) ->
 def factor(H: Float) -> Float:
     """Return the inverse of the Cholesky factor of H."""
     return np.asarray(np.linalg.inv(np.linalg.cholesky(H)))
-
-
-def _at_minimum(loss: Loss, person: Index, start: Float | None) -> Leaving:
-    u = np.zeros((loss.C, loss.X.shape[1])) if start is None else start - loss.shared * start.mean(axis=0)
-    with np.errstate(over="ignore"):
-        return Leaving(loss, person, loss.minimise(u))

@@ -2,6 +2,6 @@
 
 from privgate.families.catalogue import ALL, first, of
 from privgate.families.chain import Answered, answer, subsets
-from privgate.families.pipelines.understood import understood
+from privgate.families.pipelines.seen_through import understood
 
 __all__ = ["ALL", "Answered", "answer", "first", "of", "subsets", "understood"]

@@ -1,14 +1,11 @@
 """The engines in the order in which they are asked: closed form, certified Newton, tree, batched networks, refit."""
 
-from privgate.families import refit, ridge, sharded
-from privgate.families.discriminants import lda, qda
+from privgate.families import discriminants, least_squares, nearest, refit, ridge, sharded
 from privgate.families.engine import Engine
-from privgate.families.least_squares import engine as least_squares
-from privgate.families.logistic import engine as logistic
+from privgate.families.logistic import logistic_engine
 from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
-from privgate.families.neighbours import k_nearest, nearest_centroid
 from privgate.families.networks import torch_nets
-from privgate.families.pipelines import behind, carried_closed, carried_logistic, counted_words
+from privgate.families.pipelines import behind, counted_words
 from privgate.families.trees import decision_tree, keyed_forest, out_of_bag, refits
 from privgate.subject.subject import Subject
 
@@ -18,17 +15,13 @@ ALL: tuple[Engine, ...] = (
     multinomial.ENGINE,
     gaussian.ENGINE,
     complement.ENGINE,
-    lda.ENGINE,
-    qda.ENGINE,
-    nearest_centroid.ENGINE,
-    k_nearest.ENGINE,
+    discriminants.LDA,
+    discriminants.QDA,
+    nearest.CENTROID,
+    nearest.K_NEAREST,
     ridge.ENGINE,
     least_squares.ENGINE,
-    logistic.ENGINE,
-    carried_logistic.ENGINE,
-    carried_closed.BAYES,
-    carried_closed.LDA,
-    carried_closed.NEIGHBOURS,
+    logistic_engine.ENGINE,
     counted_words.ENGINE,
     decision_tree.ENGINE,
     keyed_forest.ENGINE,

@@ -57,8 +57,7 @@ class Asked:
     queries : (row_unit, row_query), optional
         As in ``Retrained``; each unit's own records if absent. ``row_query`` names pool rows.
     changes : bool
-        Whether ``Retrained.changes`` is wanted: ``coef`` (S, U, K, d) and ``intercept`` (S, U, K) without the unit,
-        ``coef_with``, ``intercept_with``, and ``coef_error`` (S, U), a bound on the Euclidean error of those without.
+        Whether the models with and without each unit are wanted in ``Retrained.changes``.
     mode : str
         As in ``chain.answer``.
     limits : tuple of float

@@ -54,8 +54,7 @@ class Retrained:
     reason : mapping unit position -> sentence
         Why a unit failed, is undefined, or was handed on.
     changes : mapping name -> array
-        What certificates need beside probabilities, first axes (S, U): for example ``coef`` (S, U, K, d) and
-        ``intercept`` (S, U, K) of the model without the unit.
+        What certificates need beside probabilities, first axes (S, U): the models with and without the unit.
     """
 
     units: Index

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.families import listed, questions
 from privgate.families.certificate import Certificate
-from privgate.families.pipelines import lift
-from privgate.families.pipelines.seen_through import seen
+from privgate.families.pipelines.seen_through import lifted, seen
 from privgate.families.retrained import Retrained
 from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
@@ -88,7 +87,7 @@ class Witness:
         else:
             first = np.array([subject.data.units[int(u)][0] for u in made.units[chosen]])
             stand_in = np.where(whose < 0, rng.choice(subject.data.n, len(whose)), first[np.maximum(whose, 0)])
-            container = lift.lifted(behind.first, asked, subject.data.X, stand_in)
+            container = lifted(behind.first, asked, subject.data.X, stand_in)
             kept = np.full(len(whose), questions.alike(container, subject.data.X))
             if subject.data.domain is not None:
                 kept &= subject.data.domain.holds(container)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
-from privgate.families import questions
-from privgate.families.least_squares import over_domain
+from privgate.families import least_squares, questions
 from privgate.influence import aggregate, leave_one_out, residuals
 from privgate.run.run import Run
 from privgate.run.serving import words
@@ -36,10 +35,10 @@ def changes(run: Run) -> residuals.Changes:
     return residuals.of(run.subject, run.once(leave_one_out.retrained))
 
 
-def over_all(run: Run) -> over_domain.OverDomain:
+def over_all(run: Run) -> least_squares.OverDomain:
     """Return the largest change over the declared domain, unless a real training contradicts it."""
     subject, units = run.subject, run.once(leave_one_out.retrained).units
-    found = over_domain.bound(subject, units)
+    found = least_squares.over_domain(subject, units)
     if found.why:
         return found
     checks = run.once(leave_one_out.answered).rechecks
@@ -52,10 +51,10 @@ def over_all(run: Run) -> over_domain.OverDomain:
         return found
     text = f"the certificate over the declared domain was not used: {said}"
     run.preconditions.append(Precondition("certificate_least_squares", "warned", text))
-    return over_domain.OverDomain(np.full(len(units), np.inf), found.where, said)
+    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said)
 
 
-def _beyond(run: Run, found: over_domain.OverDomain) -> float:
+def _beyond(run: Run, found: least_squares.OverDomain) -> float:
     """Return the largest ratio of a real change to what is allowed, where it is above 1; else 0."""
     subject, units = run.subject, run.once(leave_one_out.retrained).units
     worst = np.argsort(-np.nan_to_num(found.upper, posinf=0.0), kind="stable")[:WITNESSED]

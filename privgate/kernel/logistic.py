@@ -57,6 +57,47 @@ def bound(case: Case) -> Limits:
     Refused
         The case is no such problem, or ``at`` and ``factor`` show nothing about anybody.
     """
+    pair, person, gone = _compared(case)
+    problem, people = pair.M.problem, len(gone)
+    low, high = pair.at(problem.X, person)
+    if case.asked == "any":
+        d = len(problem.penalty) - int(case.setting("intercept", bool))
+        accepted = Accepted.of(case, d)
+        low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
+        low, high = _largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
+        low = np.maximum(low, _told(case, pair, accepted))
+    else:
+        low, high = _largest(person, people, low), _largest(person, people, high)
+    return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
+
+
+def near(case: Case) -> tuple[Float, Float, Float, Float]:
+    """Return scores (R, C) and bounds (R,) with everybody, then the same without person ``whose`` (R,), at ``rows``.
+
+    No difference of two scores at a row of ``rows`` (R, p), and so no log-probability, is farther than the bound from
+    that of any training that the claim is about; infinite where the certificate shows nothing.
+
+    Raises
+    ------
+    Refused
+        As in ``bound``.
+    """
+    every((case.family == "logistic", f"no scores of {case.family!r} are near those of any training"))
+    with np.errstate(all="ignore"):
+        pair, _, gone = _compared(case)
+        rows, whose = case.array("rows", 2), case.array("whose", 1, "i")
+        every(
+            (rows.shape == (len(whose), len(pair.M.problem.penalty)), "'rows' are not of the design, or nobody's"),
+            (bool((np.abs(rows) < LARGE).all()), "'rows' are not finite"),
+            (bool(((whose >= 0) & (whose < len(gone))).all()), "array 'whose' names nobody"),
+        )
+        z0, e0, z1, e1 = pair.scores(rows, whose)
+    lost = gone[whose] | np.isnan(z1).any(axis=1) | np.isnan(e1)
+    return z0, e0, np.where(lost[:, None], 0.0, z1), np.where(lost, np.inf, e1)
+
+
+def _compared(case: Case) -> tuple["_Pair", Index, NDArray[np.bool_]]:
+    """Return parameters with and without each person, whose each record is, and without whom there is no model."""
     problem = Problem.of(case)
     person, people = case.person(len(problem.X))
     u, W, shape = case.array("at", 2), case.array("factor", 2), (problem.vectors, len(problem.penalty))
@@ -72,17 +113,7 @@ def bound(case: Case) -> Limits:
     alone = list(_alone(case, problem, person, gone))
     for one, _, there in alone:
         moves[one], far[one] = there.u - u, there.trained
-    pair = _Pair(M, person, moves, far, alone)
-    low, high = pair.at(problem.X, person)
-    if case.asked == "any":
-        d = len(problem.penalty) - int(case.setting("intercept", bool))
-        accepted = Accepted.of(case, d)
-        low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
-        low, high = _largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
-        low = np.maximum(low, _told(case, pair, accepted))
-    else:
-        low, high = _largest(person, people, low), _largest(person, people, high)
-    return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
+    return _Pair(M, person, moves, far, alone), person, gone
 
 
 def _told(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
@@ -167,20 +198,25 @@ class _Pair:
 
     def at(self, X: Float, person: Index) -> tuple[Float, Float]:
         """Return (low, high) at each of these questions (m, p), (m,): with everybody, and without its person."""
+        z0, e0, z1, e1 = self.scores(X, person)
+        return softmax_release.at_questions(self.M.problem.scores(z0), e0, self.M.problem.scores(z1), e1)
+
+    def scores(self, X: Float, person: Index) -> tuple[Float, Float, Float, Float]:
+        """Return scores (m, C) and how far differences are off (m,), with everybody, and without its person."""
         M, problem, far, size = self.M, self.M.problem, self.far[person], np.abs(X)
         records = M.records if X is problem.X else M.reach(X).max(axis=1)
         reach, axis = records.copy(), size @ M.axis
         for one, _, there in self.alone:
-            rows = np.flatnonzero(person == one)
-            reach[rows] = there.reach(X[rows]).max(axis=1)
-            axis[rows] = size[rows] @ there.axis
+            if len(rows := np.flatnonzero(person == one)):
+                reach[rows] = there.reach(X[rows]).max(axis=1)
+                axis[rows] = size[rows] @ there.axis
         z0 = M.Z if X is problem.X else X @ M.u.T
         z1, size1 = own_scores(M, X, person, self.moves)
         size0 = size @ np.abs(M.u).max(axis=0) + size @ M.axis * M.trained
         # rounding counts twice: where the library adds up a score, and where it was done here
         e0 = up(records * M.trained + 2 * problem.off(size0))
         e1 = up(reach * far + 2 * problem.off(size1 + axis * far))
-        return softmax_release.at_questions(problem.scores(z0), e0, problem.scores(z1), e1)
+        return z0, e0, z1, e1
 
     def over(self, accepted: Accepted, limit: float) -> Float:
         """Return limits over every accepted question, (people,)."""

@@ -51,8 +51,6 @@ def spread(rng, n):
     return rng.normal(size=(n, 4)) * [1, 2, 3, 5]
 
 
-EXACT = LogisticRegression(tol=1e-12, solver="newton-cholesky")
-
 # engine, estimators, records, tolerance in nats
 CASES = [
     ("categorical_nb", CategoricalNB(), small_counts, 1e-9),
@@ -82,15 +80,11 @@ CASES = [
     ("tree_ensembles", HistGradientBoostingClassifier(max_iter=5, max_depth=2, random_state=0), spread, 1e-9),
     ("tree_ensembles", Floored(ExtraTreesClassifier(5, max_depth=3, random_state=0)), spread, 1e-9),
     ("logistic", LogisticRegression(tol=1e-12, solver="newton-cholesky"), spread, 1e-6),
-    ("logistic_carried", make_pipeline(StandardScaler(), EXACT), normal, 1e-6),
-    ("gaussian_nb_carried", make_pipeline(StandardScaler(), GaussianNB(var_smoothing=0.01)), normal, 1e-7),
-    ("lda_carried", make_pipeline(StandardScaler(), LinearDiscriminantAnalysis()), normal, 1e-7),
-    ("k_nearest_carried", make_pipeline(StandardScaler(), KNeighborsClassifier(3)), spread, 1e-12),
 ]
 IDS = [f"{name}-{k}" for k, (name, *_) in enumerate(CASES)]
 
-HARD = {"lda", "lda_carried", "qda", "nearest_centroid", "k_nearest", "k_nearest_carried"}
-MAY_TIE = {"k_nearest", "k_nearest_carried", "decision_tree"}
+HARD = {"lda", "qda", "nearest_centroid", "k_nearest"}
+MAY_TIE = {"k_nearest", "decision_tree"}
 
 
 def declines(engine, subject, fleet):

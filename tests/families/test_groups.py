@@ -7,8 +7,7 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from privgate.families import ALL, answer
-from privgate.families.neighbours import k_nearest
+from privgate.families import ALL, answer, nearest
 from privgate.families.removal import vanishing
 from privgate.linear_scores import softmax_scores
 from privgate.models import ContingencyTable
@@ -101,7 +100,7 @@ def test_a_person_who_holds_a_direction_a_class_or_too_many_neighbors_is_handed_
     big = int(np.bincount(groups).argmax())
     X[:, 3] = np.where(groups == big, X[:, 3], -2 + 1e-9 * rng.normal(size=120))
     y[groups == big] = np.arange((groups == big).sum()) % 2
-    monkeypatch.setattr(k_nearest, "MOST", 2)
+    monkeypatch.setattr(nearest, "MOST", 2)
 
     for name, estimator in [
         ("lda", LinearDiscriminantAnalysis(tol=1e-12)),

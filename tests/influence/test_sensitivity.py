@@ -193,9 +193,9 @@ def test_what_noise_leaves_to_anybody_is_the_total_variation(noise, shift):
 
 
 def test_a_bound_that_real_training_contradicts_bounds_nothing(fleet, monkeypatch):
-    honest = sensitivity.over_domain.bound
+    honest = sensitivity.least_squares.over_domain
     monkeypatch.setattr(
-        sensitivity.over_domain, "bound", lambda *given: replace(found := honest(*given), upper=found.upper / 2)
+        sensitivity.least_squares, "over_domain", lambda *given: replace(found := honest(*given), upper=found.upper / 2)
     )
     run = Run(subject_of(Ridge(), domain=BOX), fleet, seeds=(0,))
 

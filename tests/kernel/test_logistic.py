@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.engines import logistic_moves
 from privgate.families.logistic import stopping
-from privgate.families.logistic.certificate import Newton
-from privgate.families.logistic.engine import ENGINE
-from privgate.kernel import Case, Refused, limits
+from privgate.families.logistic.logistic_engine import ENGINE
+from privgate.families.logistic.logistic_limits import Newton
+from privgate.kernel import Case, Refused, limits, near
 from privgate.kernel.softmax_minimum import Metric, Problem, radius
 from tests.in_process import InProcess
 from tests.kernel import fuzz_logistic as fuzz
@@ -355,3 +355,43 @@ def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
     assert (named.low > plain.low).any()
     assert (named.high == plain.high).all()
     assert (outside.low == plain.low).all()
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("how", ["honest", "moves are off", "alone"])
+def test_no_minimum_is_farther_than_near_says(K, how):
+    """At rows of everybody, for whoever is gone: minima in long double lie within the bounds, also of a wrong move."""
+    checked = 0
+    for seed in range(4):
+        rng = np.random.default_rng([seed, K])
+        s = problems.sample(rng, K=K, small=True)
+        c = fuzz.honest(s)
+        if how == "moves are off":
+            c = {**c, "moves": c["moves"] * rng.uniform(0.5, 1.5, (s.people, 1, 1))}
+        if how == "alone":
+            c = logistic_moves.alone(s.loss, s.person, c, np.arange(min(s.people, 5)))
+        whose = rng.integers(0, s.people, 40)
+        rows = s.X[rng.integers(0, len(s.X), 40)]
+        z0, e0, z1, e1 = near(s.case({**c, "rows": rows, "whose": whose}))
+        assert np.isfinite(e0).all()
+        for k, one in enumerate(whose):
+            if s.kept(one) is None:
+                assert np.isinf(e1[k])
+                continue
+            for z, e, u in ((z0, e0, s.minimum()), (z1, e1, s.minimum(s.kept(one)))):
+                off = np.append((rows[k] @ u.T - z[k]).astype(float), [0.0] * (K == 2))
+                assert np.ptp(off) <= e[k]
+                checked += 1
+    assert checked > 100
+
+
+def test_near_is_refused_for_rows_of_another_design():
+    s = problems.sample(np.random.default_rng(3), K=2, small=True)
+    c = fuzz.honest(s)
+    nobody, rows = np.array([s.people]), s.X[:1]
+
+    for arrays in ({"rows": rows[:, 1:], "whose": nobody * 0}, {"rows": rows, "whose": nobody}):
+        with pytest.raises(Refused):
+            near(s.case({**c, **arrays}))
+    with pytest.raises(Refused, match="no scores of"):
+        near(replace(s.case({**c, "rows": rows, "whose": nobody * 0}), family="squares"))

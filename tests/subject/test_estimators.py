@@ -22,9 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
-from privgate.families import catalogue, ridge
+from privgate.families import catalogue, ridge, understood
 from privgate.families.networks import torch_nets
-from privgate.families.pipelines import understood
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
 
@@ -136,7 +135,7 @@ def test_no_folder_of_a_recipe_is_opened_in_the_process_that_checks(tmp_path, in
     recipe = recorded(estimators.encode(pipeline))
     subject = Subject.local(recipe, TrainingData(X, (X[:, 0] > 0).astype(int)))
     assert recipe.library_estimator is None
-    assert understood.understood(subject, None) == ()
+    assert understood(subject, None) == ()
     assert all(e.supports(subject) for e in catalogue.ALL if e.name != "refit")
     assert list(tmp_path.iterdir()) == []
 

@@ -7,20 +7,27 @@ gradient at all.
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.logistic import objective
+from privgate import kernel
+from privgate.engines.logistic_moves import Loss
+from privgate.families import design
+from privgate.families.certificate import people_of
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+#: solvers that end by their gradient or warn
+PROMISING = ("newton-cholesky", "newton-cg")
+ADVICE = "set solver='newton-cholesky', tol=1e-8 in the recipe"
 #: multiplications spent on refits that are looked at: all of them for small data, where trouble is
 _WORK = 1e8
 #: fewer refits than this say nothing
@@ -63,7 +70,7 @@ def stopping(subject: Subject) -> Stopping:
     """
     estimator = subject.recipe.library_estimator
     X = _table(subject, estimator)
-    if problem := objective.solver_refusal(estimator):
+    if problem := solver_refusal(estimator):
         return Stopping(problem, np.zeros((0, X.shape[1])), np.zeros(X.shape[1]))
     everyone = np.arange(len(X))
     u, steps, warned = _trained(subject, everyone)
@@ -72,7 +79,7 @@ def stopping(subject: Subject) -> Stopping:
     rounding = _rounding(X, u, estimator) * max(1.0, float(weights.max()))
     allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
     if problem := warned or _beyond(subject, X, u, everyone, allowed + rounding):
-        return Stopping(f"the solver did not end by its gradient ({problem}); {objective.ADVICE}", u, allowed)
+        return Stopping(f"the solver did not end by its gradient ({problem}); {ADVICE}", u, allowed)
     if not (rounding <= _ROUNDED * tests).all():
         problem = f"tol={estimator.tol:g} is below what float64 resolves on these data; scale the features"
         return Stopping(problem, u, allowed)
@@ -80,8 +87,8 @@ def stopping(subject: Subject) -> Stopping:
     many = int(_WORK / (steps * _step(estimator.solver, X, u)))
     few = units[: many if many >= _FEW else 0]
     if len(few) < len(units):
-        if estimator.solver not in objective.PROMISING:
-            problem = f"a refit by {estimator.solver} may stop before its gradient is small; {objective.ADVICE}"
+        if estimator.solver not in PROMISING:
+            problem = f"a refit by {estimator.solver} may stop before its gradient is small; {ADVICE}"
             return Stopping(problem, u, allowed)
         if steps * _SHARE > estimator.max_iter:
             return Stopping(f"refits may need more than max_iter={estimator.max_iter} steps; raise it", u, allowed)
@@ -89,8 +96,99 @@ def stopping(subject: Subject) -> Stopping:
         rows = np.setdiff1d(everyone, subject.data.units[int(k)])
         there, _, warned = _trained(subject, rows)
         if problem := warned or _beyond(subject, X, there, rows, allowed + rounding):
-            return Stopping(f"a refit did not end by its gradient ({problem}); {objective.ADVICE}", u, allowed)
+            return Stopping(f"a refit did not end by its gradient ({problem}); {ADVICE}", u, allowed)
     return Stopping("", u, allowed, len(few))
+
+
+def refusal(subject: Subject) -> str:
+    """Return why the recipe is no L2-regularised logistic regression of this form; empty if it is."""
+    from sklearn.linear_model import LogisticRegression
+
+    estimator = subject.recipe.library_estimator
+    if type(estimator) is not LogisticRegression:
+        return "the recipe is not scikit-learn's LogisticRegression"
+    if why := design.refusal(subject):
+        return why
+    if why := unfit(estimator):
+        return why
+    if np.asarray(subject.data.X).dtype in (np.float32, np.float16):
+        return "records are of single precision, in which scikit-learn then computes; pass float64"
+    return "there is one class only" if len(subject.classes) < 2 else solver_refusal(estimator)
+
+
+def unfit(estimator: Any) -> str:
+    """Return which parameter makes training another problem than this minimisation; empty if none does."""
+    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
+        return "the penalty is not L2"
+    if not np.isfinite(estimator.C):
+        return "there is no penalty, so no minimiser need exist"
+    if estimator.class_weight is not None and not isinstance(estimator.class_weight, dict):
+        return "balanced class weights depend on who is there"
+    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
+        return "one-versus-rest classifiers are no softmax model"
+    return ""
+
+
+def solver_refusal(estimator: Any) -> str:
+    """Return why no training of this solver promises a small gradient; empty if it may."""
+    if estimator.solver in (*PROMISING, "lbfgs"):
+        return ""
+    return f"{estimator.solver} does not stop by its gradient, so where a refit stops is unknown; {ADVICE}"
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What is minimised, on what, and where trainings end.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of all training records, the intercept's column of ones last.
+    intercept : bool
+    stops : Stopping
+    """
+
+    loss: Loss
+    intercept: bool
+    stops: Stopping
+
+    @cached_property
+    def minimum(self) -> tuple[Float, Float]:
+        """Near the minimum, (C, p), and the inverse of the Hessian there; may raise ``LinAlgError``."""
+        start = self.stops.u - self.loss.shared * self.stops.u.mean(axis=0)
+        u, _, H = self.loss.minimise(start)
+        return u, np.asarray(np.linalg.inv(H), dtype=np.float64)
+
+    def case(
+        self, asked: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
+    ) -> kernel.Case:
+        """Return what the kernel is asked, with the arrays of a certificate and of questions."""
+        loss = self.loss
+        told = {"X": loss.X, "label": loss.label, "weight": loss.weight, "penalty": loss.penalty, "person": person}
+        settings = {"classes": loss.K, "intercept": self.intercept, **settings}
+        return kernel.Case("logistic", asked, settings, {**told, "allowed": self.stops.allowed, **arrays})
+
+
+@lru_cache(maxsize=4)
+def trained(subject: Subject) -> Trained:
+    """Return the problem of a subject that is none of what ``unfit`` refuses, on a finite table."""
+    estimator = subject.recipe.library_estimator
+    loss = _loss(subject, _table(subject, estimator), np.arange(subject.data.n))
+    return Trained(loss, bool(estimator.fit_intercept), stopping(subject))
+
+
+def asked_first(subject: Subject, units: Index) -> Index:
+    """Return whose each record is: those asked about in their order; everybody else is one person."""
+    return np.minimum(people_of(subject, units), len(units))
+
+
+def _loss(subject: Subject, X: Float, rows: Index) -> Loss:
+    """Return what is minimised on some rows of the design X."""
+    estimator = subject.recipe.library_estimator
+    penalty = np.full(X.shape[1], 1.0 / estimator.C)
+    if estimator.fit_intercept:
+        penalty[-1] = 0.0
+    return Loss(X[rows], subject.label_codes[rows], _weights(subject, rows), penalty, len(subject.classes))
 
 
 def _step(solver: str, X: Float, u: Float) -> float:
@@ -132,22 +230,19 @@ def _beyond(subject: Subject, X: Float, u: Float, rows: Index, allowed: Float) -
 
     Rounding is allowed twice: in the library's own gradient, and in this one.
     """
-    Z = X[rows] @ u.T
-    residual, _ = objective.residuals(Z, subject.label_codes[rows], curvature=False)
-    lam = np.full(X.shape[1], 1.0 / subject.recipe.library_estimator.C)
-    if subject.recipe.library_estimator.fit_intercept:
-        lam[-1] = 0.0
-    size = np.abs((residual * _weights(subject, rows)[:, None]).T @ X[rows] + lam * u)
+    size = np.abs(_loss(subject, X, rows).gradient(u))
     return "" if (size <= allowed).all() else f"{size.max():.2g} is left of it, {allowed.max():.2g} is allowed"
 
 
 def _weights(subject: Subject, rows: Index) -> Float:
-    """Return the factors of the losses of some records when these train, shape (m,)."""
+    """Return the factors of the losses of some records, shape (m,)."""
+    from sklearn.utils.class_weight import compute_class_weight
+
     estimator = subject.recipe.library_estimator
     if estimator.class_weight is None:
         return np.ones(len(rows))
-    codes = subject.label_codes[rows]
-    return objective.class_weights(estimator, subject.classes, subject.data.y[rows])[codes]
+    named = compute_class_weight(estimator.class_weight, classes=subject.classes, y=subject.data.y[rows])
+    return np.asarray(named, dtype=np.float64)[subject.label_codes[rows]]
 
 
 def _rounding(X: Float, u: Float, estimator: Any) -> Float:

@@ -1,1 +1,1 @@
-"""Pipelines: first steps that do not depend on the data are seen through, those that do are carried along."""
+"""Pipelines: first steps that do not depend on the data are seen through; functions that only fit are recognised."""

@@ -8,7 +8,7 @@ from nasty_logistic import subject_of, truth
 
 from privgate.families import certificates
 from privgate.families.engine import Declined
-from privgate.families.logistic.engine import ENGINE
+from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.statistics.leakage import largest_change
 
 NAMES = ("newton",)

@@ -12,10 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.families import answer
+from privgate.families import answer, least_squares
 from privgate.families.engine import Declined
-from privgate.families.least_squares import over_domain
-from privgate.families.least_squares.engine import ENGINE
+from privgate.families.least_squares import ENGINE
 from privgate.training.fleet import Fleet
 
 X, Y = (v[:90] for v in load_diabetes(return_X_y=True))
@@ -127,7 +126,7 @@ def test_no_question_of_the_box_moves_an_answer_more_and_the_corner_named_attain
         [low + (high - low) * rng.random((200, 10)), np.where(rng.random((200, 10)) < 0.5, low, high)]
     )
 
-    found = over_domain.bound(subject, units)
+    found = least_squares.over_domain(subject, units)
 
     full = clone(estimator).fit(X, Y)
     for u in units[::15]:
@@ -145,7 +144,7 @@ def test_a_domain_of_codes_and_wide_records_are_bounded_too():
     wide = rng.normal(size=(15, 30))
     for x, target, domain in [(codes.astype(float), y, [3] * 4), (wide, y[:15], [(-3.0, 3.0)] * 30)]:
         subject = subject_of(Ridge(0.3), x, target, domain=domain)
-        found = over_domain.bound(subject, np.arange(len(x)))
+        found = least_squares.over_domain(subject, np.arange(len(x)))
         full = Ridge(0.3).fit(x, target)
         for u in range(0, len(x), 5):
             corner = found.where[[u]]
@@ -158,7 +157,7 @@ def test_a_domain_of_codes_and_wide_records_are_bounded_too():
     [(Ridge(), None, "no domain is declared"), (KernelRidge(), BOX, "not linear"), (Lasso(), BOX, "no least squares")],
 )
 def test_nothing_is_bounded_where_no_theorem_speaks(estimator, domain, said):
-    found = over_domain.bound(subject_of(estimator, domain=domain), np.arange(3))
+    found = least_squares.over_domain(subject_of(estimator, domain=domain), np.arange(3))
 
     assert said in found.why
     assert np.isinf(found.upper).all()

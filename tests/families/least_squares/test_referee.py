@@ -10,9 +10,9 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge
 
 from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.families import least_squares
 from privgate.families.engine import Declined
-from privgate.families.least_squares import over_domain
-from privgate.families.least_squares.engine import ENGINE
+from privgate.families.least_squares import ENGINE
 
 #: relative to the change itself, or in deviations of the targets where it is next to nothing
 CLOSE = {"rtol": 2e-4, "atol": 1e-7}
@@ -65,7 +65,7 @@ def test_more_features_than_records_and_next_to_no_penalty_is_left_to_refits():
     domain = Domain(box=((-3.0, 3.0),) * 12)
 
     assert compared(Ridge(1e-8), X, y) == 0
-    assert np.isinf(over_domain.bound(subject_of(Ridge(1e-8), X, y, domain=domain), np.arange(5)).upper).all()
+    assert np.isinf(least_squares.over_domain(subject_of(Ridge(1e-8), X, y, domain=domain), np.arange(5)).upper).all()
     assert compared(Ridge(1.0), X, y) == 5
 
 
@@ -97,7 +97,7 @@ def test_numbers_whose_rounding_decides_are_left_to_refits(change, said, estimat
     with pytest.raises(Declined, match=said):
         ENGINE.leave_out(subject, np.arange(40), (0,), None)
     if not isinstance(estimator, KernelRidge):
-        assert said in over_domain.bound(subject, np.arange(40)).why
+        assert said in least_squares.over_domain(subject, np.arange(40)).why
 
 
 @pytest.mark.parametrize("domain", [Domain(box=((-2.0, 5.0),) * 3, norm=2.0), Domain(box=((0.0, 9.0),) * 3, norm=4.0)])
@@ -105,7 +105,7 @@ def test_what_is_said_to_be_seen_is_what_a_refit_shows(domain):
     rng = np.random.default_rng(1)
     X, y = np.abs(rng.normal(size=(30, 3))), rng.normal(size=30)
     subject = subject_of(Ridge(0.1), X, y, domain=domain)
-    found, full = over_domain.bound(subject, np.arange(30)), Ridge(0.1).fit(X, y)
+    found, full = least_squares.over_domain(subject, np.arange(30)), Ridge(0.1).fit(X, y)
 
     for u in range(0, 30, 6):
         without = Ridge(0.1).fit(np.delete(X, u, axis=0), np.delete(y, u))
@@ -144,10 +144,10 @@ def test_axiom_of_solvers(estimator):
         X, y = awkward(rng)
         domain = [(float(a) - 1, float(b) + 1) for a, b in zip(X.min(axis=0), X.max(axis=0), strict=True)]
         subject = subject_of(clone(estimator), X, y, domain=domain)
-        found = over_domain.bound(subject, np.arange(len(y)))
+        found = least_squares.over_domain(subject, np.arange(len(y)))
         if found.why:
             continue
-        arrays, _settings = over_domain._case(subject, np.arange(len(y)))
+        arrays, _settings = least_squares._case(subject, np.arange(len(y)))
         for k in np.flatnonzero(np.isfinite(found.upper))[:4]:
             kept = np.arange(len(y)) != k
             made, Z = clone(estimator).fit(X[kept], y[kept]), arrays["X"][kept]

@@ -6,10 +6,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from privgate.engines import logistic_moves
 from privgate.families import answer
 from privgate.families.engine import Declined
-from privgate.families.logistic.answers import Solver
-from privgate.families.logistic.engine import ENGINE
+from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.families.refit import ENGINE as REFIT
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
@@ -149,35 +149,6 @@ def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
     assert direct.worst_difference(sloppy, estimator, loose) <= sloppy.error.max()
 
 
-@pytest.mark.parametrize("K", [2, 5])
-def test_how_far_a_training_may_stop_follows_from_what_really_bends(direct, fleet, monkeypatch, K):
-    """Models that move far in a norm, of which no kept record sees much: one by one they took fifty times as long."""
-    X, y = sample(100, 60, K, strength=8.0)
-    estimator = LogisticRegression(C=1.0, tol=1e-6 if K == 2 else 1e-7, max_iter=1000, solver="newton-cg")
-    subject = direct.subject(estimator, X, y)
-    one_by_one = list[int]()
-    monkeypatch.setattr("privgate.families.logistic.engine.fill_slowly", lambda *a: one_by_one.extend(a[-1]))
-    bent = []
-    honest = Solver.bent
-
-    def seen(self, records, delta):
-        found = honest(self, records, delta)
-        moved = np.einsum("bcp,np->bnc", delta, self.problem.X[: self.problem.n])
-        size = np.abs(moved[..., 0]) if moved.shape[2] == 1 else np.ptp(moved, axis=2)
-        size[np.arange(len(size)), records] = 0
-        bent.append((size.max(axis=1), found * self.S.radius, self.length(delta) * self.S.radius))
-        return found
-
-    monkeypatch.setattr(Solver, "bent", seen)
-    made, handed_on = ENGINE.leave_out(subject, np.arange(100), (None,), fleet)
-    largest, found, before = (np.concatenate(a) for a in zip(*bent, strict=True))
-
-    assert len(one_by_one) == len(handed_on) == 0
-    assert (largest <= found).all()
-    assert (found < before).all()
-    assert direct.worst_difference(made, estimator, subject) <= made.error.max()
-
-
 @pytest.mark.parametrize("K", [2, 3])
 def test_the_delivered_model_s_gradient_is_checked_and_reported(direct, fleet, K):
     X, y = sample(80, 6, K)
@@ -204,24 +175,6 @@ def test_a_class_of_one_is_undefined(direct, fleet):
     assert set(np.delete(made.status, 7)) == {"converged"}
 
 
-@pytest.mark.parametrize("K", [2, 3])
-def test_parameters_without_each_unit_reproduce_its_probabilities(direct, fleet, K):
-    X, y = sample(60, 5, K)
-    subject = direct.subject(LogisticRegression(**TIGHT), X, y)
-
-    made, _ = ENGINE.leave_out(subject, np.arange(60), (None,), fleet, changes=True)
-    Z = np.einsum("ud,ukd->uk", X, made.changes["coef"][0]) + made.changes["intercept"][0]
-    Z_with = np.einsum("ud,ukd->uk", X, made.changes["coef_with"][0]) + made.changes["intercept_with"][0]
-
-    for logits, expected in ((Z, made.log_without[0]), (Z_with, made.log_with[0])):
-        assert np.allclose(logits - np.logaddexp.reduce(logits, axis=1)[:, None], expected, atol=1e-10)
-    keep = np.arange(60) != 17
-    model = exact(1.0, X[keep], y[keep])
-    coef = model.coef_ if K > 2 else np.vstack([0 * model.coef_, model.coef_])
-    assert np.linalg.norm(made.changes["coef"][0, 17] - coef) <= made.changes["coef_error"][0, 17] + 1e-9
-    assert made.changes["coef_error"].max() < 1e-3
-
-
 def test_ignoring_that_a_scaler_is_refitted_would_be_wrong_so_a_pipeline_is_not_covered(direct):
     X, y = sample(100, 6, 2)
     X = X * np.array([1, 10, 100, 1, 1, 1]) + np.random.default_rng(0).normal(size=(100, 6))
@@ -243,10 +196,66 @@ def test_ignoring_that_a_scaler_is_refitted_would_be_wrong_so_a_pipeline_is_not_
         LogisticRegression(l1_ratio=0.5, solver="saga"),
         LogisticRegression(l1_ratio=1.0, solver="liblinear"),
         LogisticRegression(class_weight="balanced"),
-        LogisticRegression(class_weight={0: 1.0, 1: 2.0}),
     ],
 )
 def test_other_objectives_are_not_covered(direct, estimator):
     X, y = sample(50, 3, 2)
 
     assert ENGINE.supports(direct.subject(estimator, X, y)) != ""
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_weights_of_classes_count(direct, fleet, K):
+    X, y = sample(60, 5, K)
+    weights = {k: 0.5 + 2.0 * k for k in range(K)}
+    subject = direct.subject(LogisticRegression(class_weight=weights, **TIGHT), X, y)
+
+    made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+    error = true_errors(made, 1.0, subject, class_weight=weights)
+
+    assert len(handed_on) == 0
+    assert (error <= made.error + 1e-12).all()
+    assert error.max() <= 1e-6
+    assert true_errors(made, 1.0, subject).max() > 0.1  # and they matter
+
+
+@pytest.mark.parametrize(("name", "times"), [("at", 5.0), ("factor", 3.0)])
+def test_what_the_kernel_refuses_is_refitted(direct, fleet, monkeypatch, name, times):
+    X, y = sample(60, 5, 2)
+    subject = direct.subject(LogisticRegression(**TIGHT), X, y)
+    honest = logistic_moves.propose
+    monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {name: c[name] * times})
+
+    with pytest.raises(Declined, match="for a certificate"):
+        ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+
+
+def test_moves_that_are_wrong_cost_an_answer_and_make_none(direct, fleet, monkeypatch):
+    X, y = sample(200, 5, 2)
+    subject = direct.subject(LogisticRegression(C=0.1, **TIGHT), X, y)
+    honest = logistic_moves.propose
+    monkeypatch.setattr(logistic_moves, "refine", lambda loss, person, c, people: c)
+    monkeypatch.setattr(logistic_moves, "alone", lambda loss, person, c, people: c)
+    right, _ = ENGINE.leave_out(subject, np.arange(200), (None,), fleet)
+
+    monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {"moves": c["moves"] * 0.9})
+    made, handed_on = ENGINE.leave_out(subject, np.arange(200), (None,), fleet)
+
+    assert len(made.units) + len(handed_on) == 200
+    assert (true_errors(made, 0.1, subject) <= made.error).all()
+    assert len(made.units) > 100
+    assert np.median(made.error) > 3 * np.median(right.error)
+
+
+def test_models_of_few_units_at_a_time_are_the_same(direct, fleet, monkeypatch):
+    X, y = sample(60, 5, 3)
+    groups = np.random.default_rng(1).integers(0, 25, 60)
+    subject = direct.subject(LogisticRegression(**TIGHT), X, y, groups=groups)
+    units = np.arange(len(subject.data.units))
+    whole, _ = ENGINE.leave_out(subject, units, (None,), fleet)
+
+    monkeypatch.setattr("privgate.families.logistic.logistic_engine._MOVES", 7 * 18)
+    parts, _ = ENGINE.leave_out(subject, units, (None,), fleet)
+
+    np.testing.assert_array_equal(parts.row_query, whole.row_query)
+    np.testing.assert_allclose(parts.log_without, whole.log_without, atol=1e-7)

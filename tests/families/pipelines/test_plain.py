@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.families.pipelines import plain, recognised
+from privgate.families.pipelines import recognised
 from privgate.subject import estimators
 
 HEAD = "import numpy as np\nfrom sklearn.linear_model import LogisticRegression\n"
@@ -54,8 +54,8 @@ def written(body, head=HEAD, args="X, y, *, seed"):
 
 
 def test_records_that_go_into_fit_and_nowhere_else_cannot_be_told_apart(tmp_path):
-    assert plain.strange(recipe(tmp_path, {"mine.py": HONEST})) == ""
-    assert plain.strange(recipe(tmp_path, {"mine.py": written("return LogisticRegression().fit(X, y)")})) == ""
+    assert recognised.strange(recipe(tmp_path, {"mine.py": HONEST})) == ""
+    assert recognised.strange(recipe(tmp_path, {"mine.py": written("return LogisticRegression().fit(X, y)")})) == ""
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_records_that_go_into_fit_and_nowhere_else_cannot_be_told_apart(tmp_path
     ],
 )
 def test_what_could_tell_people_apart_is_named(tmp_path, text, said):
-    assert said in plain.strange(recipe(tmp_path, {"mine.py": text}))
+    assert said in recognised.strange(recipe(tmp_path, {"mine.py": text}))
 
 
 def test_files_and_parameters_that_could_stand_for_a_library_are_refused(tmp_path):
     honest = written("return LogisticRegression().fit(X, y)")
     several = recipe(tmp_path / "a", {"mine.py": honest, "joblib.py": ""})
-    assert plain.strange(several) == "it consists of several files"
+    assert recognised.strange(several) == "it consists of several files"
     shadowing = recipe(tmp_path / "b", {"scipy/__init__.py": "", "scipy/optimize.py": honest}, "scipy.optimize:fit")
-    assert "name of an installed one" in plain.strange(shadowing)
+    assert "name of an installed one" in recognised.strange(shadowing)
     evil = {"!": "instance", "class": "sklearn.linear_model:LogisticRegression", "params": {"fit": {}}}
     given = recipe(tmp_path / "c", {"mine.py": honest}, params={"model": evil})
-    assert "its parameters" in plain.strange(given)
-    assert plain.strange(recipe(tmp_path / "d", {"mine.py": honest}, params={"C": 1.0})) == ""
+    assert "its parameters" in recognised.strange(given)
+    assert recognised.strange(recipe(tmp_path / "d", {"mine.py": honest}, params={"C": 1.0})) == ""
 
 
 def test_a_run_to_be_signed_refits_everybody_of_a_function_that_could(tmp_path):

@@ -26,6 +26,10 @@ def piped(X, y, *, seed, C=1.0):
     return make_pipeline(StandardScaler(), last).fit(X, y)
 
 
+def alone(X, y, *, seed, C=1.0):
+    return LogisticRegression(C=C, solver="newton-cholesky", tol=1e-8, random_state=seed).fit(X, y)
+
+
 def bare(X, y, *, seed):
     model = LogisticRegression(class_weight="balanced")
     return model.fit(X, y)
@@ -99,16 +103,16 @@ def test_a_function_that_does_anything_else_is_not(function, said):
 
 
 def test_a_recognised_function_has_an_engine_and_no_theorem():
-    subject = Subject.local(Recipe(piped, seed=3), TrainingData(X, Y, domain=[(-9, 9)] * 3))
+    subject = Subject.local(Recipe(alone, seed=3), TrainingData(X, Y, domain=[(-9, 9)] * 3))
     assert catalogue.first(subject)[0].name == "refit"
     with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
         (found,) = [recognised.recognise(subject, fleet)]
-        assert "StandardScaler + LogisticRegression" in found.message
+        assert "LogisticRegression" in found.message
         assert fleet.calls == recognition.TRAININGS
-        assert catalogue.first(subject)[0].name == "logistic_carried"
+        assert catalogue.first(subject)[0].name == "logistic"
         got = families.answer(subject, np.arange(160), (3,), fleet)
         assert [c.outcome for c in got.rechecks] == ["passed"]
-        assert set(got.retrained.engine) == {"logistic_carried"}
+        assert set(got.retrained.engine) == {"logistic"}
         assert fleet.calls < 90
         failing = Subject.local(Recipe(raises), subject.data)
         assert "ValueError" in recognised.recognise(failing, fleet).message

@@ -29,9 +29,8 @@ from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.check.prepare import facts
 from privgate.families import answer, bound, catalogue, certificates
 from privgate.families.certificate import Certificate
-from privgate.families.pipelines import lift
 from privgate.families.pipelines.behind import CertificateBehind
-from privgate.families.pipelines.seen_through import seen
+from privgate.families.pipelines.seen_through import lifted, seen
 from privgate.families.witness import Witness
 from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import take
@@ -297,7 +296,7 @@ def test_features_are_undone_into_records_that_have_them():
     rows[:, 4:] = rng.random((30, 4))
     rows[:, 6] = rng.random(30) < 0.3
     rows[rows[:, 6] == 1, 5] = 0.0
-    made = lift.lifted(first, rows, X, rng.integers(0, 36, 30))
+    made = lifted(first, rows, X, rng.integers(0, 36, 30))
     assert list(made.dtypes) == list(X.dtypes)
     np.testing.assert_allclose(first.transform(made), rows, atol=1e-12)
     assert DOMAIN.holds(made)[5:].all()

@@ -2,10 +2,10 @@
 
 A minimum, one factor of its Hessian and a Newton step a person bound everybody at once. People on both sides of the
 policy's limit get further steps, and the last few a minimum of their own. All of it is proposed; the kernel checks it.
+In a ball, a bound that needs no data.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from privgate.families.certificate import (
     accepted_arrays,
     accepted_settings,
     attained,
-    people_of,
+    designed,
 )
-from privgate.families.logistic import objective, stopping
-from privgate.families.logistic.stopping import Stopping
+from privgate.families.logistic import stopping
+from privgate.families.logistic.stopping import Stopping, Trained, asked_first
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
 from privgate.families.over_all_queries.rounding import DEEPEST
+from privgate.models.ball_logistic import FLAT
 from privgate.subject.subject import Subject
 
 Float = NDArray[np.float64]
@@ -58,27 +59,26 @@ class Newton(Certificate):
         """Return the kernel's limits of each of the units."""
         subject, units = about.subject, about.units
         made = _problem(subject)
-        asked = np.arange(len(units))
-        person, labels = people_of(subject, units), subject.label_codes
-        loss = logistic_moves.Loss(made.X, labels, np.ones(len(labels)), made.penalty, len(subject.classes))
+        asked, loss, stops = np.arange(len(units)), made.trained.loss, made.trained.stops
+        person = asked_first(subject, units)
         limit = 1.0 if about.limit is None else about.limit
         try:
-            proposal = logistic_moves.propose(loss, person, made.stops.u)
-            found = made.limits(labels, person, proposal, limit)
+            proposal = logistic_moves.propose(loss, person, stops.u, asked)
+            found = made.limits(person, proposal, limit)
         except (kernel.Refused, np.linalg.LinAlgError):
             return Certified(np.full(len(units), np.inf), np.zeros(len(units)), np.zeros(len(units), dtype=bool))
-        size = made.X.size * loss.C
+        size = loss.X.size * loss.C
         open_ = self._open(found, asked, about.limit)[: int(_STEPS / (8 * size))]
         if len(open_):
             proposal = logistic_moves.refine(loss, person, proposal, np.sort(open_))
-            found = self._better(found, made.limits(labels, person, proposal, limit))
-        open_ = self._open(found, asked, about.limit)[: int(_ALONE / (10 * size * loss.C * made.X.shape[1]))]
+            found = self._better(found, made.limits(person, proposal, limit))
+        open_ = self._open(found, asked, about.limit)[: int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))]
         if len(open_):
             proposal = logistic_moves.alone(loss, person, proposal, np.sort(open_))
-            found = self._better(found, made.limits(labels, person, proposal, limit))
+            found = self._better(found, made.limits(person, proposal, limit))
         upper, lower = found.high[asked], found.low[asked]
-        words = (made.reach.words(), _assumption(made.stops))
-        detail = {"gradient": float(made.stops.allowed.max()), "seen": made.stops.seen, "units": len(units)}
+        words = (made.reach.words(), _assumption(stops))
+        detail = {"gradient": float(stops.allowed.max()), "seen": stops.seen, "units": len(units)}
         questions = made.questions(proposal["at"], proposal["moves"][asked])
         return Certified(upper, lower, attained(lower, upper), words, detail, questions)
 
@@ -98,49 +98,77 @@ class Newton(Certificate):
         return np.asarray(order[(urgent | largest)[order]])
 
 
+class BallLogisticCertificate(Certificate):
+    """A record moves the minimiser by at most ``C radius``, and an answer by ``radius`` times that; g records, g times.
+
+    The objective is strongly convex with constant 1 in every direction, the intercept's included, and a record's
+    gradient is at most as long as the record. What the solver leaves over counts on both sides.
+    """
+
+    name = "ball_logistic"
+    source = "docs/mathematics.md, section 12.3, Theorem 12.4"
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        if problem := applies.own_refusal(subject, "BallLogistic"):
+            return problem
+        return "" if subject.declared_classes is not None else "classes= does not declare every label"
+
+    def every_data_set(self, subject: Subject) -> float:
+        """Return the bound for one record a person; how many another one has is declared nowhere."""
+        if subject.data.groups is not None:
+            return np.inf
+        return float(applies.own_estimator(subject, "BallLogistic").bound)
+
+    def certify(self, about: Units) -> Certified:
+        """Return the bound of each of the units by the number of its records."""
+        estimator = applies.own_estimator(about.subject, "BallLogistic")
+        held = np.array([len(rows) for rows in about.members])
+        told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
+        upper = designed(held, design="ball", **told)
+        words = (
+            f"any query is allowed: records and queries are pulled into a ball of radius {estimator.radius:g}; "
+            "nothing of the data is looked at"
+        )
+        if estimator.towards is not None:
+            words += (
+                "; the head that it is pulled towards is declared public: one made from these people would not show"
+            )
+        return Certified(upper, np.zeros(len(upper)), np.zeros(len(upper), dtype=bool), (words,))
+
+
 class _Problem:
-    """What is trained, on what, and where trainings end."""
+    """What is trained, and which questions are accepted."""
 
-    def __init__(self, subject: Subject, X: Float, stops: Stopping, reach: Reach) -> None:
-        estimator = subject.recipe.library_estimator
-        self.intercept, self.stops, self.reach = bool(estimator.fit_intercept), stops, reach
-        self.classes = len(subject.classes)
-        self.penalty = np.full(X.shape[1], 1.0 / estimator.C)
-        if self.intercept:
-            X, self.penalty = np.column_stack([X, np.ones(len(X))]), np.append(self.penalty, 0.0)
-        self.X = X
+    def __init__(self, trained: Trained, reach: Reach) -> None:
+        self.trained, self.reach, self.d = trained, reach, trained.loss.X.shape[1] - trained.intercept
 
-    def limits(self, labels: Index, person: Index, proposal: dict[str, Float], limit: float) -> kernel.Limits:
+    def limits(self, person: Index, proposal: dict[str, Float], limit: float) -> kernel.Limits:
         """Return the kernel's limits over the declared domain."""
-        arrays: dict[str, NDArray[Any]] = {"X": self.X, "label": labels, "person": person, "penalty": self.penalty}
-        arrays |= {"allowed": self.stops.allowed, **accepted_arrays(self.reach, self.X.shape[1] - self.intercept)}
-        settings = {"classes": self.classes, "intercept": self.intercept, "limit": float(limit)}
-        arrays |= {**proposal, "question": self.questions(proposal["at"], proposal["moves"])}
-        return kernel.limits(kernel.Case("logistic", "any", settings | accepted_settings(self.reach), arrays))
+        arrays = {**accepted_arrays(self.reach, self.d), **proposal}
+        arrays["question"] = self.questions(proposal["at"], proposal["moves"])
+        settings = {"limit": float(limit), **accepted_settings(self.reach)}
+        return kernel.limits(self.trained.case("any", person, arrays, **settings))
 
     def questions(self, at: Float, moves: Float) -> Float:
         """Return where each person's absence may show most, (U, d); NaN where nothing is known of them."""
-        d = self.X.shape[1] - self.intercept
         known = np.isfinite(moves).all(axis=(1, 2))
         both = [self.softmax(u) for u in (at[None], at + moves[known])]
-        found = np.full((len(moves), d), np.nan)
+        found = np.full((len(moves), self.d), np.nan)
         if known.any():
             found[known] = linear.telling(both[0], both[1], self.reach)
         return found
 
     def softmax(self, u: Float) -> tuple[Float, Float]:
         """Return parameters (U, C, p) as (bias (U, K), weights (U, K, d))."""
-        if self.classes == 2:
+        if u.shape[-2] == 1:
             u = np.concatenate([np.zeros_like(u), u], axis=1)
-        return (u[..., -1], u[..., :-1]) if self.intercept else (np.zeros(u.shape[:-1]), u)
+        return (u[..., -1], u[..., :-1]) if self.trained.intercept else (np.zeros(u.shape[:-1]), u)
 
 
 @lru_cache(maxsize=2)
 def _problem(subject: Subject) -> _Problem:
-    X = applies.dense(subject.data.X)
-    if X is None:
-        raise TypeError("certify() without unfit(): the features are not numbers")
-    return _Problem(subject, X, stopping.stopping(subject), applies.reach(subject))
+    return _Problem(stopping.trained(subject), applies.reach(subject))
 
 
 @lru_cache(maxsize=4)
@@ -152,7 +180,7 @@ def _unfit(subject: Subject) -> str:
         return "the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
         return problem
-    if problem := objective.unfit(estimator) or objective.solver_refusal(estimator):
+    if problem := stopping.unfit(estimator) or stopping.solver_refusal(estimator):
         return problem
     made = applies.declared(
         subject,
@@ -165,22 +193,23 @@ def _unfit(subject: Subject) -> str:
     vectors = 1 if len(subject.classes) == 2 else len(subject.classes)
     if vectors * (X.shape[1] + 1) > _PARAMETERS:
         return f"{vectors * (X.shape[1] + 1)} parameters make the Hessian too large to factor"
-    trained = _problem(subject)
-    return trained.stops.problem or _unknown(trained)
+    asked = _problem(subject)
+    return asked.trained.stops.problem or _unknown(asked)
 
 
 def _unknown(problem: _Problem) -> str:
     """Return why the kernel will say nothing because of everybody's model; empty if it may. Estimates, no limits."""
-    bias, weights = problem.softmax(problem.stops.u[None])
+    stops, loss = problem.trained.stops, problem.trained.loss
+    bias, weights = problem.softmax(stops.u[None])
     ranges = linear.pair_ranges(bias, weights, problem.reach)[1][0]
     # of two classes the first is released as 1 - p
-    if np.abs(ranges).max() > DEEPEST or (problem.classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
+    if np.abs(ranges).max() > DEEPEST or (loss.K == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
         return "float64 holds some probabilities of the domain in too few digits; declare a narrower domain or lower C"
-    curve = (0.25 * problem.X**2).sum(axis=0) + problem.penalty
+    curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
     longest = problem.reach.longest(weights.shape[2])[1]
     # a gradient that is left moves the parameters by at least this much, and scores by that times a question
-    if float(np.linalg.norm(problem.stops.allowed / curve)) * longest > STOPPED_SHORT:
-        return f"its tolerance lets the solver stop far from its own minimum; {objective.ADVICE}"
+    if float(np.linalg.norm(stops.allowed / curve)) * longest > STOPPED_SHORT:
+        return f"its tolerance lets the solver stop far from its own minimum; {stopping.ADVICE}"
     return ""
 
 

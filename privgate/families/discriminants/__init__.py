@@ -1,1 +1,0 @@
-"""Linear and quadratic discriminants."""

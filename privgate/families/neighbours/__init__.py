@@ -1,1 +1,0 @@
-"""Nearest neighbours and centroids, and the theorem of smoothed neighbours."""
