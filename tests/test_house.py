@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 79_900),
-    "package, files": (280, 620),
+    "package, lines": (42_000, 78_905),
+    "package, files": (280, 614),
     "lab, lines": (6_000, 6_000),
-    "families, kernel and engines, lines": (7_000, 21_450),
-    "tests, lines": (32_000, 56_840),
-    "a yes by theorem rests on, lines": (6_000, 65_560),
-    "the kernel, lines": (1_500, 3_140),
+    "families, kernel and engines, lines": (7_000, 20_500),
+    "tests, lines": (32_000, 56_800),
+    "a yes by theorem rests on, lines": (6_000, 64_610),
+    "the kernel, lines": (1_500, 3_195),
 }
 #: where a yes is made, and what it cannot do without
 ROOTS = ("privgate.check.gate",)
