@@ -11,12 +11,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 78_905),
-    "package, files": (280, 614),
+    "package, lines": (42_000, 78_165),
+    "package, files": (280, 610),
     "lab, lines": (6_000, 6_000),
-    "families, kernel and engines, lines": (7_000, 20_500),
-    "tests, lines": (32_000, 56_800),
-    "a yes by theorem rests on, lines": (6_000, 64_610),
+    "families, kernel and engines, lines": (7_000, 19_760),
+    "tests, lines": (32_000, 56_812),
+    "a yes by theorem rests on, lines": (6_000, 63_865),
     "the kernel, lines": (1_500, 3_195),
 }
 #: where a yes is made, and what it cannot do without

@@ -54,12 +54,12 @@ def change(with_: Float, without: Float) -> Float:
 
 
 def best(tables: Tables, first: Index | None = None) -> tuple[Index, Float]:
-    """Return the cells (U, d) at which most was found to change, and how much, (U,); ``first`` are tried, too."""
+    """Return the cells (U, d) at which most was found to change, and how much, (U,); it starts from ``first``."""
     S, R, start = tables.cells, tables.cells_without, tables.start
     U, K, C = R.shape
     found = np.tile(start, (U, 1)) if first is None else first
     value = change(*tables.scores(found))
-    ends, feature = np.append(start[1:], C), np.repeat(np.arange(len(start)), np.diff(np.append(start, C)))
+    feature = np.repeat(np.arange(len(start)), np.diff(np.append(start, C)))
     for a in range(K):
         for b in set(range(K)) - {a}:
             falls = (S[:, a] - S[:, b]) - (R[:, a] - R[:, b])
@@ -72,11 +72,23 @@ def best(tables: Tables, first: Index | None = None) -> tuple[Index, Float]:
                     found, value = _better(tables, found, value, chosen)
     for _ in range(_TURNS):
         for j in range(len(start)):
-            for cell in range(int(start[j]), int(ends[j])) if ends[j] - start[j] > 1 else ():
-                chosen = found.copy()
-                chosen[:, j] = cell
-                found, value = _better(tables, found, value, chosen)
+            found, value = _turned(tables, found, value, j)
     return found, value
+
+
+def _turned(tables: Tables, found: Index, value: Float, j: int) -> tuple[Index, Float]:
+    """Return the best questions that differ from ``found`` in one feature at most."""
+    begin, end = (int(v) for v in np.append(tables.start, tables.cells_without.shape[2])[j : j + 2])
+    if end - begin == 1:
+        return found, value
+    own, scores = found[:, None, j, None], []
+    for total, cells in zip(tables.scores(found), (tables.cells, tables.cells_without), strict=True):
+        here = np.take_along_axis(np.broadcast_to(cells, tables.cells_without.shape), own, axis=2)
+        scores.append((total[:, :, None] - here + cells[:, :, begin:end]).transpose(0, 2, 1))
+    told = change(scores[0], scores[1])
+    chosen = found.copy()
+    chosen[:, j] = begin + told.argmax(axis=1)
+    return _better(tables, found, value, chosen)
 
 
 def _better(tables: Tables, found: Index, value: Float, chosen: Index) -> tuple[Index, Float]:

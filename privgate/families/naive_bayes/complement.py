@@ -10,8 +10,7 @@ from privgate.families import design
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
-from privgate.families.naive_bayes.tokens import TokenEngine, Tokens
-from privgate.families.over_all_queries import rounding
+from privgate.families.naive_bayes.tokens import TokenEngine, Tokens, exact_sums
 from privgate.families.removal import BLOCK, Float, Removal, rows_of
 from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
@@ -114,7 +113,7 @@ class ComplementNb(TokenEngine):
         estimator, (X, hot, tokens) = subject.recipe.library_estimator, self.tokens(subject)
         alpha, K = self.alpha(estimator, X.shape[1]), len(tokens)
         prior = Prior(hot.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)
-        exact = rounding.exact_sums(X[: subject.data.n])
+        exact = exact_sums(X[: subject.data.n])
         return _Model(Tokens(X), tokens.sum(axis=0) - tokens + alpha, bool(estimator.norm), alpha, exact), prior
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:

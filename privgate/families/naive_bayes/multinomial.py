@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from privgate.families import design
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
-from privgate.families.naive_bayes.tokens import TokenEngine, Tokens
-from privgate.families.over_all_queries import rounding
+from privgate.families.naive_bayes.tokens import TokenEngine, Tokens, exact_sums
 from privgate.families.removal import BLOCK, Float, Removal, rows_of
 from privgate.families.retrained import Index, Seeds
 from privgate.subject.subject import Subject
@@ -78,7 +77,7 @@ class MultinomialNb(TokenEngine):
         """Return the token counts, and the prior."""
         estimator = subject.recipe.library_estimator
         X, _, tokens = self.tokens(subject)
-        exact = rounding.exact_sums(X[: subject.data.n])
+        exact = exact_sums(X[: subject.data.n])
         return _Model(Tokens(X), tokens, self.alpha(estimator, X.shape[1]), exact), counts.prior_of(estimator, subject)
 
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:

@@ -36,7 +36,7 @@ Index = NDArray[np.int64]
 Linear = tuple[tuple[Float, Float], tuple[Float, Float]]
 
 #: numbers that a search for questions may look at, about ten seconds, and those of one of its blocks
-_WORK, _BLOCK = 5e8, 2e6
+_WORK, _BLOCK = 5e8, 5e7
 #: so many different people, who tell most, are looked at although they decide nothing
 _TOLD = 100
 

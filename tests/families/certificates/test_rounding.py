@@ -10,7 +10,7 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject, TrainingData, kernel
 from privgate.families import certificates
-from privgate.families.over_all_queries import rounding
+from privgate.families.naive_bayes.tokens import exact_sums
 
 #: nats; summing changes of log-probabilities in another order
 ROUNDING_OF_TEST = 1e-9
@@ -98,4 +98,4 @@ def test_ordinary_data_are_bounded_as_tightly_as_exact_arithmetic_would(monkeypa
 
 def test_sums_of_whole_numbers_are_exact_and_others_are_not_called_so():
     X = np.array([[1.0, 0.5, 2.0**60], [3.0, 1.0, 1.0]])
-    np.testing.assert_array_equal(rounding.exact_sums(X), [True, False, False])
+    np.testing.assert_array_equal(exact_sums(X), [True, False, False])
