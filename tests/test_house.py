@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 78_165),
+    "package, lines": (42_000, 78_200),
     "package, files": (280, 610),
     "lab, lines": (6_000, 6_000),
-    "families, kernel and engines, lines": (7_000, 19_760),
-    "tests, lines": (32_000, 56_812),
-    "a yes by theorem rests on, lines": (6_000, 63_865),
-    "the kernel, lines": (1_500, 3_195),
+    "families, kernel and engines, lines": (7_000, 19_795),
+    "tests, lines": (32_000, 56_835),
+    "a yes by theorem rests on, lines": (6_000, 63_900),
+    "the kernel, lines": (1_500, 3_226),
 }
 #: where a yes is made, and what it cannot do without
 ROOTS = ("privgate.check.gate",)

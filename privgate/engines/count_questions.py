@@ -70,8 +70,14 @@ def best(tables: Tables, first: Index | None = None) -> tuple[Index, Float]:
                     places = np.where(worth == top, np.arange(C), C)
                     chosen = np.minimum.reduceat(places, start, axis=1)
                     found, value = _better(tables, found, value, chosen)
+    return _around(tables, found)
+
+
+def _around(tables: Tables, found: Index) -> tuple[Index, Float]:
+    """Return the best questions on the way of changing one feature at a time, and how much they tell."""
+    value = change(*tables.scores(found))
     for _ in range(_TURNS):
-        for j in range(len(start)):
+        for j in range(len(tables.start)):
             found, value = _turned(tables, found, value, j)
     return found, value
 

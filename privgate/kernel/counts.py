@@ -14,7 +14,7 @@ Why it is enough.
    every cell of a feature of V categories adds -ln(1 - m / (N + a V)), m of the class's N records being theirs. A
    learnt prior loses ln(N / (N - m)); a fixed one nothing.
 2. A change of a log-odds is a sum over features, so its maximum is the sum of the features' maxima.
-   Where there are few questions, all of them are put.
+   Where there are few questions, all of them are put, and for two classes those that matter (``_ends``).
 3. Where a class is left without records, or a feature without the category that sets its size, nothing is limited.
 4. The arithmetic mean of shares: p / p' is a ratio of sums of one cell's share a partition; it is at most r if
    sum_b max over cells of (p_b - r p'_b) <= 0.
@@ -26,6 +26,7 @@ Axioms.  Training counts, and answers are computed as scikit-learn's ``Categoric
 privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,8 +40,8 @@ from privgate.kernel.scores import BLOCK, Block, Scope, at, blocks, fixed_prior,
 
 #: halvings of the interval in which a ratio is looked for
 _HALVINGS = 40
-#: answers up to which everybody is put every accepted question
-_ANSWERS = 1 << 24
+#: answers up to which everybody is put every accepted question, and those that are put at the ends otherwise
+_ANSWERS, _ENDS = 1 << 24, 1 << 22
 #: smoothing below which numbers that are divided by it may overflow
 _TINY = 1e-290
 
@@ -228,9 +229,13 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
             below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
             scope = Scope(top, limit, _reach(w, M, loss.bias, start))
             most = over(_odds(M, loss.bias, start), model.off, scope)
-            most = _enumerated(model, loss, asked, most, limit * (people * asked.prod(dtype=float) > _ANSWERS))
+            few = people * asked.prod(dtype=np.float64) <= _ANSWERS
+            most = _enumerated(model, loss, asked, most, 0.0 if few else limit)
             told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
             told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
+            if not few and len(loss.M) == 2:
+                found, most = _ends(model, loss, asked, most, limit)
+                told = np.fmax(told, found)
         else:
             most = largest(block.who, block.U, most)
         low[some], high[some] = settled(block, below, told, most, loss.left)
@@ -248,6 +253,32 @@ def _enumerated(model: _Model, loss: _Loss, asked: Index, high: Float, limit: fl
         most = loss.at(model, np.tile(cells, (len(part), 1)), np.repeat(part, len(cells)))[1]
         high[part] = np.minimum(high[part], most.reshape(len(part), -1).max(axis=1))
     return high
+
+
+def _ends(model: _Model, loss: _Loss, asked: Index, high: Float, limit: float) -> tuple[Float, Float]:
+    """Return (low, high) for two classes, of the first people above the limit, if their questions are few.
+
+    At questions that move the log-odds alike, an answer changes more the farther up, or down, the log-odds are: each
+    label's change is monotone in them, and what rounding adds is largest at an end. So of the cells of a feature that
+    a person's absence moves alike only the two with the most and the least log-odds are put, all ends on one side.
+    """
+    w, left = model.table[:, 1] - model.table[:, 0], _ENDS
+    low, high = np.zeros(len(high)), high.copy()
+    for u in np.flatnonzero(high > limit):
+        move, up, down = loss.M[1, u] - loss.M[0, u], [], []
+        for first, count in zip(model.start, asked, strict=True):
+            cells = first + np.lexsort((w[first : first + count], move[first : first + count]))
+            edge = np.flatnonzero(np.diff(move[cells]) != 0)
+            up.append(cells[np.append(edge, len(cells) - 1)])
+            down.append(cells[np.append(0, edge + 1)])
+        left -= len(asked) * math.prod(len(c) for c in up)
+        if left < 0:
+            break
+        put = np.concatenate([np.stack([v.ravel() for v in np.meshgrid(*side)], axis=1) for side in (up, down)])
+        below, most = loss.at(model, put, np.full(len(put), u))
+        low[u], top = below.max(), most.max() + (most - below).max() + 8 * model.off
+        high[u] = np.fmin(high[u], top)
+    return low, high
 
 
 def _odds(M: Float, bias: Float, start: Index) -> Float:

@@ -43,6 +43,30 @@ def test_few_questions_are_all_put_and_many_are_not(monkeypatch, few):
     assert (np.quantile(ratios, 0.9) < 1.001) == few
 
 
+@pytest.mark.parametrize("limit", [1e-9, 0.3])
+def test_the_ends_of_two_classes_are_what_enumeration_finds(monkeypatch, limit):
+    """Never below what every accepted question shows by refits, and for those above the limit no more."""
+    near = []
+    monkeypatch.setattr(counts, "_ANSWERS", 0)
+    for seed in range(200, 500):
+        make, X, y, person, settings, arrays, questions = fuzz.categorical(seed)
+        if settings["classes"] > 2 or settings["alpha"] < 1e-3:
+            continue
+        truth, case = fuzz.changes(make, X, y, person, questions), Case("categorical", "any", settings, arrays)
+        case.settings["limit"] = limit
+        tight = limits(case)
+        with monkeypatch.context() as without:
+            without.setattr(counts, "_ENDS", 0)
+            wide = limits(case)
+        assert (tight.high >= truth).all(), seed
+        assert (tight.low <= truth).all(), seed
+        assert (tight.high <= wide.high).all(), seed
+        above = np.isfinite(truth) & (wide.high > limit) & np.isfinite(wide.high)
+        near.extend(tight.high[above] - truth[above])
+    assert len(near) > 50
+    assert np.max(near) < 1e-6
+
+
 @pytest.mark.parametrize("made", ["declared", "unsmoothed"])
 def test_tables_without_smoothing_and_declared_classes_answer_inside_their_limits(made):
     """Shares of one table by refits of the model: a class may vanish where it is declared, and a cell may be empty."""
