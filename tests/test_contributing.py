@@ -102,16 +102,18 @@ def attack(copy: Copy) -> None:
 
 
 def certificate(copy: Copy) -> None:
-    copy.add(("class GaussianNB(", "class Novelty("), ('name = "gaussian_nb"', 'name = "novelty"'))
+    copy.add(
+        ("class SmoothedNeighborsCertificate(", "class Novelty("), ('name = "smoothed_neighbors"', 'name = "novelty"')
+    )
     copy.write(
         copy.row.catalogue,
         before(
-            "from privgate.families.naive_bayes.gaussian_certificate",
-            "from privgate.families.naive_bayes.novelty import Novelty",
+            "from privgate.families.neighbours.k_nearest",
+            "from privgate.families.neighbours.novelty import Novelty",
         ),
-        before("        GaussianNB(),", "        Novelty(),"),
+        before("        SmoothedNeighborsCertificate(),", "        Novelty(),"),
     )
-    copy.write(copy.row.instances, before('    "gaussian_nb": gaussian,', '    "novelty": gaussian,'))
+    copy.write(copy.row.instances, before('    "smoothed_neighbors": neighbors,', '    "novelty": neighbors,'))
 
 
 def engine(copy: Copy) -> None:
@@ -167,7 +169,7 @@ CHOSEN = {"metric": "measured and deletion_capacity", "certificate": "novelty or
 #: what is broken to see that the laws notice
 BROKEN = {
     "attack": ("return lambda target: log_ratio(", "return lambda target: 0 * log_ratio("),
-    "certificate": ("return Certified(upper, lower,", "return Certified(0 * upper, 0 * lower,"),
+    "certificate": ("return Certified(upper, np.where(", "return Certified(0 * upper, np.where("),
     "engine": ("return full, rest", "return full, rest + 1e-3 * unit[:, None]"),
     "rule": ('reaches="0 (guessing) to 1 (all members flagged, nobody else)"', 'reaches=""'),
     "metric": ("def measure(", "def measured("),

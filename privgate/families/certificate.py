@@ -62,15 +62,12 @@ class Units:
     limit : float, optional
         The policy's, nats: a certificate that can trade time for tightness spends it first on units that lie on both
         sides of it.
-    common : object, optional
-        What ``Certificate.prepared`` gave, where several parts of the work share it.
     """
 
     subject: Subject
     units: Index
     retrained: Retrained | None = None
     limit: float | None = None
-    common: Any = None
 
     @property
     def members(self) -> list[Index]:
@@ -91,16 +88,12 @@ class Certificate(ABC):
         Whether ``bound`` needs retrained models, or speaks from recipe and data alone.
     asks_records : bool
         Whether ``lower`` was seen at records themselves: behind first steps, too, and not only within their image.
-    divisible : bool
-        Whether nobody's bound depends on who else is asked about, and ``detail`` is empty: the work on many people is
-        then divided (``in_parts``).
     """
 
     name: str
     source: str
     needs_retrained: bool = False
     asks_records: bool = False
-    divisible: bool = False
 
     @abstractmethod
     def unfit(self, subject: Subject) -> str:
@@ -131,10 +124,6 @@ class Certificate(ABC):
     @abstractmethod
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units; it applies."""
-
-    def prepared(self, subject: Subject) -> Any:
-        """Return what all parts of the work have in common, of a certificate that is ``divisible``."""
-        del subject
 
     def bound(
         self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None

@@ -1,4 +1,4 @@
-"""Long closed forms and theorems in parts: each a call of the fleet, remembered, resumed, spread over workers.
+"""Long closed forms in parts: each a call of the fleet, remembered, resumed, spread over workers.
 
 What is short is done at once, where it always was. What is stated to be long is divided always in the same way, so that
 a run that was interrupted finds the parts that it finished; the first seconds of it are done by the process that asks,
@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
-from privgate.families import catalogue, certificates, packing
-from privgate.families.certificate import Certificate, Certified, Units
+from privgate.families import catalogue, packing
 from privgate.families.engine import Asked, Engine
 from privgate.families.retrained import Index, Retrained
 from privgate.subject.subject import Subject
@@ -22,8 +21,6 @@ from privgate.training.parts import Part, Worked, unpacked
 
 #: seconds of CPU stated, above which work is divided
 LONG = 5.0
-#: people from whom on a theorem's work is divided: what it takes is stated nowhere
-MANY = 20_000
 #: bytes of parameters of models without each person, above which work stays whole: parts are held twice
 MOST = 2**29
 #: parts, so that an interruption costs less than one in a hundred
@@ -36,16 +33,15 @@ Told = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 def worth(engine: Engine, asked: Asked) -> bool:
     """Whether an engine's work is divided: it is long, and one person's answer does not depend on who else is asked."""
-    if not _divisible(engine.divisible, asked.subject, asked.units, asked.fleet) or asked.queries is not None:
+    fleet: Fleet | None = asked.fleet  # an engine that is asked by itself has none
+    if not engine.divisible or fleet is None or asked.queries is not None or len(asked.units) < PARTS:
+        return False
+    if asked.subject.recipe.library_estimator is None:
         return False
     if asked.changes and 8 * len(asked.units) * asked.subject.width * int(asked.subject.data.X.shape[1]) > MOST:
         return False
     cost = engine.cost(asked.subject, asked.units, asked.seeds, mode=asked.mode)
     return asked.mode == "all" and not cost.fits and cost.cpu_seconds > LONG and catalogue.named(engine.name) is engine
-
-
-def _divisible(divisible: bool, subject: Subject, units: Index, fleet: Fleet | None) -> bool:  # noqa: FBT001  a property
-    return divisible and fleet is not None and len(units) >= PARTS and subject.recipe.library_estimator is not None
 
 
 def answers(engine: Engine, asked: Asked) -> tuple[Retrained, Index]:
@@ -87,51 +83,6 @@ def answered(subject: Subject, asks: tuple[Any, ...], kept: dict[Any, Any]) -> T
     asked = Asked(subject, units, seeds, none, changes=changes, common=prepared)
     made, handed_on = engine.answers(asked)
     return {**packing.arrays(made), "handed_on": handed_on}, packing.told(made)
-
-
-def bound(
-    certificate: Certificate,
-    subject: Subject,
-    units: Index,
-    retrained: Retrained | None,
-    fleet: Fleet | None,
-    *,
-    limit: float | None,
-) -> Certified:
-    """Return what ``certificate.bound`` returns, part by part where it is divisible and there are many people."""
-    divided = certificates.ALL.get(certificate.name) is certificate and certificate.divisible
-    if fleet is None or not _divisible(divided, subject, units, fleet) or len(units) < MANY:
-        return certificate.bound(subject, units, retrained, limit=limit)
-    if retrained is not None and sum(a.nbytes for a in retrained.changes.values()) > 2 * MOST:
-        return certificate.bound(subject, units, retrained, limit=limit)
-    parts = []
-    for at in np.array_split(np.arange(len(units)), PARTS):
-        some = None if retrained is None else retrained.select(np.isin(np.arange(len(units)), at))
-        models = {} if some is None else packing.arrays(some)
-        said = {} if some is None else packing.told(some)
-        named = ["part", certificate.name, None if limit is None else repr(limit), said]
-        key = packing.key(subject, named, [units[at], *(models[n] for n in sorted(models))])
-        parts.append(
-            Part(
-                f"{__name__}:bounded",
-                (packing.source(), certificate.name, limit, units[at], models, said),
-                key,
-                len(at),
-            )
-        )
-    found = _found(subject, fleet, parts, f"bounding by {certificate.name}")
-    return packing.joined([packing.certified(arrays, told) for arrays, told in found])
-
-
-def bounded(subject: Subject, asks: tuple[Any, ...], kept: dict[Any, Any]) -> Told:
-    """Return a part of a theorem's work."""
-    ours, name, limit, units, models, said = asks
-    _same(ours)
-    certificate = certificates.ALL[name]
-    if (prepared := kept.get(name)) is None:
-        prepared = kept[name] = certificate.prepared(subject)
-    retrained = packing.retrained(models, said) if models else None
-    return packing.plain(certificate.certify(Units(subject, units, retrained, limit, prepared)))
 
 
 def _same(ours: str) -> None:

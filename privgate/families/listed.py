@@ -9,7 +9,7 @@ from privgate.errors import SubjectError
 from privgate.families import questions, refit
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import TOLERANCE
-from privgate.families.over_all_queries import applies, rounding
+from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Float, Index, Retrained, Status
 from privgate.statistics import leakage
 from privgate.subject.containers import stack
@@ -118,7 +118,7 @@ class ListedQuestions(Certificate):
         domain = about.subject.data.domain
         if found is not None and WITH in found.changes and len(found.seeds) == 1:
             sure = np.isin(found.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(found.error)
-            share = 4 * (about.subject.data.n + about.subject.data.X.shape[1] + 8) * rounding.U
+            share = 4 * (about.subject.data.n + about.subject.data.X.shape[1] + 8) * applies.U
             for k in np.flatnonzero(sure):
                 pair = found.changes[WITH][0, k], found.changes[WITHOUT][0, k]
                 slack = 0.0 if found.engine[k] == refit.ENGINE.name else TOLERANCE

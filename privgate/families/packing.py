@@ -95,16 +95,3 @@ def certified(columns: Arrays, said: Told) -> Certified:
         said["detail"],
         columns.get("questions"),
     )
-
-
-def joined(parts: list[Certified]) -> Certified:
-    """Return the bounds of all parts, in order; they rest on the same hypotheses and have no detail of their own."""
-    asked = [p.questions for p in parts if p.questions is not None]
-    return Certified(
-        np.concatenate([p.upper for p in parts]),
-        np.concatenate([p.lower for p in parts]),
-        np.concatenate([p.exact for p in parts]),
-        tuple(dict.fromkeys(a for p in parts for a in p.assumptions)),
-        parts[0].detail,
-        np.concatenate(asked) if len(asked) == len(parts) else None,
-    )

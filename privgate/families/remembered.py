@@ -71,7 +71,7 @@ def bound(
 ) -> Certified:
     """Return what ``certificate.bound`` returns, from the ledger where it is remembered."""
     if fleet is None or len(units) < WORTH or fleet.signable:
-        return in_parts.bound(certificate, subject, units, retrained, fleet, limit=limit)
+        return certificate.bound(subject, units, retrained, limit=limit)
     models = {} if retrained is None else packing.arrays(retrained)
     if any(a.dtype == object for a in models.values()):  # trees, which their places in memory do not name
         return certificate.bound(subject, units, retrained, limit=limit)
@@ -80,7 +80,7 @@ def bound(
     key = _key(subject, fleet, how, [units, *(models[name] for name in sorted(models))])
     if (found := _read(fleet, key)) is not None:
         return packing.certified(*found)
-    made = in_parts.bound(certificate, subject, units, retrained, fleet, limit=limit)
+    made = certificate.bound(subject, units, retrained, limit=limit)
     _write(fleet, key, *packing.plain(made))
     return made
 

@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from privgate import families
 from privgate.errors import MeasurementError
 from privgate.families import bound as bounds
-from privgate.families import certificates
-from privgate.families.naive_bayes.category_counts import Counts
-from privgate.families.naive_bayes.discrete import SearchEffort, certify
 from privgate.families.retrained import Status
 from privgate.statistics import leakage
 from privgate.subject.containers import take
@@ -115,16 +112,10 @@ def remove_risky(
             "answers most"
         )
     budget = max(1, len(subject.data.units) // 10) if budget is None else budget
-    fast = None if values is not None else _counts(subject)
-    if fast is not None:
-        steps, meaning = _by_counts(*fast), _CERTIFIED
-    else:
-        values, meaning = (values, "as given") if values is not None else _default(subject, fleet)
-        steps = _by_values(subject, values)
-    return _greedy(steps, meaning, limit=limit, budget=budget, patience=patience, progress=progress)
-
-
-_CERTIFIED = "certified DTP over the whole domain"
+    values, meaning = (values, "as given") if values is not None else _default(subject, fleet, limit)
+    return _greedy(
+        _by_values(subject, values), meaning, limit=limit, budget=budget, patience=patience, progress=progress
+    )
 
 
 def _greedy(
@@ -176,44 +167,9 @@ def _by_values(subject: Subject, values: Values) -> Iterator[tuple[int, float, f
         current = subject.with_data(left)
 
 
-def _by_counts(counts: Counts, members: tuple[Index, ...]) -> Iterator[tuple[int, float, float]]:
-    """Do the same on a table of counts: equal records are one row, and removing one lowers a weight."""
-    weights = np.array([len(rows) for rows in members], dtype=np.float64)
-    effort = SearchEffort(tidy=0)
-    while True:
-        now = replace(counts, weights=weights)
-        if (now.class_counts < 1).any():
-            return
-        alive = np.flatnonzero(weights > 0)
-        found = certify(now, alive, effort=effort)
-        worst = int(np.lexsort((-found.lower, -found.upper))[0])
-        row = int(alive[worst])
-        weights[row] -= 1
-        unit = int(members[row][int(weights[row])])
-        yield unit, float(found.lower.max()), float(found.upper.max())
-
-
-def _counts(subject: Subject) -> tuple[Counts, tuple[Index, ...]] | None:
-    """Return merged counts and the records of each row, if the recipe is naive Bayes over declared categories."""
-    if subject.data.groups is not None:
-        return None
-    for name in ("categorical_nb", "bernoulli_nb"):
-        certificate = certificates.ALL[name]
-        if certificate.applies(subject):
-            continue
-        counts: Counts = certificate.counts(subject)  # type: ignore[attr-defined]  # these two have it
-        if (counts.sizes > counts.floor).any():
-            return None  # undeclared categories shrink with the data: train again
-        merged, row = counts.merged()
-        order = np.argsort(row, kind="stable")
-        members = np.split(order, np.cumsum(np.bincount(row))[:-1])
-        return merged, tuple(members)
-    return None
-
-
-def _default(subject: Subject, fleet: Fleet | None) -> tuple[Values, str]:
+def _default(subject: Subject, fleet: Fleet | None, limit: float) -> tuple[Values, str]:
     if any(not c.needs_retrained for c in bounds.applicable(subject)[0]):
-        return _certified, _CERTIFIED
+        return lambda current: _certified(current, limit), "certified DTP over the whole domain"
     if fleet is None:
         raise MeasurementError(
             "no certificate speaks about this recipe without retraining; pass a fleet to measure direct queries"
@@ -221,8 +177,8 @@ def _default(subject: Subject, fleet: Fleet | None) -> tuple[Values, str]:
     return lambda current: _direct(current, fleet), "PDTP of direct queries, no bound on indirect ones"
 
 
-def _certified(subject: Subject) -> tuple[Float, Float]:
-    found, _, _ = bounds.bound(subject, np.arange(len(subject.data.units)), None)
+def _certified(subject: Subject, limit: float | None = None) -> tuple[Float, Float]:
+    found, _, _ = bounds.bound(subject, np.arange(len(subject.data.units)), None, limit=limit)
     return found.lower, found.upper
 
 

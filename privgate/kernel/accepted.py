@@ -123,9 +123,9 @@ class Accepted:
             good &= ((X[:, block] == 0) | (X[:, block] == 1)).all(axis=1) & (X[:, block].sum(axis=1) <= 1)
         if np.isfinite([self.length, self.norm]).any():
             good &= (X >= 0).all(axis=1)
-            good &= (up(X.sum(axis=1), X.shape[1]) <= self.length) & (
-                up(np.linalg.norm(X, axis=1), 2 * X.shape[1]) <= self.norm
-            )
+            total, exact = X.sum(axis=1), (np.floor(X) == X).all(axis=1) & (X.sum(axis=1) < 2.0**52)
+            good &= np.where(exact, total, up(total, X.shape[1])) <= self.length
+            good &= up(np.linalg.norm(X, axis=1), 2 * X.shape[1]) <= self.norm
         if self.whole:
             good &= (np.floor(X) == X).all(axis=1)
         return np.asarray(good)

@@ -14,15 +14,19 @@ Why it is enough.
    every cell of a feature of V categories adds -ln(1 - m / (N + a V)), m of the class's N records being theirs. A
    learnt prior loses ln(N / (N - m)); a fixed one nothing.
 2. A change of a log-odds is a sum over features, so its maximum is the sum of the features' maxima.
+   Where there are few questions, all of them are put, and for two classes those that matter (``_ends``).
 3. Where a class is left without records, or a feature without the category that sets its size, nothing is limited.
 4. The arithmetic mean of shares: p / p' is a ratio of sums of one cell's share a partition; it is at most r if
    sum_b max over cells of (p_b - r p'_b) <= 0.
-5. ``scores`` turns changes of scores into those of answers.
+5. One table: no other cell than a person's own changes. Without smoothing an empty cell answers 1 / K for all labels.
+6. Shares of declared classes (setting ``declared``) stay defined where a class is left without records.
+7. ``scores`` turns changes of scores into those of answers.
 
 Axioms.  Training counts, and answers are computed as scikit-learn's ``CategoricalNB`` and ``BernoulliNB``, and
 privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,10 +36,12 @@ import numpy as np
 
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, EPS, gamma, of_logarithm
-from privgate.kernel.scores import Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
+from privgate.kernel.scores import BLOCK, Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
 
 #: halvings of the interval in which a ratio is looked for
 _HALVINGS = 40
+#: answers up to which everybody is put every accepted question, and those that are put at the ends otherwise
+_ANSWERS, _ENDS = 1 << 24, 1 << 22
 #: smoothing below which numbers that are divided by it may overflow
 _TINY = 1e-290
 
@@ -59,6 +65,8 @@ class _Model:
     learnt : bool
         Whether the bias follows N.
     scale : float
+    declared : bool
+        Whether classes without records stay.
     negated : float
         What Bernoulli's rounding adds to ``off``.
     """
@@ -73,14 +81,17 @@ class _Model:
     bias: Float
     learnt: bool
     scale: float
+    declared: bool = False
     negated: float = 0.0
 
     @classmethod
     def of(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
         """Return the model that is trained on the case's records; ``shares`` are of N, or of what is in the cell."""
-        (label, N), alpha, d = labels(case, codes.shape), case.setting("alpha", float), codes.shape[1]
+        declared = not shares and case.setting("declared", bool, default=False)
+        label, N = labels(case, codes.shape, declared=declared)
+        alpha, d = case.setting("alpha", float), codes.shape[1]
         every(
-            (alpha >= _TINY, "without smoothing a cell may be impossible"),
+            (alpha >= _TINY or (alpha == 0 and not shares and d == 1), "without smoothing a cell may be impossible"),
             (sizes.shape == (d,) and bool(((codes >= 0) & (codes < sizes)).all()), "a record is in no cell"),
         )
         K, start = len(N), np.cumsum(sizes) - sizes
@@ -100,7 +111,12 @@ class _Model:
             bias,
             fixed is None,
             1.0 if shares else 1.0 / d,
+            declared,
         )
+
+    def left(self, m: Float) -> Float:
+        """Return how many records each class keeps without ``m`` of them, (U, K); those declared cannot vanish."""
+        return np.full(m.shape, np.inf) if self.declared else self.N - m
 
     @property
     def sizes(self) -> Index:
@@ -141,7 +157,7 @@ class _Loss(NamedTuple):
         T = model.T[key % cells, key // (cells * U)]
         M.ravel()[key] += np.log1p(R / (T - R + model.alpha))
         bias = -np.log1p(-m / model.N) if model.learnt else np.zeros((U, K))
-        return cls(model.N - m, bias, model.scale * M)
+        return cls(model.left(m), bias, model.scale * M)
 
     def at(self, model: _Model, cells: Index, who: Index) -> tuple[Float, Float]:
         """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
@@ -192,7 +208,9 @@ def partitions(case: Case) -> Limits:
     average = case.setting("average", str)
     every((average in ("geometric", "arithmetic"), f"no average is {average!r}"))
     model = _Model.of(case, leaf, sizes, shares=False)
-    return _limits(case, model, sizes) if average == "geometric" and len(sizes) > 1 else _arithmetic(case, model)
+    if len(sizes) == 1:
+        return _table(case, model)
+    return _limits(case, model, sizes) if average == "geometric" else _arithmetic(case, model)
 
 
 def _limits(case: Case, model: _Model, asked: Index) -> Limits:
@@ -211,12 +229,56 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
             below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
             scope = Scope(top, limit, _reach(w, M, loss.bias, start))
             most = over(_odds(M, loss.bias, start), model.off, scope)
+            few = people * asked.prod(dtype=np.float64) <= _ANSWERS
+            most = _enumerated(model, loss, asked, most, 0.0 if few else limit)
             told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
             told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
+            if not few and len(loss.M) == 2:
+                found, most = _ends(model, loss, asked, most, limit)
+                told = np.fmax(told, found)
         else:
             most = largest(block.who, block.U, most)
         low[some], high[some] = settled(block, below, told, most, loss.left)
     return Limits(low, high)
+
+
+def _enumerated(model: _Model, loss: _Loss, asked: Index, high: Float, limit: float) -> Float:
+    """Return what changes most over every accepted question, of people above the limit, if they are few answers."""
+    some, count = np.flatnonzero(high > limit), asked.prod(dtype=np.float64)
+    if not 0 < len(some) * count * len(asked) <= _ANSWERS:
+        return high
+    cells = np.stack(np.unravel_index(np.arange(int(count)), tuple(asked)), axis=1) + model.start
+    high, step = high.copy(), max(1, BLOCK // (len(cells) * len(asked)))
+    for part in np.split(some, np.arange(step, len(some), step)):
+        most = loss.at(model, np.tile(cells, (len(part), 1)), np.repeat(part, len(cells)))[1]
+        high[part] = np.minimum(high[part], most.reshape(len(part), -1).max(axis=1))
+    return high
+
+
+def _ends(model: _Model, loss: _Loss, asked: Index, high: Float, limit: float) -> tuple[Float, Float]:
+    """Return (low, high) for two classes, of the first people above the limit, if their questions are few.
+
+    At questions that move the log-odds alike, an answer changes more the farther up, or down, the log-odds are: each
+    label's change is monotone in them, and what rounding adds is largest at an end. So of the cells of a feature that
+    a person's absence moves alike only the two with the most and the least log-odds are put, all ends on one side.
+    """
+    w, left = model.table[:, 1] - model.table[:, 0], _ENDS
+    low, high = np.zeros(len(high)), high.copy()
+    for u in np.flatnonzero(high > limit):
+        move, up, down = loss.M[1, u] - loss.M[0, u], [], []
+        for first, count in zip(model.start, asked, strict=True):
+            cells = first + np.lexsort((w[first : first + count], move[first : first + count]))
+            edge = np.flatnonzero(np.diff(move[cells]) != 0)
+            up.append(cells[np.append(edge, len(cells) - 1)])
+            down.append(cells[np.append(0, edge + 1)])
+        left -= len(asked) * math.prod(len(c) for c in up)
+        if left < 0:
+            break
+        put = np.concatenate([np.stack([v.ravel() for v in np.meshgrid(*side)], axis=1) for side in (up, down)])
+        below, most = loss.at(model, put, np.full(len(put), u))
+        low[u], top = below.max(), most.max() + (most - below).max() + 8 * model.off
+        high[u] = np.fmin(high[u], top)
+    return low, high
 
 
 def _odds(M: Float, bias: Float, start: Index) -> Float:
@@ -249,25 +311,46 @@ def _question(case: Case, model: _Model, asked: Index, people: int) -> Index:
     return np.where(((found >= 0) & (found < asked)).all(axis=1, keepdims=True), found + model.start, -1)
 
 
+def _shares_off(model: _Model) -> float:
+    """Return how far rounding moves the change of a mean of shares."""
+    B, K, a, n = len(model.start), len(model.N), model.alpha, float(model.N.sum())
+    size = 1 + (abs(np.log(a)) if a > 0 else 0.0) + np.log(n + K * (a + 1))
+    return float(8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * size))
+
+
+def _table(case: Case, model: _Model) -> Limits:
+    """Return limits of one table of shares: nobody's absence changes other cells than their own."""
+    (person, people), (cells, K), a = case.person(len(model.label)), model.T.shape, model.alpha
+    key, where = np.unique(person * cells + model.cells[:, 0], return_inverse=True)
+    R, m = np.zeros((len(key), K)), np.zeros((people, K))
+    np.add.at(R, (where.ravel(), model.label), 1.0)
+    np.add.at(m, (person, model.label), 1.0)
+    T = model.T[key % cells]
+    p, q = (np.where(t.sum(axis=1, keepdims=True) + K * a > 0, t + a, 1.0) for t in (T, T - R))
+    p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
+    change = np.where(p == q, 0.0, np.abs(np.log(p) - np.log(q))).max(axis=1)
+    most, gone = largest(key // cells, people, change), (model.left(m) <= 0).any(axis=1)
+    low, high = np.maximum(most - _shares_off(model), 0.0), most + _shares_off(model)
+    return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
+
+
 def _arithmetic(case: Case, model: _Model) -> Limits:
     """Return limits of means of shares, by the one ratio that no choice of cells exceeds."""
-    (person, people), sizes = case.person(len(model.label)), model.sizes
-    B, K, a = len(sizes), len(model.N), model.alpha
-    low, high = np.empty(people), np.empty(people)
-    off = 8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * (1 + abs(np.log(a)) + np.log(model.N.sum() + K * (a + 1))))
+    (person, people), K, a = case.person(len(model.label)), len(model.N), model.alpha
+    low, high, off = np.empty(people), np.empty(people), _shares_off(model)
     p = (model.T + a) / (model.T.sum(axis=1, keepdims=True) + K * a)
     for block in blocks(person, people, 4 * model.T.size):
         (some, rows, who, U), cells = block, len(model.T)
-        R = np.zeros((U, cells, K))
+        R, m = np.zeros((U, cells, K)), np.zeros((U, K))
         np.add.at(R, (who[:, None], model.cells[rows], model.label[rows, None]), 1.0)
+        np.add.at(m, (who, model.label[rows]), 1.0)
         q = (model.T - R + a) / (model.T - R + a).sum(axis=2, keepdims=True)
         before, after = p[model.cells[rows]].sum(axis=1), q[who[:, None], model.cells[rows]].sum(axis=1)
         change = np.abs(np.log(before) - np.log(after)).max(axis=1)
         below, most = change - off, largest(who, U, change) + off
-        if case.asked == "any" and B > 1:  # no other cell of one table changes
+        if case.asked == "any":
             most = np.maximum(_ratio(p[None], q, model.start), _ratio(q, p[None], model.start)) + off
-        left = model.N - np.array([np.bincount(model.label[rows[who == u]], minlength=K) for u in range(U)])
-        low[some], high[some] = settled(block, below, np.zeros(1), most, left)
+        low[some], high[some] = settled(block, below, np.zeros(1), most, model.left(m))
     return Limits(low, high)
 
 

@@ -131,15 +131,18 @@ def settled(block: Block, below: Float, told: Float, high: Float, left: Float) -
     return np.where(vanishing, np.inf, low), np.where(vanishing, np.inf, high)
 
 
-def labels(case: Case, records: tuple[int, ...]) -> tuple[Index, Float]:
-    """Return (label of each record, (n,), records of each class, (K,)) of a case whose records have this shape."""
+def labels(case: Case, records: tuple[int, ...], *, declared: bool = False) -> tuple[Index, Float]:
+    """Return (label of each record, (n,), records of each class, (K,)) of a case whose records have this shape.
+
+    A class that is ``declared`` may have no record.
+    """
     label, K = case.array("label", 1, "i"), case.setting("classes", int)
     every(
         (min(records) > 0 and label.shape == records[:1], "records and labels differ"),
         (K >= 2 and bool(((label >= 0) & (label < K)).all()), f"labels are not from 0 to {K - 1}"),
     )
     N = np.bincount(label, minlength=K).astype(np.float64)
-    every((bool((N > 0).all()), "a class has no record"))
+    every((declared or bool((N > 0).all()), "a class has no record"))
     return label, N
 
 

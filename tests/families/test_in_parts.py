@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.families import catalogue, certificates, in_parts, remembered
+from privgate.families import catalogue, in_parts, remembered
 from privgate.families.engine import Asked
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
@@ -34,7 +34,6 @@ COLUMNS = ("units", "row_unit", "row_query", "log_with", "log_without", "error",
 @pytest.fixture(autouse=True)
 def all_is_long(monkeypatch):
     monkeypatch.setattr(in_parts, "LONG", 0.0)
-    monkeypatch.setattr(in_parts, "MANY", 1)
 
 
 @pytest.fixture
@@ -93,31 +92,6 @@ def test_workers_say_the_same(tmp_path, monkeypatch, worked):
     assert len(worked) == here
     assert told[-1] == (N, N)
     agree(made, alone)
-
-
-@pytest.mark.parametrize(("name", "kind"), [("gaussian_nb", "gaussian_nb")])
-def test_a_theorem_in_parts_says_the_same_and_is_resumed(name, kind, tmp_path, worked):
-    certificate = certificates.ALL[name]
-    engine, asked = question(kind, None)
-    models = engine.answers(asked)[0] if certificate.needs_retrained else None
-    whole = certificate.bound(asked.subject, asked.units, models, limit=1.0)
-
-    class EnoughError(Exception):
-        pass
-
-    def stop(done, total, _):
-        if done * 3 > total:
-            raise EnoughError
-
-    with pytest.raises(EnoughError), Fleet(jobs=1, ledger=tmp_path, progress=stop) as fleet:
-        remembered.bound(certificate, asked.subject, asked.units, models, fleet, limit=1.0)
-    assert in_parts.PARTS / 4 < len(worked) < in_parts.PARTS / 2
-    with Fleet(jobs=1, ledger=tmp_path) as fleet:
-        made = remembered.bound(certificate, asked.subject, asked.units, models, fleet, limit=1.0)
-    assert len(worked) == in_parts.PARTS
-    for column in ("upper", "lower"):
-        np.testing.assert_allclose(getattr(made, column), getattr(whole, column), rtol=1e-12)
-    assert made.assumptions == whole.assumptions
 
 
 def test_what_is_short_is_not_divided(monkeypatch):

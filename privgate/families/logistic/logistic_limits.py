@@ -26,7 +26,6 @@ from privgate.families.logistic import stopping
 from privgate.families.logistic.stopping import Stopping, Trained, asked_first
 from privgate.families.over_all_queries import applies, linear
 from privgate.families.over_all_queries.reach import Reach
-from privgate.families.over_all_queries.rounding import DEEPEST
 from privgate.models.ball_logistic import FLAT
 from privgate.subject.subject import Subject
 
@@ -35,6 +34,8 @@ Index = NDArray[np.int64]
 
 #: parameters beyond which the Hessian is too large to factor
 _PARAMETERS = 2_500
+#: log-odds from which on a released probability has lost digits, or is 0
+DEEPEST = 700.0
 #: nats by which a training on all records may miss its minimum; beyond, a bound would be about the solver
 STOPPED_SHORT = 0.5
 #: log-odds of two classes beyond which 1 - p has lost its digits

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privgate.families.closed_form import NO_VALUE, ClosedForm, Form, Joint, Scores, normalized
 from privgate.families.engine import Asked, Declined, LibraryEngine
-from privgate.families.over_all_queries import applies, rounding
+from privgate.families.over_all_queries import applies
 from privgate.families.removal import VANISHED, Float, Removal
 from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
@@ -222,7 +222,7 @@ def taken_off(
         return None
     before = counts[removal.label]
     left = np.maximum(before - removal.sums(X), 0.0) + smoothing
-    off = LOST * rounding.U * np.where(exact, 0.0, before)
+    off = LOST * applies.U * np.where(exact, 0.0, before)
     whole = off.sum(axis=1) / left.sum(axis=1)
     return np.asarray(np.einsum("ij,ij->i", x, (off / left)[pair]) + x.sum(axis=1) * whole[pair])
 

@@ -21,6 +21,29 @@ from privgate.subject.subject import Subject
 TABLE = 2_000_000
 
 
+#: numbers that stay in a core's cache
+PART = 2**15
+
+
+def exact_sums(X: Float) -> NDArray[np.bool_]:
+    """Return the columns of ``X`` (n, d) whose sums are exact in any order: whole numbers, none of them large."""
+    if _small_and_whole(X):
+        return np.ones(X.shape[1], dtype=bool)
+    whole = (np.floor(X) == X).all(axis=0)
+    return np.asarray(whole & (np.abs(X).sum(axis=0) < 2.0**52))
+
+
+def _small_and_whole(X: Float) -> bool:
+    """Whether all of ``X`` is whole and no column's sum can be large; looks at parts that stay in the cache."""
+    step, top = max(1, PART // max(1, X.shape[1])), 0.0
+    for start in range(0, len(X), step):
+        part = X[start : start + step]
+        if not (np.floor(part) == part).all():
+            return False
+        top = max(top, float(part.max(initial=0.0)), -float(part.min(initial=0.0)))
+    return top * len(X) < 2.0**52
+
+
 class Entries(NamedTuple):
     """Nonzero entries of some rows, row by row."""
 

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.families.design import estimator_of
-from privgate.families.over_all_queries import rounding
 from privgate.families.over_all_queries.reach import Reach
 from privgate.subject.subject import Subject
 
-Index = NDArray[np.int64]
-#: rows of each unit; one array where every unit is a single record, which is fast for millions
-Members = tuple[Index, ...] | Index
+#: unit roundoff of float64: one operation errs by at most this share
+U = 2.0**-53
+#: the smallest share of a count that float64 holds in full
+TINY = 1e-290
 #: entries of the largest sparse table that is written out
 _CELLS = 4e8
 
@@ -83,7 +83,7 @@ def own_refusal(subject: Subject, name: str) -> str:
     if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
         return "features are missing"
     alpha, K = float(getattr(estimator, "alpha", 0.0)), len(subject.classes)
-    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= rounding.TINY:
+    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= TINY:
         return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
     return _inexact(subject)
 
@@ -92,14 +92,7 @@ def own_error(subject: Subject, alpha: float, operations: int) -> float:
     """Return how far rounding moves a change of smoothed shares, nats: both models, ``operations`` additions each."""
     n, K = subject.data.n, len(subject.classes)
     size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
-    return float(8 * (operations + K + 20) * rounding.U * (1 + size))
-
-
-def members(subject: Subject, units: Index) -> Members:
-    """Return the rows of each unit, as one array where every unit is a single record."""
-    if subject.data.groups is None:
-        return np.asarray(units, dtype=np.int64)
-    return tuple(subject.data.units[int(u)] for u in units)
+    return float(8 * (operations + K + 20) * U * (1 + size))
 
 
 def codes(X: Any) -> NDArray[np.int64] | None:

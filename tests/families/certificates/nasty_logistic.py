@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.families.over_all_queries import linear
-from privgate.families.over_all_queries.reach import Reach
+from privgate.kernel.accepted import Accepted
+from privgate.kernel.softmax_release import over_questions
 
 SOLVERS = ("newton-cholesky", "newton-cg", "lbfgs", "sag", "saga", "liblinear")
 
@@ -91,7 +91,7 @@ def truth(subject, units=None):
     full = _fitted(estimator, X, y)
     units = range(len(data.units)) if units is None else units
     found = np.full((3, len(units)), np.inf)
-    reach = Reach.of(data.domain, X.shape[1])
+    box = Accepted(low, high, np.ones(len(low), dtype=bool), (), np.inf, np.inf, whole=False)
     for k, unit in enumerate(units):
         rows = data.units[unit]
         keep = np.setdiff1d(np.arange(len(y)), rows)
@@ -99,8 +99,11 @@ def truth(subject, units=None):
             continue
         left = _fitted(estimator, X[keep], y[keep])
         change = _change(full, left, queries)
-        exact = [v[0] for v in linear.any_classes(_softmax(full), _softmax(left), reach)]
-        found[:, k] = max(change.max(), _uphill(full, left, queries[change.argmax()], low, high, rng)), exact[1], 0
+        (bias, weights), (rest, others) = _softmax(full), _softmax(left)
+        moves = np.concatenate([others - weights, (rest - bias)[:, :, None]], axis=2)
+        made = np.column_stack([weights[0], bias[0]])
+        exact = over_questions(box, made, moves, errors=(0.0, np.zeros(1)), rounded=(0.0, np.zeros(1)), limit=0.0)
+        found[:, k] = max(change.max(), _uphill(full, left, queries[change.argmax()], low, high, rng)), exact[0], 0
         found[2, k] = _change(full, left, X[rows]).max()
     return Truth(*found)
 

@@ -37,6 +37,8 @@ def bound(name, s):
         ("categorical_nb", CategoricalNB(), CODES, Domain(categories=(3, 3, 9)), "min_categories=[3, 3, 9]"),
         ("categorical_nb", CategoricalNB(min_categories=[3, 3]), CODES, None, "min_categories does not have 3"),
         ("categorical_nb", CategoricalNB(class_prior=[1.0, 0.0]), CODES, None, "rules out a class"),
+        ("categorical_nb", CategoricalNB(alpha=0.0, force_alpha=True), CODES, None, "without smoothing"),
+        ("bernoulli_nb", BernoulliNB(alpha=0.0, force_alpha=True), CODES, None, "without smoothing"),
         ("bernoulli_nb", BernoulliNB(alpha=[1.0, 1.0, 2.0]), CODES, None, "not one number"),
         ("bernoulli_nb", BernoulliNB(binarize=None), CODES, None, "other than 0 and 1"),
         ("bernoulli_nb", BernoulliNB(binarize=None), CODES % 2, Domain.of([(0, 1)] * 3), "other than 0 and 1"),
@@ -148,28 +150,6 @@ def test_fewer_declared_categories_than_the_classifier_knows_ask_less():
     wide = bound("categorical_nb", subject(CategoricalNB(min_categories=5), CODES, Domain(categories=(5, 5, 5))))
     narrow = bound("categorical_nb", subject(CategoricalNB(min_categories=5), CODES, Domain(categories=(3, 3, 3))))
     assert (narrow.upper <= wide.upper + 1e-12).all()
-
-
-def test_without_smoothing_a_value_that_a_record_alone_has_in_its_class_is_infinite():
-    X = np.zeros((30, 2), dtype=int)
-    X[::3, 0] = 1
-    X[1::3, 1] = 1
-    X[4] = (1, 1)
-    found = bound("categorical_nb", subject(CategoricalNB(alpha=0.0, force_alpha=True, min_categories=2), X))
-    table = [[((c == Y) & (X[:, j] == v)).sum() for v in (0, 1)] for c in (0, 1) for j in (0, 1)]
-    alone = np.array([any(((Y[i] == Y) & (X[:, j] == X[i, j])).sum() == 1 for j in range(2)) for i in range(30)])
-    np.testing.assert_array_equal(np.isinf(found.lower), alone)
-    if np.array(table).min() > 0:
-        assert np.isfinite(found.upper[~alone]).all()
-
-
-def test_without_smoothing_a_query_impossible_under_every_class_is_undefined():
-    X = np.array([[0, 0], [0, 0], [1, 1], [1, 1]])
-    found = bound(
-        "categorical_nb",
-        subject(CategoricalNB(alpha=0.0, force_alpha=True, min_categories=2), X, y=np.array([0, 0, 1, 1])),
-    )
-    assert np.isinf(found.upper).all()
 
 
 @pytest.mark.parametrize("k", [29, 30, 31, 500])

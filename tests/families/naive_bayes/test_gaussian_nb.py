@@ -5,7 +5,6 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from privgate.families.naive_bayes.gaussian import ENGINE
-from privgate.families.naive_bayes.gaussian_certificate import _Moments
 
 
 def base(rng):
@@ -74,30 +73,3 @@ def test_declines_single_precision_in_which_scikit_learn_computes(direct):
     X, y = base(np.random.default_rng(0))
 
     assert "single precision" in ENGINE.supports(direct.subject(GaussianNB(), X.astype(np.float32), y))
-
-
-@pytest.mark.parametrize("kind", ["plain", "far from 0", "constant column", "alone", "copies", "wide range"])
-def test_all_records_at_once_are_what_one_after_the_other_gives_to_the_last_bit(kind):
-    rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(90, 4)) * [1, 5, 0.1, 2], np.arange(90) % 3
-    if kind == "far from 0":
-        X += 1e6
-    if kind == "constant column":
-        X[:, 1], X[y == 2, 2] = 4.0, 1.0
-    if kind == "alone":  # what is left of a square without this record has lost its digits
-        X[5, 0], X[6, 3] = 1e7, -1e9
-    if kind == "copies":
-        X = np.round(X[np.arange(90) // 10 * 10])
-    if kind == "wide range":
-        X *= 10.0 ** rng.integers(-8, 8, (90, 1))
-    model = _Moments(X, X.mean(axis=0), y, 3, GaussianNB())
-
-    together = model.left([np.array([i]) for i in range(90)])
-    alone = [model._left(np.array([i])) for i in range(90)]
-
-    for k, values in enumerate(together):
-        np.testing.assert_array_equal(values, np.array([each[k] for each in alone]))
-    mixed = model.left([np.array([0]), np.array([1, 2]), np.array([88])])
-    np.testing.assert_array_equal(mixed.mean[[0, 2]], together.mean[[0, 88]])
-    kept = model.keeps_classes([np.flatnonzero(y == 1), np.array([0]), np.arange(60)])
-    assert kept.tolist() == [False, True, True]

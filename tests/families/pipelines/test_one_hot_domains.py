@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from privgate import Domain
+from privgate.engines.count_questions import change
+from privgate.families.certificate import accepted_arrays
 from privgate.families.over_all_queries import linear
 from privgate.families.over_all_queries.reach import Reach
-from privgate.families.over_all_queries.separable import changes
+from privgate.kernel import Case
+from privgate.kernel.accepted import Accepted
+from privgate.kernel.softmax_release import over_questions
 
 BOX = Domain(box=((-1.0, 2.0), *[(0.0, 1.0)] * 5, (0.0, 0.5)), blocks=((1, 2, 3), (4, 5)))
 
@@ -33,19 +37,30 @@ def test_bounds_hold_at_every_query_and_are_no_wider_than_the_box_s(seed, K):
     size = rng.choice([0.1, 1.0, 4.0])
     with_ = rng.normal(size=(1, K)) * size, rng.normal(size=(1, K, 7)) * size
     without = tuple(v + rng.normal(size=(5, *v.shape[1:])) * 0.3 for v in with_)
-    lower, upper = linear.any_classes(with_, without, reach)
-    assert (upper <= linear.any_classes(with_, without, Reach.of(Domain(box=BOX.box), 7))[1] + 1e-12).all()
+    upper = over(with_, without, BOX)
+    assert (upper <= over(with_, without, Domain(box=BOX.box)) + 1e-12).all()
+    told = linear.telling(with_, without, reach)
+    assert reach.inside(told).all()
 
     corners = vertices()
     inner = np.repeat(corners, 9, axis=0)
     inner[:, 0], inner[:, 6] = -1 + 3 * rng.random(len(inner)), 0.5 * rng.random(len(inner))
     for k in range(5):
 
-        def change(x, k=k):
-            return changes(with_[0][0] + x @ with_[1][0].T, without[0][k] + x @ without[1][k].T)
+        def at(x, k=k):
+            return change(with_[0][0] + x @ with_[1][0].T, without[0][k] + x @ without[1][k].T)
 
-        assert max(change(corners).max(), change(inner).max()) <= upper[k] + 1e-12
-        assert lower[k] <= change(corners).max() + 1e-12
+        assert max(at(corners).max(), at(inner).max()) <= upper[k] + 1e-12
+        assert at(told[k : k + 1])[0] <= at(corners).max() + 1e-12
+
+
+def over(with_, without, domain):
+    """Return the kernel's limits of how far released probabilities of two softmax models differ over a domain."""
+    moves = np.concatenate([without[1] - with_[1], (without[0] - with_[0])[:, :, None]], axis=2)
+    case = Case("logistic", "any", {}, accepted_arrays(Reach.of(domain, 7), 7))
+    free = (0.0, np.zeros(len(moves)))
+    made = np.column_stack([with_[1][0], with_[0][0]])
+    return over_questions(Accepted.of(case, 7), made, moves, errors=free, rounded=free, limit=0.0)
 
 
 def test_what_a_domain_of_blocks_says_of_vectors():
