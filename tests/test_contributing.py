@@ -108,8 +108,8 @@ def certificate(copy: Copy) -> None:
     copy.write(
         copy.row.catalogue,
         before(
-            "from privgate.families.neighbours.k_nearest",
-            "from privgate.families.neighbours.novelty import Novelty",
+            "from privgate.families.nearest",
+            "from privgate.families.novelty import Novelty",
         ),
         before("        SmoothedNeighborsCertificate(),", "        Novelty(),"),
     )
